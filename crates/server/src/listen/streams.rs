@@ -266,7 +266,7 @@ mod tests {
         let (streams, link) = streams();
         let ends: [fn(&Streams, u32); 3] = [
             |streams, stream| streams.table().reset(stream),
-            |streams, stream| drop(streams.accept(stream, true).unwrap().give_up()),
+            |streams, stream| streams.accept(stream, true).unwrap().give_up(),
             |streams, stream| {
                 let inbox = streams.accept(stream, true).unwrap();
                 streams.table().reset(stream);
