@@ -18,6 +18,7 @@ mod front;
 mod grpc;
 mod guard;
 mod health;
+mod heavy;
 mod held;
 mod http;
 mod limits;

@@ -50,7 +50,7 @@ pub(crate) async fn supervise(
     listeners: Listeners,
     stop: &Stop,
 ) -> Result<(), Error> {
-    let surfaces = Surfaces::new(&config, &parts, runtimes.control.handle());
+    let surfaces = Surfaces::new(&config, &parts, runtimes);
     let Listeners { grpc, http, health, admin } = listeners;
     let (lifecycle, control) = (runtimes.lifecycle.handle(), runtimes.control.handle());
     let (health_runtime, seats) = (runtimes.health.handle(), runtimes.serving.seats());
