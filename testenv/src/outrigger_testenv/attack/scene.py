@@ -145,7 +145,7 @@ class Scene:
         labels = {"turn": label}
         images.push_layers(registry, repository, "latest", layers, labels=labels, kind=kind)
 
-    def load(self, name: str, timeout: float = 60.0) -> OutriggerError | None:
+    def load(self, name: str, timeout: float = 120.0) -> OutriggerError | None:
         """Asks for a model; returns the error, or none if it is loaded."""
         with Client(self.address("grpc"), timeout) as client:
             try:
@@ -154,7 +154,7 @@ class Scene:
                 return error
         return None
 
-    def expect(self, name: str, *reasons: str, timeout: float = 60.0) -> str:
+    def expect(self, name: str, *reasons: str, timeout: float = 120.0) -> str:
         """Asks for a model that must be refused for one of the reasons; returns the reason."""
         error = self.load(name, timeout)
         got = (error.reason or error.code.name) if error else "loaded"
