@@ -5,18 +5,26 @@ use std::{
     io::{self, IoSlice},
     mem::MaybeUninit,
     os::fd::{AsFd, AsRawFd as _},
-    pin::Pin,
+    pin::{Pin, pin},
     task::{Context, Poll, ready},
 };
 
 use bytes::{Buf as _, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    task,
+};
 
 use crate::{Scatter, Space, Stream};
 
 /// The most bytes read ahead at once. Several answers of the engine fit; a larger request takes two
 /// reads.
 const AHEAD: usize = 16 << 10;
+
+/// The bytes after which other tasks of the thread get their turn, if the peer sends faster than the
+/// bytes are worked on. They take about a quarter of a millisecond; tokio alone would interrupt
+/// after some megabytes.
+const TURN: usize = 256 << 10;
 
 thread_local! {
     /// The thread's buffer for bytes read ahead. They are copied from here, so that a connection
@@ -31,12 +39,14 @@ pub struct ReadAhead<S> {
     stream: S,
     /// Bytes that were read but not yet asked for.
     ahead: BytesMut,
+    /// The bytes read without a wait.
+    taken: usize,
 }
 
 impl<S: Stream> ReadAhead<S> {
     /// Wraps `stream`, which nothing else may read from.
     pub fn new(stream: S) -> Self {
-        Self { stream, ahead: BytesMut::new() }
+        Self { stream, ahead: BytesMut::new(), taken: 0 }
     }
 
     /// Reads once; an error of kind `WouldBlock` means that nothing is available.
@@ -53,6 +63,7 @@ impl<S: Stream> ReadAhead<S> {
                 mark(count, room)
             });
             let Some(count) = read else { return done };
+            self.taken += count;
             let asked = count.min(out.remaining());
             // SAFETY: the kernel has initialised that many bytes.
             unsafe { out.assume_init(asked) };
@@ -61,6 +72,14 @@ impl<S: Stream> ReadAhead<S> {
             Ok(())
         })
     }
+}
+
+/// Has the task polled again after the thread's other tasks, those whose sockets have become ready
+/// included.
+fn yield_turn<T>(context: &mut Context<'_>) -> Poll<T> {
+    let waits = pin!(task::yield_now()).poll(context);
+    debug_assert!(waits.is_pending(), "it yields at its first poll");
+    Poll::Pending
 }
 
 /// Marks the socket as not ready after a short read, which means that nothing more is available,
@@ -96,8 +115,21 @@ fn read_into(
 }
 
 impl<S: Stream> ReadAhead<S> {
+    /// Waits until there are bytes to read, and until it is this socket's turn.
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.taken >= TURN {
+            self.taken = 0;
+            return yield_turn(context);
+        }
+        let ready = self.stream.poll_read_ready(context);
+        if ready.is_pending() {
+            self.taken = 0;
+        }
+        ready
+    }
+
     /// Reads once into two buffers; an error of kind `WouldBlock` means that nothing is available.
-    fn try_scatter(&self, first: &mut Space<'_>, rest: &mut Space<'_>) -> io::Result<usize> {
+    fn try_scatter(&mut self, first: &mut Space<'_>, rest: &mut Space<'_>) -> io::Result<usize> {
         let mut read = None;
         let done = self.stream.try_io(Interest::READABLE, || {
             let room = first.len() + rest.len();
@@ -106,6 +138,7 @@ impl<S: Stream> ReadAhead<S> {
             mark(count, room)
         });
         let Some(count) = read else { return done.map(|()| 0) };
+        self.taken += count;
         let direct = count.min(first.len());
         // SAFETY: the kernel has initialised that many bytes of each.
         unsafe {
@@ -130,7 +163,7 @@ impl<S: Stream + Unpin> Scatter for ReadAhead<S> {
             return Poll::Ready(Ok(before - self.ahead.len()));
         }
         loop {
-            ready!(self.stream.poll_read_ready(context))?;
+            ready!(self.poll_ready(context))?;
             match self.try_scatter(&mut first, &mut rest) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -156,7 +189,7 @@ impl<S: Stream + Unpin> AsyncRead for ReadAhead<S> {
             return Poll::Ready(Ok(()));
         }
         loop {
-            ready!(self.stream.poll_read_ready(context))?;
+            ready!(self.poll_ready(context))?;
             match self.try_read(out) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
