@@ -20,14 +20,23 @@ const predict = "/outrigger.v1.PredictionService/Predict"
 // Larger than any answer.
 const maxAnswer = 64 << 20
 
-// Connections to one server.
-type client struct {
+// Connections to one server, by one of its two protocols.
+type client interface {
+	// Sends a message on the connection of this turn, and returns the answer's message.
+	call(ctx context.Context, turn int, message []byte, timeout time.Duration) ([]byte, error)
+	// The reason under which a failed call is counted, and its code.
+	reason(err error) (reason, code string)
+	close()
+}
+
+// Connections for gRPC.
+type grpcClient struct {
 	connections []*grpc.ClientConn
 }
 
-// Opens this number of connections and waits for each.
-func dial(target string, count int) (*client, error) {
-	opened := &client{}
+// Begins to open this number of connections; calls wait for theirs.
+func dial(target string, count int) (*grpcClient, error) {
+	opened := &grpcClient{}
 	for range count {
 		connection, err := grpc.NewClient(
 			"passthrough:///"+target,
@@ -46,14 +55,13 @@ func dial(target string, count int) (*client, error) {
 	return opened, nil
 }
 
-func (c *client) close() {
+func (c *grpcClient) close() {
 	for _, connection := range c.connections {
 		connection.Close()
 	}
 }
 
-// Sends a message on the connection of this turn, and returns the answer's message.
-func (c *client) call(ctx context.Context, turn int, message []byte, timeout time.Duration) ([]byte, error) {
+func (c *grpcClient) call(ctx context.Context, turn int, message []byte, timeout time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var answer []byte
@@ -88,7 +96,7 @@ func (raw) Unmarshal(data mem.BufferSlice, message any) error {
 }
 
 // The server's stable reason, or else the code; and the code.
-func reasonOf(err error) (reason, code string) {
+func (c *grpcClient) reason(err error) (reason, code string) {
 	failed := status.Convert(err)
 	code = codeName(failed.Code())
 	for _, detail := range failed.Details() {

@@ -16,6 +16,11 @@ func (w window) holds(moment time.Time) bool {
 	return !moment.Before(w.begin) && moment.Before(w.end)
 }
 
+// A request without an answer.
+type failure struct {
+	reason, code string
+}
+
 // The counts of one or several senders.
 type tally struct {
 	latencies []time.Duration
@@ -37,18 +42,18 @@ func (t *tally) fail(reason, code string) {
 }
 
 // Counts a request that was due at a time; `counts` is the time by which it belongs to the window.
-func (t *tally) add(due, counts, ended time.Time, answer []byte, err error, w window) {
+func (t *tally) add(due, counts, ended time.Time, answer []byte, failure *failure, w window) {
 	if w.holds(ended) {
 		t.ended++
-		if err == nil {
+		if failure == nil {
 			t.answered++
 		}
 	}
 	if !w.holds(counts) {
 		return
 	}
-	if err != nil {
-		t.fail(reasonOf(err))
+	if failure != nil {
+		t.fail(failure.reason, failure.code)
 		return
 	}
 	t.latencies = append(t.latencies, ended.Sub(due))
@@ -69,7 +74,7 @@ func (t *tally) merge(other *tally) {
 }
 
 // Sends the load, and reads the CPU times at both ends of the window.
-func measure(ctx context.Context, client *client, messages [][]byte, given options) (*Report, error) {
+func measure(ctx context.Context, client client, messages [][]byte, given options) (*Report, error) {
 	begin := time.Now().Add(given.warmup)
 	window := window{begin: begin, end: begin.Add(given.duration)}
 	done := make(chan *tally, 1)
@@ -95,20 +100,29 @@ func measure(ctx context.Context, client *client, messages [][]byte, given optio
 	return newReport(given, messages, counted, before, after), nil
 }
 
+func ask(ctx context.Context, client client, turn int, message []byte, timeout time.Duration) ([]byte, *failure) {
+	answer, err := client.call(ctx, turn, message, timeout)
+	if err == nil {
+		return answer, nil
+	}
+	reason, code := client.reason(err)
+	return nil, &failure{reason: reason, code: code}
+}
+
 // A sender for each request in flight, which keeps its connection.
-func closedLoop(ctx context.Context, client *client, messages [][]byte, given options, window window) *tally {
+func closedLoop(ctx context.Context, client client, messages [][]byte, given options, window window) *tally {
 	return together(given.inFlight, func(sender int, counted *tally) {
 		for turn := sender; time.Now().Before(window.end); turn += given.inFlight {
 			sent := time.Now()
-			answer, err := client.call(ctx, sender, messages[turn%len(messages)], given.timeout)
+			answer, failed := ask(ctx, client, sender, messages[turn%len(messages)], given.timeout)
 			ended := time.Now()
-			counted.add(sent, ended, ended, answer, err, window)
+			counted.add(sent, ended, ended, answer, failed, window)
 		}
 	})
 }
 
 // Requests at equal distances. Senders are started as they are needed, up to the limit in flight.
-func openLoop(ctx context.Context, client *client, messages [][]byte, given options, window window) *tally {
+func openLoop(ctx context.Context, client client, messages [][]byte, given options, window window) *tally {
 	total, free := newTally(), make(chan *tally, given.inFlight)
 	begin, interval := window.begin.Add(-given.warmup), float64(time.Second)/given.rate
 	var started int
@@ -129,8 +143,8 @@ func openLoop(ctx context.Context, client *client, messages [][]byte, given opti
 		running.Add(1)
 		go func() {
 			defer running.Done()
-			answer, err := client.call(ctx, turn, messages[turn%len(messages)], given.timeout)
-			counted.add(due, due, time.Now(), answer, err, window)
+			answer, failed := ask(ctx, client, turn, messages[turn%len(messages)], given.timeout)
+			counted.add(due, due, time.Now(), answer, failed, window)
 			free <- counted
 		}()
 	}

@@ -1,6 +1,7 @@
-// A load generator over grpc-go: what a caller in Go costs a control plane.
+// A load generator over grpc-go, or over net/http for JSON: what a caller in Go costs a control
+// plane.
 //
-// It sends encoded messages as they are in files, and prints one JSON object with the keys of
+// It sends encoded requests as they are in files, and prints one JSON object with the keys of
 // `outrigger bench -o json`, so that one reader understands both. In a closed loop (-in-flight
 // alone) the next request is sent when another is answered; in an open loop (-rate) each request
 // is due at its own time, from which its latency counts.
@@ -22,6 +23,7 @@ import (
 type options struct {
 	target      string
 	requests    []string
+	json        bool
 	save        string
 	connections int
 	inFlight    int
@@ -70,8 +72,9 @@ func parse(arguments []string) (options, error) {
 	var requests, pids list
 	flags := flag.NewFlagSet("client", flag.ContinueOnError)
 	flags.StringVar(&given.target, "target", "", "the server's `HOST:PORT`, without TLS")
-	flags.Var(&requests, "request", "a `FILE` with an encoded PredictRequest; several are sent in turn")
-	flags.StringVar(&given.save, "save", "", "write the first answer to each request to this `DIR`, as answer-0.binpb and so on")
+	flags.Var(&requests, "request", "a `FILE` with an encoded PredictRequest, or with JSON; several are sent in turn")
+	flags.BoolVar(&given.json, "json", false, "the requests are JSON for /v1/predict over HTTP/1.1, on as many connections as requests are in flight")
+	flags.StringVar(&given.save, "save", "", "write the first answer to each request to this `DIR`, as answer-0.binpb (or .json) and so on")
 	flags.IntVar(&given.connections, "connections", 2, "connections to the server")
 	flags.IntVar(&given.inFlight, "in-flight", 16, "requests in flight: in a closed loop exactly this number, in an open loop at most; requests beyond it fail with CLIENT_SATURATED")
 	flags.Float64Var(&given.rate, "rate", 0, "requests a second of an open loop; 0 is a closed loop")
@@ -111,7 +114,7 @@ func run(ctx context.Context, given options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := dial(given.target, given.connections)
+	client, err := open(given)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +125,7 @@ func run(ctx context.Context, given options) (*Report, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the first request is not answered: %w", err)
 		}
-		if err := save(given.save, at, answer); err != nil {
+		if err := save(given, at, answer); err != nil {
 			return nil, err
 		}
 	}
@@ -141,9 +144,20 @@ func read(files []string) ([][]byte, error) {
 	return messages, nil
 }
 
-func save(directory string, at int, answer []byte) error {
-	if directory == "" {
+func open(given options) (client, error) {
+	if given.json {
+		return newWebClient(given.target, given.inFlight), nil
+	}
+	return dial(given.target, given.connections)
+}
+
+func save(given options, at int, answer []byte) error {
+	if given.save == "" {
 		return nil
 	}
-	return os.WriteFile(filepath.Join(directory, fmt.Sprintf("answer-%d.binpb", at)), answer, 0o644)
+	kind := "binpb"
+	if given.json {
+		kind = "json"
+	}
+	return os.WriteFile(filepath.Join(given.save, fmt.Sprintf("answer-%d.%s", at, kind)), answer, 0o644)
 }

@@ -56,7 +56,7 @@ func newReport(given options, messages [][]byte, counted *tally, before, after m
 		sizes += len(message)
 	}
 	report := &Report{
-		Client:          "grpc-go " + grpc.Version + ", " + goVersion(),
+		Client:          library(given) + goVersion(),
 		Mode:            "max",
 		DurationSeconds: given.duration.Seconds(),
 		Requests:        len(counted.latencies) + failed,
@@ -87,6 +87,13 @@ func newReport(given options, messages [][]byte, counted *tally, before, after m
 		report.CPU[name] = (after[name] - before[name]) / float64(max(counted.ended, 1))
 	}
 	return report
+}
+
+func library(given options) string {
+	if given.json {
+		return "net/http, "
+	}
+	return "grpc-go " + grpc.Version + ", "
 }
 
 func goVersion() string {

@@ -1,4 +1,5 @@
-"""Load generators that send the same messages: `outrigger bench`, grpc-go and gRPC's C core.
+"""Load generators that send the same requests: `outrigger bench`, grpc-go, gRPC's C core, and Go's
+net/http for JSON.
 
 A server has no say in how its callers frame their messages, so a figure names its client. Each
 generator sends every message once before the load, and a run counts only if it got the scores of
@@ -132,15 +133,16 @@ class Bench:
 
 
 @dataclass(frozen=True)
-class GrpcGo:
-    """grpc-go, as callers and most proxies of service meshes use it."""
+class InGo:
+    """grpc-go, as callers and most proxies of service meshes use it; or net/http for JSON."""
 
-    name: str = "grpc-go"
+    name: str
 
     def command(self, order: Order) -> list[str]:
         """The command of a run. Raises Skipped without Go."""
         call = order.call
         command = [str(go_client()), *_common(order), "-target", order.served.address(call.form)]
+        command += ["-json"] if call.form == JSON else []
         if call.rate is not None:
             command += ["-rate", f"{call.rate:g}"]
         return command
@@ -161,7 +163,8 @@ class Core:
         return [*module, *_common(order), "-target", target]
 
 
-BENCH, ONE, GO, CORE = Bench(), Bench(ONE_FRAME), GrpcGo(), Core()
+BENCH, ONE, CORE = Bench(), Bench(ONE_FRAME), Core()
+GO, GO_HTTP = InGo("grpc-go"), InGo("Go net/http")
 
 
 def served(setup: Setup, stack: Stack) -> Served:
