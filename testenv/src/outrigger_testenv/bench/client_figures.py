@@ -24,9 +24,8 @@ _START = 1.0
 _RESIDENT = 600
 
 
-def _pairs(effort: Effort, repeats: int | None = None) -> float:
-    repeats = effort.repeats if repeats is None else repeats
-    return 2 * repeats * (_START + effort.warmup + effort.measured)
+def _pairs(effort: Effort) -> float:
+    return 2 * effort.repeats * (_START + effort.warmup + effort.measured)
 
 
 def _frames(name: str, form: str) -> Figure:
@@ -95,7 +94,7 @@ def _hurried(name: str, connections: int) -> tuple[Figure, ...]:
 
 def _third(effort: Effort) -> float:
     # One run gives three figures.
-    return _pairs(effort, traffic.crowd_repeats(effort)) / 3
+    return _pairs(traffic.crowd_effort(effort)) / 3
 
 
 def _open(name: str, form: str) -> Figure:

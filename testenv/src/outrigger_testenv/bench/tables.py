@@ -2,8 +2,8 @@
 
 Each cell is a closed loop of one client, with a number of treatments in each request and a number
 of requests in flight. The clients of a cell run by turns, and a value is the median of the turns.
-Every run must get the scores of the model. All samples go to tables.json; the page, its plot and the
-headline of README.md are rewritten unless --quick is set, whose values are no measurement.
+Every run must get the scores of the model. The values go to tables.json; the page, its plot and
+the headline of README.md are rewritten unless --quick is set, whose values are no measurement.
 """
 
 import argparse
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make bench TABLES=1", description=__doc__)
     parser.add_argument("--output", type=Path, required=True, help="directory of tables.json")
     parser.add_argument("--quick", action="store_true", help="shorter, for trying it out")
-    parser.add_argument("--form", choices=TITLES, action="append", help="this form only")
+    parser.add_argument("--only", choices=TITLES, help="this form; the docs stay as they are")
     parser.add_argument(
         "--render", type=Path, metavar="FILE", help="write the page from an earlier tables.json"
     )
@@ -111,13 +111,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.render:
         content = json.loads(options.render.read_text())
     else:
-        content = measured(options.form or list(TITLES), QUICK if options.quick else FULL)
+        forms = [options.only] if options.only else list(TITLES)
+        content = measured(forms, QUICK if options.quick else FULL)
         write(options.output / "tables.json", json.dumps(content, indent=2) + "\n")
     text, plot = page(content), plotted(content["cells"])
     write(options.output / "tables.md", text)
     write(options.output / "tables.svg", plot)
     print(text)
-    if not options.quick and not options.form:
+    if not options.quick and not options.only:
         write(repository() / PLOT, plot)
         insert(repository() / PAGE, "tables", text)
         insert(repository() / README, "headline", headline(content["cells"]))
@@ -138,7 +139,8 @@ def measured(forms: Sequence[str], effort: Effort) -> dict[str, Any]:
     return {
         "commit": commit(),
         "machine": {**machine(), "load_average_before": before},
-        "effort": asdict(effort),
+        "turns": turns_of(effort),
+        "seconds": effort.measured,
         "cells": [asdict(cell) for cell in cells],
     }
 
@@ -149,7 +151,7 @@ def measure(target: Served, call: Call, effort: Effort) -> list[Cell]:
     sides = [
         lambda client=client: run(client, target, call, effort, may_fail=True) for client in clients
     ]
-    turns = in_turns(min(3, effort.repeats), *sides)
+    turns = in_turns(turns_of(effort), *sides)
     cells = [
         Cell.of(client.name, call, reports)
         for client, reports in zip(clients, zip(*turns, strict=True), strict=True)
@@ -157,6 +159,11 @@ def measure(target: Served, call: Call, effort: Effort) -> list[Cell]:
     for cell in cells:
         print(f"{cell.client}, {call}: {cell}", file=sys.stderr, flush=True)
     return cells
+
+
+def turns_of(effort: Effort) -> int:
+    """The turns of each cell: there are many cells, and neighbours show what is noise."""
+    return min(3, effort.repeats) if effort != QUICK else 1
 
 
 def available(client: Client) -> bool:
@@ -176,12 +183,11 @@ def page(content: Mapping[str, Any]) -> str:
     about, cells = content["machine"], [Cell(**cell) for cell in content["cells"]]
     number = content["commit"]["id"] or "unknown"
     state = " with changes" if content["commit"]["modified"] else ""
-    runs = content["effort"]
     lines = [
         f"Measured at commit `{number[:12]}`{state} on {about['cores']} cores"
         f" ({about['cpu']}), with `server.memory` {MEMORY}; medians of"
-        f" {min(3, runs['repeats'])} turns of {runs['measured']:g} s. Each value is answers a second,"
-        " and the control plane's CPU for a request.",
+        f" {content['turns']} turns of {content['seconds']:g} s. Each value is answers a"
+        " second, and the control plane's CPU for a request.",
         "",
         f"![Answers a second by client, treatments and requests in flight]({Path(PLOT).name})",
     ]

@@ -99,27 +99,37 @@ def _both(client: Client, call: Call, setup: Setup, effort: Effort) -> list[tupl
 
 @dataclass(frozen=True)
 class Crowd:
-    """Runs by turns: many callers, which get an answer each, and a crowd with a deadline."""
+    """Runs by turns: the usual number of callers, and a crowd with a deadline."""
 
     turns: list[tuple[Report, Report]]
     # The control plane's peak memory while the crowd sent, MiB, by turn.
     resident: list[float]
 
     def goodput(self) -> list[float]:
-        """The crowd's answers a second, divided by those of the usual callers."""
+        """The crowd's answers a second, divided by those of the usual callers. Raises Failed if
+        these got none.
+        """
+        self._check()
         return [crowd.throughput / usual.throughput for usual, crowd in self.turns]
 
     def failed(self) -> list[float]:
-        """Failed requests of the crowd."""
-        return [crowd.failed for _, crowd in self.turns]
+        """Failed requests of the crowd and of the usual callers."""
+        return [usual.failed + crowd.failed for usual, crowd in self.turns]
 
     def unexplained(self) -> list[float]:
         """Failed requests of the crowd that the control plane did not refuse with a reason."""
         return [unexplained(crowd.json["errors"]) for _, crowd in self.turns]
 
     def refusal_cpu(self) -> list[float]:
-        """CPU of the control plane for a refusal, over that for an answer to the usual callers."""
+        """CPU of the control plane for a refusal, over that for an answer to the usual callers.
+        Raises Failed if these got none.
+        """
+        self._check()
         return [refusal_cpu(usual, crowd) for usual, crowd in self.turns]
+
+    def _check(self) -> None:
+        if not all(usual.throughput for usual, _ in self.turns):
+            raise Failed(f"no answers with {MANY} in flight, to compare the crowd with")
 
 
 def unexplained(errors: Mapping[str, int]) -> int:
@@ -166,13 +176,17 @@ def _crowd(scene: Scene, setup: Setup, effort: Effort) -> Crowd:
         with _peak(target, peaks):
             return run(BENCH, target, call, effort, may_fail=True)
 
-    turns = in_turns(crowd_repeats(effort), lambda: run(BENCH, target, usual, effort), sends)
+    # Requests of the usual callers may fail too: `Crowd.failed` counts them.
+    effort = crowd_effort(effort)
+    turns = in_turns(
+        effort.repeats, lambda: run(BENCH, target, usual, effort, may_fail=True), sends
+    )
     return Crowd(turns, peaks)
 
 
-def crowd_repeats(effort: Effort) -> int:
-    """A crowd's memory and failures hardly vary from turn to turn."""
-    return min(3, effort.repeats)
+def crowd_effort(effort: Effort) -> Effort:
+    """A crowd takes longer until its first requests are answered, and varies less by turn."""
+    return replace(effort, repeats=min(3, effort.repeats), warmup=3 * effort.warmup)
 
 
 def open_loop(form: str, setup: Setup, effort: Effort) -> Measurement:
