@@ -219,6 +219,9 @@ def test_a_cell_has_the_medians_of_its_runs():
     assert Cell.of("grpc-go", call, runs) == Cell("kv", "grpc-go", 10, 512, 200, 20, 2, 0)
     nothing = Cell.of("grpc-go", call, [report(throughput=0, ok=0, OVERLOADED=4)])
     assert (nothing.p99_ms, nothing.failed) == (None, 1)
+    # No request ended within the measured time.
+    stuck = Cell.of("grpc-go", call, [report(throughput=0, cpu=None, ok=0)])
+    assert (stuck.cpu_us, str(stuck)) == (None, "0/s")
 
 
 def test_a_cell_shows_failures_that_matter():
@@ -237,6 +240,11 @@ def test_a_form_has_a_table_of_clients_by_treatments_and_loads():
         "| grpc-go | 1 | 20,000/s, 9 us |  |",
         "| outrigger bench | 1 |  |  |",
     ]
+
+
+def test_json_has_a_connection_for_each_request():
+    rows = tables.table([each for each in CELLS if each.form == "json"])
+    assert rows[0] == "| client | treatments | 16 in flight, 16 connections |"
 
 
 def test_the_page_says_where_it_was_measured():

@@ -34,7 +34,14 @@ from outrigger_testenv.bench.figure import FULL, QUICK, Effort, Failed, Skipped
 from outrigger_testenv.bench.generator import CONTROL_PLANE, Report
 from outrigger_testenv.bench.machine import commit, load_average, machine
 from outrigger_testenv.bench.plot import Line, Panel, svg
-from outrigger_testenv.bench.setup import COLUMNAR, JSON, KEY_VALUE, MEMORY, TENSORFLOW, Setup
+from outrigger_testenv.bench.setup import (
+    COLUMNAR,
+    JSON,
+    KEY_VALUE,
+    TENSORFLOW,
+    Setup,
+    new_stack,
+)
 from outrigger_testenv.bench.spread import in_turns
 from outrigger_testenv.binary import repository
 
@@ -50,8 +57,10 @@ CLIENTS: dict[str, tuple[Client, ...]] = {
     JSON: (GO_HTTP, BENCH),
 }
 TREATMENTS = (1, 10, 100, 1000, 5000)
-# The connections over which so many requests are in flight.
+# The connections over which so many requests are in flight; HTTP/1.1 has one for each request.
 CONNECTIONS = {16: 2, 512: 64, 4096: 64}
+# The limit that the chart sets in a pod with its default resources.
+MEMORY = "896MiB"
 _TIMEOUT = 10.0
 # What the headline and the plot show.
 USUAL, LEAST = 1000, min(CONNECTIONS)
@@ -68,8 +77,8 @@ class Cell:
     in_flight: int
     # Answers a second.
     throughput: float
-    # CPU of the control plane for a request, microseconds.
-    cpu_us: float
+    # CPU of the control plane for a request, microseconds; `None` if none ended in time.
+    cpu_us: float | None
     # Milliseconds; `None` without answers.
     p99_ms: float | None
     # The part of the requests that failed.
@@ -79,7 +88,8 @@ class Cell:
     def of(cls, client: str, call: Call, reports: Sequence[Report]) -> "Cell":
         """The medians of several runs."""
         p99 = [report.p99 for report in reports if report.json["latency_ms"]]
-        cpu = [report.cpu(CONTROL_PLANE) * 1e6 for report in reports]
+        spent = [report.json["cpu_seconds_per_request"][CONTROL_PLANE] for report in reports]
+        cpu = [seconds * 1e6 for seconds in spent if seconds is not None]
         failed = [each.failed / max(each.failed + each.json["ok"], 1) for each in reports]
         return cls(
             call.form,
@@ -87,14 +97,16 @@ class Cell:
             call.treatments,
             call.in_flight,
             median(report.throughput for report in reports),
-            median(cpu),
+            median(cpu) if cpu else None,
             median(p99) if p99 else None,
             median(failed),
         )
 
     def __str__(self) -> str:
-        text = f"{self.throughput:,.0f}/s, {self.cpu_us:,.0f} us"
-        return text + (f", {self.failed:.0%} failed" if self.failed >= 0.005 else "")
+        parts = [f"{self.throughput:,.0f}/s"]
+        parts += [] if self.cpu_us is None else [f"{self.cpu_us:,.0f} us"]
+        parts += [f"{self.failed:.0%} failed"] if self.failed >= 0.005 else []
+        return ", ".join(parts)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -129,8 +141,9 @@ def measured(forms: Sequence[str], effort: Effort) -> dict[str, Any]:
     """Measures all cells of some forms; the content of tables.json."""
     os.environ.update(TENSORFLOW)
     before, cells = load_average(), []
-    with Setup({}) as setup:
-        target = served(setup, setup.bounded)
+    with Setup({}) as setup, new_stack({"server": {"memory": MEMORY}}) as stack:
+        setup.serve_model(stack)
+        target = served(setup, stack)
         for form in forms:
             for treatments in TREATMENTS:
                 for in_flight, connections in CONNECTIONS.items():
@@ -202,7 +215,9 @@ def table(cells: Sequence[Cell]) -> list[str]:
     """The rows of a form: clients by treatments, with a column for each load."""
     loads = _in_order(cell.in_flight for cell in cells)
     by = {(cell.client, cell.treatments, cell.in_flight): cell for cell in cells}
-    heads = [f"{load:,} in flight, {CONNECTIONS[load]} connections" for load in loads]
+    web = any(cell.form == JSON for cell in cells)
+    used = {load: load if web else CONNECTIONS[load] for load in loads}
+    heads = [f"{load:,} in flight, {used[load]:,} connections" for load in loads]
     rows = [f"| client | treatments | {' | '.join(heads)} |", "|---|---|" + "---|" * len(loads)]
     for treatments in _in_order(cell.treatments for cell in cells):
         for client in _in_order(cell.client for cell in cells):
