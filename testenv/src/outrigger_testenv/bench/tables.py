@@ -200,7 +200,7 @@ def page(content: Mapping[str, Any]) -> str:
         f"Measured at commit `{number[:12]}`{state} on {about['cores']} cores"
         f" ({about['cpu']}), with `server.memory` {MEMORY}; medians of"
         f" {content['turns']} turns of {content['seconds']:g} s. Each value is answers a"
-        " second, and the control plane's CPU for a request.",
+        " second, and the control plane's CPU for a request, refused ones included.",
         "",
         f"![Answers a second by client, treatments and requests in flight]({Path(PLOT).name})",
     ]
