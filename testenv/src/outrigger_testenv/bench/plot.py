@@ -51,7 +51,7 @@ def svg(rows: Sequence[Sequence[Panel]]) -> str:
 
 def _panel(panel: Panel, colours: dict[str, str]) -> Iterable[str]:
     points = [point for line in panel.lines for point in line.points if point[1] > 0]
-    yield _text(WIDTH / 2, 18, panel.title, "middle", ' font-weight="bold"')
+    yield _text(WIDTH / 2, 13, panel.title, "middle", ' font-weight="bold"')
     if not points:
         return
     x = _Axis.over((point[0] for point in points), _LEFT, WIDTH - _RIGHT)
@@ -63,7 +63,7 @@ def _panel(panel: Panel, colours: dict[str, str]) -> Iterable[str]:
         yield _rule(x.start, y.at(value), x.end, y.at(value))
         yield _text(x.start - 5, y.at(value) + 4, f"{value:,.0f}", "end")
     yield _text((x.start + x.end) / 2, HEIGHT - 10, panel.x, "middle")
-    yield _text(8, _TOP - 2, panel.y, "start")
+    yield _text(8, _TOP - 4, panel.y, "start")
     for line in panel.lines:
         placed = [(x.at(at), y.at(value)) for at, value in line.points if value > 0]
         path = " ".join(f"{at:.1f},{value:.1f}" for at, value in placed)
