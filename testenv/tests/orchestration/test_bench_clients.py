@@ -9,7 +9,6 @@ from outrigger_testenv.bench.clients import BENCH, CORE, GO, GO_HTTP, ONE, Call,
 from outrigger_testenv.bench.figure import Effort, Failed, Skipped
 from outrigger_testenv.bench.messages import Messages
 from outrigger_testenv.bench.setup import COLUMNAR, JSON, KEY_VALUE, MODEL
-from outrigger_testenv.reference import reference_model
 
 # Large enough for several frames of 16 KiB.
 TREATMENTS = 200
@@ -17,14 +16,13 @@ SHORT = Effort(repeats=1, warmup=0.1, measured=0.4, held=0)
 
 
 @pytest.fixture(scope="module")
-def served(stack, tmp_path_factory):
+def served(stack, reference):
     """The shared stack with the reference model."""
-    package = reference_model(tmp_path_factory.mktemp("reference"), golden=False)
-    digest = stack.push(package, MODEL)
+    digest = stack.push(reference, MODEL)
     client = stack.client()
     client.load(MODEL)
     client.wait_until_serving(MODEL, digest)
-    return Served(stack, package, Messages(package))
+    return Served(stack, reference, Messages(reference))
 
 
 @pytest.mark.parametrize(
