@@ -54,7 +54,7 @@ def client(request):
 
 @dataclass
 class Seen:
-    """What a scripted server got."""
+    """The requests that a scripted server got."""
 
     port: int = 0
     messages: Counter = field(default_factory=Counter)

@@ -10,7 +10,7 @@ use tokio::{net::TcpListener, runtime::Builder};
 
 use crate::servers::{ControlPlane, Package, model_job, run};
 
-/// What HTTP/2 allows in a frame if a server announces no other limit.
+/// The largest frame that HTTP/2 allows if a server announces no other limit, bytes.
 const ALLOWED: usize = 16 << 10;
 
 /// A server that reads one request and then closes the connection. It returns the payloads of the

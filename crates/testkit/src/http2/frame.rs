@@ -108,7 +108,7 @@ impl Frame {
         self.stream
     }
 
-    /// What follows the frame's head.
+    /// The frame without its head.
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }

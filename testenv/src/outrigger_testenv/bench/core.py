@@ -57,7 +57,7 @@ class Window:
 
 @dataclass
 class Counts:
-    """What happened within the measured time."""
+    """Counts of the measured time."""
 
     # Seconds.
     latencies: array = field(default_factory=lambda: array("d"))

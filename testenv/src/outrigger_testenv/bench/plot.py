@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-# Of a panel, in pixels.
+# The size of a panel, in pixels.
 WIDTH, HEIGHT = 330, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 30, 40
 _LEGEND = 26

@@ -62,7 +62,7 @@ CONNECTIONS = {16: 2, 512: 64, 4096: 64}
 # The limit that the chart sets in a pod with its default resources.
 MEMORY = "896MiB"
 _TIMEOUT = 10.0
-# What the headline and the plot show.
+# The treatments and requests in flight of the headline and the plot.
 USUAL, LEAST = 1000, min(CONNECTIONS)
 PAGE, README, PLOT = "docs/performance.md", "README.md", "docs/performance.svg"
 

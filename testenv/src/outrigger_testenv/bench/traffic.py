@@ -151,7 +151,7 @@ def refusal_cpu(usual: Report, crowd: Report) -> float:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a crowd sends, on how many connections, and its deadline in seconds."""
+    """A crowd: the form of its requests, its connections, and the deadline in seconds."""
 
     form: str
     connections: int
