@@ -218,15 +218,17 @@ def test_the_c_core_has_no_open_loop(tmp_path):
 
 def test_grpc_go_sends_frames_of_16_kib_even_if_larger_ones_are_allowed(go, tmp_path):
     message = bytes(100_000)
-    options = [("grpc.http2.max_frame_size", 1 << 20)]
+    options = [("grpc.http2.max_frame_size", 1 << 20), ("grpc.http2.lookahead_bytes", 1 << 20)]
     with server(scores, options) as seen, recorder(seen.port) as (port, recorded):
         call = Call(in_flight=1, connections=1)
         ask(GO, port, tmp_path, files(tmp_path, message), call)
     lengths = data_frames(bytes(recorded))
     assert max(lengths) == clients.FRAME
-    # The prefix of a message has 5 bytes.
+    # The prefix of a message has 5 bytes. A window that is used up also ends a frame, so not every
+    # message is cut in the same way.
     whole, rest = divmod(len(message) + 5, clients.FRAME)
-    assert lengths[: whole + 1] == [clients.FRAME] * whole + [rest]
+    cut = [clients.FRAME] * whole + [rest]
+    assert cut in [lengths[at : at + len(cut)] for at in range(len(lengths))]
 
 
 @contextmanager

@@ -3,24 +3,21 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use outrigger_core::{Failure, Reason};
+use outrigger_core::Failure;
 use outrigger_features::{Packed, Plan, Request, Routing, json};
 use outrigger_proto::outrigger::v1::PredictResponse;
 use outrigger_score::Scorer;
 use serde_json::Value;
-use tokio::{sync::Semaphore, task::spawn_blocking};
 
+use super::body::Received;
 use crate::{
     call::Call,
-    held::Held,
     predict::{Exchange, Predictor, Scored},
     served::served,
 };
 
-/// Larger bodies are parsed on threads of their own: 64 KiB take about half a millisecond.
-const SMALL: usize = 64 << 10;
-/// The number of large bodies that are parsed at the same time.
-const AT_ONCE: usize = 2;
+/// Larger bodies are heavy: 64 KiB take about half a millisecond to parse.
+const HEAVY: usize = 64 << 10;
 /// The memory of a body while it is parsed, as a multiple of its length; a test in the crate
 /// `features` holds it.
 const PARSED: u64 = 16;
@@ -29,71 +26,37 @@ const SCORE: usize = 512;
 /// The memory of an answer besides its scores.
 const ANSWER: usize = 8 << 10;
 
-/// Parses bodies, the large ones beside the threads that serve.
-#[derive(Debug, Clone)]
-pub(super) struct Parsers(Arc<Semaphore>);
-
-impl Parsers {
-    pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(AT_ONCE)))
-    }
-
-    /// Parses `body` with `parse`, which is charged to the call.
-    async fn parse<T, F>(&self, held: &Arc<Held>, body: &Bytes, parse: F) -> Result<T, Failure>
-    where
-        T: Send + 'static,
-        F: FnOnce(&[u8]) -> Result<T, Failure> + Send + 'static,
-    {
-        let memory = body.len() as u64 * PARSED;
-        if body.len() <= SMALL {
-            held.work(memory)?;
-            return parse(body);
-        }
-        let permit = Arc::clone(&self.0).acquire_owned().await.expect("never closed");
-        held.work(memory)?;
-        let (held, body) = (Arc::clone(held), body.clone());
-        // The thread holds the permit and the charge even if the caller goes away.
-        let parsed = spawn_blocking(move || {
-            let _held = (permit, held);
-            parse(&body)
-        });
-        let lost = |_| Failure::new(Reason::Internal, "a body was not parsed to its end");
-        parsed.await.map_err(lost)?
-    }
-
-    /// Encodes a body as a `PredictRequest` for a model.
-    async fn encode(
-        &self,
-        held: &Arc<Held>,
-        plan: &Arc<Plan>,
-        body: &Bytes,
-    ) -> Result<Bytes, Failure> {
-        let for_plan = Arc::clone(plan);
-        let encode = move |body: &[u8]| json::encode_request(&for_plan, body).map(Bytes::from);
-        let encoded = self.parse(held, body, encode).await?;
-        held.receive(body.len() + encoded.len(), None)?;
-        Ok(encoded)
-    }
-}
-
 /// Scores one user's treatments.
 ///
 /// # Errors
 /// The failure of the request, the model or the engine.
 pub(super) async fn predict(
     predictor: &Predictor,
-    parsers: &Parsers,
     call: &Call,
-    body: Bytes,
+    body: Received,
 ) -> Result<Value, Failure> {
-    let held = call.held();
-    let json::Routing { model, request_id, routing_key } =
-        &parsers.parse(held, &body, json::selector).await?;
+    if body.len() <= HEAVY {
+        return answer(predictor, call, body.join()).await;
+    }
+    let (with, call) = (predictor.clone(), call.clone());
+    predictor.heavy().run(async move { answer(&with, &call, body.join()).await }).await
+}
+
+async fn answer(predictor: &Predictor, call: &Call, body: Bytes) -> Result<Value, Failure> {
+    let json::Routing { model, request_id, routing_key } = &parse(call, &body, json::selector)?;
     let routing = Routing { model: Some(model), request_id, routing_key };
     let lease = predictor.lease(call, routing, None).await?.sampled();
-    let plan = Arc::clone(&lease.scorer.plan);
-    let encoded = Some((parsers.encode(held, &plan, &body).await?, plan));
-    predictor.exchange(call, lease, Document { call, body, encoded }).await
+    predictor.exchange(call, lease, Document { call, body, encoded: None }).await
+}
+
+/// Parses `body` with `parse`, which is charged to the call.
+fn parse<T>(
+    call: &Call,
+    body: &[u8],
+    parse: impl FnOnce(&[u8]) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    call.held().work(body.len() as u64 * PARSED)?;
+    parse(body)
 }
 
 /// A request in JSON.
@@ -106,14 +69,20 @@ struct Document<'a> {
 }
 
 impl Document<'_> {
-    /// The request as it is encoded for `plan`. Only a request whose canary failed is encoded here:
-    /// its live version may have other features.
+    /// The request as it is encoded for `plan`.
     fn encoded(&mut self, plan: &Arc<Plan>) -> Result<&Bytes, Failure> {
         let encoded = match self.encoded.take() {
             Some((encoded, of)) if Arc::ptr_eq(&of, plan) => encoded,
-            _ => json::encode_request(plan, &self.body).map(Bytes::from)?,
+            _ => self.encode(plan)?,
         };
         Ok(&self.encoded.insert((encoded, Arc::clone(plan))).0)
+    }
+
+    fn encode(&self, plan: &Plan) -> Result<Bytes, Failure> {
+        let encode = |body: &[u8]| json::encode_request(plan, body).map(Bytes::from);
+        let encoded = parse(self.call, &self.body, encode)?;
+        self.call.held().receive(self.body.len() + encoded.len(), None)?;
+        Ok(encoded)
     }
 }
 
@@ -143,84 +112,31 @@ impl Exchange for Document<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::mpsc, thread};
-
     use outrigger_budget::Budget;
+    use outrigger_core::Reason;
+    use outrigger_trace::Span;
+    use tokio::time::Instant;
 
     use super::*;
-    use crate::{admission::Admission, caller::Party, limits::Limit, metrics};
+    use crate::{
+        admission::Admission, caller::Party, front::Method, held::Held, http::FRONT, limits::Limit,
+        metrics,
+    };
 
-    fn held(budget: &Budget) -> Arc<Held> {
+    #[test]
+    fn a_body_without_room_to_be_parsed_is_refused() {
+        let budget = Budget::new(256 << 20);
         let party = Party::Unknown(std::net::Ipv4Addr::LOCALHOST.into());
-        let limit = Limit::new(0, "one caller", metrics::Limit::Caller);
-        let share = limit.enter(|| party.clone()).unwrap();
+        let share = Limit::new(0, "one caller", metrics::Limit::Caller).enter(|| party.clone());
         let place = Admission::new(1, 1).enter().unwrap();
-        let counted = metrics::in_flight(crate::front::Method::Predict);
-        Held::new((place, share), &party, budget, counted)
-    }
-
-    #[tokio::test]
-    async fn large_bodies_are_parsed_beside_the_thread_that_serves() {
-        let (budget, parsers) = (Budget::new(256 << 20), Parsers::new());
-        let held = held(&budget);
-        let here = thread::current().id();
-        for (size, beside) in [(SMALL, false), (SMALL + 1, true)] {
-            let body = Bytes::from(vec![b' '; size]);
-            let account = budget.requests.clone();
-            let parse = move |body: &[u8]| {
-                assert_eq!(account.used(), body.len() as u64 * PARSED);
-                Ok(thread::current().id())
-            };
-            let parsed_on = parsers.parse(&held, &body, parse).await.unwrap();
-            assert_eq!(parsed_on != here, beside, "{size}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_body_without_room_to_be_parsed_is_refused() {
-        let (budget, parsers) = (Budget::new(256 << 20), Parsers::new());
-        let held = held(&budget);
+        let counted = metrics::in_flight(Method::Predict);
+        let now = Instant::now();
+        let call = Call::begin(&FRONT, Method::Predict, now, now, Span::none());
+        call.seat(Held::new((place, share.unwrap()), &party, &budget, counted));
         // 76.8 MiB of requests, half of it for one caller, and sixteen times this body.
-        let body = Bytes::from(vec![b' '; 3 << 20]);
-        let parsed = parsers.parse(&held, &body, |_| Ok(())).await;
-        assert_eq!(parsed.unwrap_err().reason, Reason::TooLarge);
-    }
-
-    #[tokio::test]
-    async fn few_large_bodies_are_parsed_at_the_same_time() {
-        let (budget, parsers) = (Budget::new(1 << 30), Parsers::new());
-        let body = Bytes::from(vec![b' '; SMALL + 1]);
-        let (started, starts) = mpsc::channel();
-        let (go, gate) = mpsc::channel::<()>();
-        let gate = Arc::new(std::sync::Mutex::new(gate));
-        let parse = |held: Arc<Held>| {
-            let (parsers, body) = (parsers.clone(), body.clone());
-            let (started, gate) = (started.clone(), Arc::clone(&gate));
-            tokio::spawn(async move {
-                let parse = move |_: &[u8]| {
-                    started.send(()).unwrap();
-                    gate.lock().unwrap().recv().unwrap();
-                    Ok(())
-                };
-                parsers.parse(&held, &body, parse).await
-            })
-        };
-        let all: Vec<_> = (0..AT_ONCE + 1).map(|_| parse(held(&budget))).collect();
-        let starts = spawn_blocking(move || {
-            for _ in 0..AT_ONCE {
-                starts.recv().unwrap();
-            }
-            starts
-        });
-        let starts = starts.await.unwrap();
-        assert!(starts.try_recv().is_err(), "the last one waits");
-        assert_eq!(parsers.0.available_permits(), 0);
-        for _ in 0..AT_ONCE + 1 {
-            go.send(()).unwrap();
-        }
-        for parsed in all {
-            parsed.await.unwrap().unwrap();
-        }
-        assert_eq!(parsers.0.available_permits(), AT_ONCE);
+        let body = vec![b' '; 3 << 20];
+        assert_eq!(parse(&call, &body, |_| Ok(())).unwrap_err().reason, Reason::TooLarge);
+        parse(&call, &body[..1 << 20], |_| Ok(())).unwrap();
+        assert_eq!(budget.requests.used(), PARSED << 20);
     }
 }
