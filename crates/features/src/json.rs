@@ -12,10 +12,19 @@
 //! are not. Unlike in the protobuf form, ids are returned unless `treatment_ids`
 //! is false.
 
+mod cursor;
 mod encoder;
 mod list;
+mod number;
+mod odd;
+mod pack;
+mod parts;
 mod request;
 mod response;
+mod row;
+mod scan;
+mod template;
+mod vector;
 
 use outrigger_core::{Failure, Reason};
 use outrigger_proto::outrigger::v1::ModelSelector;
@@ -23,6 +32,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::reader::{Node, Small, Wrong};
+pub use parts::Request;
 pub(crate) use request::read_request;
 pub use request::{encode_request, predict_request};
 pub use response::predict_response;

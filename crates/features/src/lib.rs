@@ -47,6 +47,8 @@ mod reader;
 pub mod reference;
 mod sent;
 mod smoke;
+mod tally;
+mod tensors;
 mod transcode;
 mod value;
 mod vectors;

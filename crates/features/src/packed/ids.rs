@@ -22,6 +22,20 @@ impl Ids {
         Self { bytes, ends }
     }
 
+    /// No texts yet, with room for `count` short ones.
+    pub(crate) fn with_room(count: usize) -> Self {
+        /// The length of a short text.
+        const SHORT: usize = 12;
+        Self { bytes: Vec::with_capacity(SHORT * count), ends: Vec::with_capacity(count) }
+    }
+
+    /// Copies one more text, which must be UTF-8.
+    #[inline]
+    pub(crate) fn push(&mut self, id: &[u8]) {
+        self.bytes.extend_from_slice(id);
+        self.ends.push(self.bytes.len());
+    }
+
     /// The text at a position, in UTF-8.
     ///
     /// # Panics
