@@ -20,7 +20,6 @@ mod odd;
 mod pack;
 mod parts;
 mod request;
-mod response;
 mod row;
 mod scan;
 mod template;
@@ -35,7 +34,6 @@ use crate::reader::{Node, Small, Wrong};
 pub use parts::Request;
 pub(crate) use request::read_request;
 pub use request::{encode_request, predict_request};
-pub use response::predict_response;
 
 /// The fields of a request that are needed to find its model.
 #[derive(Debug, Clone, PartialEq)]

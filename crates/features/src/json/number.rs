@@ -42,12 +42,14 @@ impl Digits {
     /// Reads the digits that come next.
     #[inline]
     fn read(&mut self, rest: &mut &[u8]) {
-        while let Some(word) = rest.first_chunk::<8>()
-            && let Some(eight) = eight(u64::from_le_bytes(*word))
-        {
-            self.value = self.value.wrapping_mul(100_000_000).wrapping_add(eight);
-            self.count += 8;
-            *rest = &rest[8..];
+        while let Some(word) = rest.first_chunk::<8>() {
+            let (value, count) = leading(u64::from_le_bytes(*word));
+            self.value = self.value.wrapping_mul(SCALES[count]).wrapping_add(value);
+            self.count += count;
+            *rest = &rest[count..];
+            if count < 8 {
+                return;
+            }
         }
         while let Some((byte, others)) = rest.split_first()
             && byte.is_ascii_digit()
@@ -59,18 +61,23 @@ impl Digits {
     }
 }
 
-/// The value of eight digits; `None` if one of the bytes is none.
+/// The powers of ten up to eight digits.
+const SCALES: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+
+/// The value and the number of the digits that eight bytes begin with.
 #[inline]
-fn eight(word: u64) -> Option<u64> {
-    const ZEROS: u64 = 0x3030_3030_3030_3030;
-    let digits = word ^ ZEROS;
-    // A byte above 9 carries into its high half, where it may also have bits of its own.
-    if (digits | digits.wrapping_add(0x0606_0606_0606_0606)) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
-        return None;
-    }
+fn leading(word: u64) -> (u64, usize) {
+    const ONES: u64 = u64::MAX / 0xff;
+    let digits = word ^ (u64::from(b'0') * ONES);
+    // The highest bit of the first byte above 9 is set; carries change only bytes after it.
+    let others = (digits | digits.wrapping_add(0x76 * ONES)) & (0x80 * ONES);
+    let bits = others.trailing_zeros() & !7;
+    // Zeros take the place of leading digits.
+    let digits = digits.unbounded_shl(64 - bits);
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
-    Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff)
+    let value = fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff;
+    (value, bits as usize / 8)
 }
 
 /// Reads the number that comes next; `None` if none does, or it is too large for a float64.
@@ -146,7 +153,7 @@ fn real(digits: Digits, scale: i64, negative: bool) -> Option<f64> {
         return None;
     }
     let power = *POWERS.get(usize::try_from(scale.unsigned_abs()).ok()?)?;
-    let value = digits.value as f64;
+    let value = digits.value.cast_signed() as f64;
     let value = if scale < 0 { value / power } else { value * power };
     Some(if negative { -value } else { value })
 }

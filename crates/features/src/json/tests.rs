@@ -10,6 +10,7 @@ use crate::{
     limits::Limits,
     packed::Packed,
     plan::Plan,
+    reference::predict_response,
 };
 
 fn pack_json(plan: &Plan, body: Value) -> Result<Packed, Failure> {

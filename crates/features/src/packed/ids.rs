@@ -45,6 +45,11 @@ impl Ids {
         &self.bytes[start..self.ends[position]]
     }
 
+    /// The number of bytes of all texts.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// All texts, in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.ends.len()).map(|position| self.get(position))
