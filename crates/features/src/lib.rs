@@ -19,6 +19,7 @@
 //! ([`RawPlan`]).
 
 mod answer;
+mod arrived;
 mod call;
 mod column;
 mod entries;
@@ -56,6 +57,7 @@ mod vectors;
 use outrigger_proto::raw::read as wire;
 
 pub use answer::{Answer, Best, Sample};
+pub use arrived::Arrived;
 pub use golden::{GoldenCase, GoldenCases, GoldenError, MAX_GOLDEN_CASE};
 pub use interface::InterfaceError;
 pub use limits::Limits;

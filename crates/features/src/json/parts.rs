@@ -62,6 +62,11 @@ impl Request {
         &self.body
     }
 
+    /// The same request, whose text is in `body`.
+    pub(crate) fn with_body(&self, body: Bytes) -> Self {
+        Self { body, ..self.clone() }
+    }
+
     /// The fields that decide the request's route.
     pub fn routing(&self) -> Routing<'_> {
         let Route { model, request_id, routing_key } = &self.route;

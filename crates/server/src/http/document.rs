@@ -4,30 +4,27 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use outrigger_core::{Failure, Reason};
-use outrigger_features::{Packed, Plan, Request, Routing, json};
-use outrigger_proto::outrigger::v1::PredictResponse;
+use outrigger_features::{Arrived, Packed, json::Request};
+use outrigger_lifecycle::Lease;
 use outrigger_score::Scorer;
-use serde_json::Value;
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
 use crate::{
     call::Call,
     held::Held,
-    predict::{Exchange, Predictor, Scored},
+    metrics::Stage,
+    predict::{Exchange, Predictor, Scored, timed},
     served::served,
+    trial::Attempts,
 };
 
 /// Larger bodies are parsed on threads of their own: 64 KiB take about half a millisecond.
 const SMALL: usize = 64 << 10;
 /// The number of large bodies that are parsed at the same time.
 const AT_ONCE: usize = 2;
-/// The memory of a body while it is parsed, as a multiple of its length; a test in the crate
+/// The memory of a body while it is read, as a multiple of its length; a test in the crate
 /// `features` holds it.
-const PARSED: u64 = 16;
-/// The memory of a score and its treatment's id as JSON.
-const SCORE: usize = 512;
-/// The memory of an answer besides its scores.
-const ANSWER: usize = 8 << 10;
+const READ: u64 = 1;
 
 /// Parses bodies, the large ones beside the threads that serve.
 #[derive(Debug, Clone)]
@@ -42,12 +39,12 @@ impl Parsers {
     async fn parse<T, F>(&self, held: &Arc<Held>, body: &Bytes, parse: F) -> Result<T, Failure>
     where
         T: Send + 'static,
-        F: FnOnce(&[u8]) -> Result<T, Failure> + Send + 'static,
+        F: FnOnce(Bytes) -> Result<T, Failure> + Send + 'static,
     {
-        let memory = body.len() as u64 * PARSED;
+        let memory = body.len() as u64 * READ;
         if body.len() <= SMALL {
             held.work(memory)?;
-            return parse(body);
+            return parse(body.clone());
         }
         let permit = Arc::clone(&self.0).acquire_owned().await.expect("never closed");
         held.work(memory)?;
@@ -55,28 +52,27 @@ impl Parsers {
         // The thread holds the permit and the charge even if the caller goes away.
         let parsed = spawn_blocking(move || {
             let _held = (permit, held);
-            parse(&body)
+            parse(body)
         });
         let lost = |_| Failure::new(Reason::Internal, "a body was not parsed to its end");
         parsed.await.map_err(lost)?
     }
 
-    /// Encodes a body as a `PredictRequest` for a model.
-    async fn encode(
-        &self,
-        held: &Arc<Held>,
-        plan: &Arc<Plan>,
-        body: &Bytes,
-    ) -> Result<Bytes, Failure> {
-        let for_plan = Arc::clone(plan);
-        let encode = move |body: &[u8]| json::encode_request(&for_plan, body).map(Bytes::from);
-        let encoded = self.parse(held, body, encode).await?;
-        held.receive(body.len() + encoded.len(), None)?;
-        Ok(encoded)
+    /// Packs a request for the model of `lease`.
+    async fn pack(&self, call: &Call, lease: &Lease, request: &Request) -> Result<Packed, Failure> {
+        let (plan, limits) = (Arc::clone(&lease.scorer.plan), lease.scorer.limits());
+        let (call, request) = (call.clone(), request.clone());
+        let (held, body) = (Arc::clone(call.held()), request.body().clone());
+        let pack = move |_| {
+            timed(&call, Stage::Decode, || plan.metered(&call).pack_json(&request, &limits))
+        };
+        self.parse(&held, &body, pack).await
     }
 }
 
 /// Scores one user's treatments.
+///
+/// As in the gRPC form, a request that is not needed again is freed as soon as it is packed.
 ///
 /// # Errors
 /// The failure of the request, the model or the engine.
@@ -85,59 +81,68 @@ pub(super) async fn predict(
     parsers: &Parsers,
     call: &Call,
     body: Bytes,
-) -> Result<Value, Failure> {
+) -> Result<Vec<u8>, Failure> {
     let held = call.held();
-    let json::Routing { model, request_id, routing_key } =
-        &parsers.parse(held, &body, json::selector).await?;
-    let routing = Routing { model: Some(model), request_id, routing_key };
-    let lease = predictor.lease(call, routing, None).await?.sampled();
-    let plan = Arc::clone(&lease.scorer.plan);
-    let encoded = Some((parsers.encode(held, &plan, &body).await?, plan));
-    predictor.exchange(call, lease, Document { call, body, encoded }).await
+    let request = parsers.parse(held, &body, Request::read).await?;
+    drop(body);
+    let lease = match predictor.lease(call, request.routing(), None).await {
+        Ok(lease) => lease.sampled(),
+        Err(failure) => return Err(refused(parsers, held, request, failure).await),
+    };
+    let attempts = Attempts::new(call, lease);
+    let packed = parsers.pack(call, attempts.lease(), &request).await;
+    let document = |request| Document { call, request };
+    if attempts.lease().needs_request() {
+        return predictor.answer(call, attempts, packed, document(Some(request))).await;
+    }
+    drop(request);
+    held.release_body();
+    predictor.answer(call, attempts, packed, document(None)).await
+}
+
+/// The failure of a request that got no version. That its body is no JSON is found when it is packed,
+/// and precedes any other failure but that of a crowded version, which must cost little.
+async fn refused(
+    parsers: &Parsers,
+    held: &Arc<Held>,
+    request: Request,
+    failure: Failure,
+) -> Failure {
+    if failure.reason == Reason::Overloaded {
+        return failure;
+    }
+    let body = request.body().clone();
+    parsers.parse(held, &body, move |_| request.check()).await.err().unwrap_or(failure)
 }
 
 /// A request in JSON.
 struct Document<'a> {
     call: &'a Call,
-    body: Bytes,
-    /// The request as an encoded `PredictRequest`, by the metadata of the model that it was last
-    /// packed for.
-    encoded: Option<(Bytes, Arc<Plan>)>,
-}
-
-impl Document<'_> {
-    /// The request as it is encoded for `plan`. Only a request whose canary failed is encoded here:
-    /// its live version may have other features.
-    fn encoded(&mut self, plan: &Arc<Plan>) -> Result<&Bytes, Failure> {
-        let encoded = match self.encoded.take() {
-            Some((encoded, of)) if Arc::ptr_eq(&of, plan) => encoded,
-            _ => json::encode_request(plan, &self.body).map(Bytes::from)?,
-        };
-        Ok(&self.encoded.insert((encoded, Arc::clone(plan))).0)
-    }
+    /// `None` once it is packed and not needed again.
+    request: Option<Request>,
 }
 
 impl Exchange for Document<'_> {
-    type Answer = Value;
+    type Answer = Vec<u8>;
 
     fn pack(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
-        let call = self.call;
-        let encoded = self.encoded(&scorer.plan)?;
-        scorer.plan.metered(call).pack_request(&Request::read(encoded, &scorer.limits())?)
+        let gone = || Failure::new(Reason::Internal, "the request was freed before its answer");
+        let request = self.request.as_ref().ok_or_else(gone)?;
+        scorer.plan.metered(self.call).pack_json(request, &scorer.limits())
     }
 
-    fn request(&self) -> Option<&Bytes> {
-        self.encoded.as_ref().map(|(encoded, _)| encoded)
+    fn request(&self) -> Option<Arrived> {
+        self.request.clone().map(Arrived::Json)
     }
 
-    fn answer(&self, scored: &Scored<'_>) -> Result<Value, Failure> {
+    fn answer(&self, scored: &Scored<'_>) -> Result<Vec<u8>, Failure> {
         let &Scored { lease, terms, packed, outputs } = scored;
-        let scores: usize = packed.users.iter().map(|user| user.kept() * user.outputs.len()).sum();
-        self.call.held().answer((ANSWER + scores * SCORE) as u64)?;
-        let (model, degraded) = (Some(served(lease)), terms.degraded.clone());
-        let response = lease.scorer.plan.response(packed, outputs)?;
-        let response = PredictResponse { model, degraded, ..response };
-        Ok(json::predict_response(&lease.scorer.plan, &response))
+        let answer = lease.scorer.plan.answer(packed, outputs, &[])?;
+        let held = self.call.held();
+        held.answer(answer.json_room() as u64)?;
+        let written = answer.to_json(&served(lease), terms.degraded.as_ref());
+        held.answer(written.capacity() as u64)?;
+        Ok(written)
     }
 }
 
@@ -167,8 +172,8 @@ mod tests {
         for (size, beside) in [(SMALL, false), (SMALL + 1, true)] {
             let body = Bytes::from(vec![b' '; size]);
             let account = budget.requests.clone();
-            let parse = move |body: &[u8]| {
-                assert_eq!(account.used(), body.len() as u64 * PARSED);
+            let parse = move |body: Bytes| {
+                assert_eq!(account.used(), body.len() as u64 * READ);
                 Ok(thread::current().id())
             };
             let parsed_on = parsers.parse(&held, &body, parse).await.unwrap();
@@ -197,7 +202,7 @@ mod tests {
             let (parsers, body) = (parsers.clone(), body.clone());
             let (started, gate) = (started.clone(), Arc::clone(&gate));
             tokio::spawn(async move {
-                let parse = move |_: &[u8]| {
+                let parse = move |_: Bytes| {
                     started.send(()).unwrap();
                     gate.lock().unwrap().recv().unwrap();
                     Ok(())
