@@ -11,6 +11,12 @@
 //! array is a vector, null is absence. Unknown keys are refused; unknown features
 //! are not. Unlike in the protobuf form, ids are returned unless `treatment_ids`
 //! is false.
+//!
+//! [`Request`] finds the parts of a body without reading them (`parts`, `scan`). When the model is
+//! known, one pass over the text writes the values to the tensors (`pack`, `row`): a treatment is
+//! compared with the text of the one before (`template`), and only its values are read. A body that
+//! this reader does not take is read by a general parser, which encodes it as a `PredictRequest`
+//! (`odd`, `encoder`); it names the first error, so the fast reader has none of its own.
 
 mod cursor;
 mod encoder;
@@ -36,7 +42,7 @@ pub(crate) use request::read_request;
 pub use request::{encode_request, predict_request};
 
 /// The fields of a request that are needed to find its model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Routing {
     /// The requested model.
     pub model: ModelSelector,

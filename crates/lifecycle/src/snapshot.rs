@@ -71,7 +71,8 @@ pub struct VersionView {
     pub platform_digest: Option<Digest>,
     /// The current stage.
     pub stage: Stage,
-    /// The activity inside the stage: `idle`, `pulling`, `loading`, `backoff`…
+    /// The activity inside the stage: `idle`, `pulling`, `loading`, `backoff`, or that it waits because it is
+    /// suspected of ending the engine.
     pub activity: &'static str,
     /// The engine that runs the version, once known.
     pub engine: Option<EngineId>,

@@ -4,18 +4,26 @@ use std::{
     cell::RefCell,
     io::{self, IoSlice},
     os::fd::{AsFd, AsRawFd as _},
-    pin::Pin,
+    pin::{Pin, pin},
     task::{Context, Poll, ready},
 };
 
 use bytes::{Buf as _, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    task,
+};
 
 use crate::Stream;
 
 /// The most bytes read ahead at once. Several answers of the engine fit; a larger request takes two
 /// reads.
 const AHEAD: usize = 16 << 10;
+
+/// The bytes after which other tasks of the thread get their turn, if the peer sends faster than the
+/// bytes are worked on. They take about a quarter of a millisecond; tokio alone would interrupt
+/// after some megabytes.
+const TURN: usize = 256 << 10;
 
 thread_local! {
     /// The thread's buffer for bytes read ahead. They are copied from here, so that a connection
@@ -30,12 +38,14 @@ pub struct ReadAhead<S> {
     stream: S,
     /// Bytes that were read but not yet asked for.
     ahead: BytesMut,
+    /// The bytes read without a wait.
+    taken: usize,
 }
 
 impl<S: Stream> ReadAhead<S> {
     /// Wraps `stream`, which nothing else may read from.
     pub fn new(stream: S) -> Self {
-        Self { stream, ahead: BytesMut::new() }
+        Self { stream, ahead: BytesMut::new(), taken: 0 }
     }
 
     /// Reads once; an error of kind `WouldBlock` means that nothing is available.
@@ -51,6 +61,7 @@ impl<S: Stream> ReadAhead<S> {
                 if is_short { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
             let Some(count) = read else { return done };
+            self.taken += count;
             let asked = count.min(out.remaining());
             // SAFETY: the kernel has initialised that many bytes.
             unsafe { out.assume_init(asked) };
@@ -59,6 +70,14 @@ impl<S: Stream> ReadAhead<S> {
             Ok(())
         })
     }
+}
+
+/// Has the task polled again after the thread's other tasks, those whose sockets have become ready
+/// included.
+fn yield_turn<T>(context: &mut Context<'_>) -> Poll<T> {
+    let waits = pin!(task::yield_now()).poll(context);
+    debug_assert!(waits.is_pending(), "it yields at its first poll");
+    Poll::Pending
 }
 
 /// Reads into the caller's buffer first, then into `more`, with one system call.
@@ -92,7 +111,15 @@ impl<S: Stream + Unpin> AsyncRead for ReadAhead<S> {
             return Poll::Ready(Ok(()));
         }
         loop {
-            ready!(self.stream.poll_read_ready(context))?;
+            if self.taken >= TURN {
+                self.taken = 0;
+                return yield_turn(context);
+            }
+            let Poll::Ready(ready) = self.stream.poll_read_ready(context) else {
+                self.taken = 0;
+                return Poll::Pending;
+            };
+            ready?;
             match self.try_read(out) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

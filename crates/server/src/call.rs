@@ -140,7 +140,7 @@ impl Call {
     /// Waits for `model` and lets other calls use this call's place meanwhile.
     ///
     /// # Errors
-    /// As [`Place::aside`].
+    /// As [`Place::aside`](crate::admission::Place::aside).
     pub(crate) async fn wait_for<T>(
         &self,
         model: impl Future<Output = Result<T, Failure>>,

@@ -17,7 +17,6 @@ use outrigger_core::{Failure, Reason};
 use outrigger_lifecycle::Handle;
 use serde_json::json;
 
-use self::document::Parsers;
 use crate::{
     call::Call,
     failure,
@@ -51,7 +50,6 @@ struct App {
     predictor: Predictor,
     models: Handle,
     max_message: usize,
-    parsers: Parsers,
 }
 
 /// The routes of the HTTP listener.
@@ -67,7 +65,7 @@ pub(crate) fn routes(
         .route("/v1/models/{*name}", get(show))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_verb)
-        .with_state(App { predictor, models, max_message, parsers: Parsers::new() })
+        .with_state(App { predictor, models, max_message })
         .layer(middleware::from_fn_with_state(Arc::new(rules), guard))
 }
 
@@ -77,7 +75,7 @@ async fn predict(
     request: Request,
 ) -> Response {
     let result = match body::read(request.into_body(), app.max_message, call.held()).await {
-        Ok(body) => document::predict(&app.predictor, &app.parsers, &call, body).await,
+        Ok(body) => document::predict(&app.predictor, &call, body).await,
         Err(failure) => Err(failure),
     };
     respond(&call, result.map(|document| ([(CONTENT_TYPE, JSON)], document)))

@@ -1,7 +1,7 @@
 //! `outrigger serve`: configuration, the gRPC and HTTP surfaces, health, metrics, and the wiring of
 //! the parts.
 //!
-//! [`run`] is the whole life of the process; [`start`] starts a server within a process that has
+//! [`run()`] is the whole life of the process; [`start`] starts a server within a process that has
 //! other work too, such as a test.
 
 mod admission;
@@ -18,6 +18,7 @@ mod front;
 mod grpc;
 mod guard;
 mod health;
+mod heavy;
 mod held;
 mod http;
 mod limits;

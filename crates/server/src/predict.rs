@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     call::Call,
     failure,
+    heavy::Heavy,
     metrics::{self, Limit, Stage},
     request_limits::RequestLimits,
     routing,
@@ -59,13 +60,24 @@ pub(crate) struct Scored<'a> {
 pub(crate) struct Predictor {
     models: Handle,
     limits: RequestLimits,
+    heavy: Heavy,
     /// Cancelled when the server stops: from then on no model is loaded.
     closing: CancellationToken,
 }
 
 impl Predictor {
-    pub(crate) fn new(models: Handle, limits: RequestLimits, closing: CancellationToken) -> Self {
-        Self { models, limits, closing }
+    pub(crate) fn new(
+        models: Handle,
+        limits: RequestLimits,
+        heavy: Heavy,
+        closing: CancellationToken,
+    ) -> Self {
+        Self { models, limits, heavy, closing }
+    }
+
+    /// The threads for heavy requests.
+    pub(crate) fn heavy(&self) -> &Heavy {
+        &self.heavy
     }
 
     /// The limits on a request's tensors.

@@ -1,12 +1,12 @@
-//! Separate runtimes for predictions, pulls and probes, so that a pull cannot delay a prediction,
-//! and a prediction cannot delay a probe.
+//! Separate runtimes for predictions, heavy requests, pulls and probes, so that a heavy request or a
+//! pull cannot delay a prediction, and a prediction cannot delay a probe.
 
 use std::{io, time::Duration};
 
 pub(crate) use outrigger_net::{Seats, Workers};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{Error, config};
+use crate::{Error, config, heavy};
 
 /// The time that threads get to end after their work is done or abandoned.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
@@ -15,6 +15,8 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 pub(crate) struct Runtimes {
     /// Runs predictions and the engine's connections; nothing on it blocks.
     pub(crate) serving: Workers,
+    /// Runs heavy requests at a lower priority.
+    pub(crate) heavy: Runtime,
     /// Runs pulls, hashing, disk access and the state machines of models.
     pub(crate) lifecycle: Runtime,
     /// Runs the admin listener, and the order of start and stop.
@@ -34,6 +36,7 @@ impl Runtimes {
         Ok(Self {
             serving: Workers::start(threads, config.scheduling.into())
                 .map_err(failed("no threads for serving"))?,
+            heavy: heavy::runtime(threads).map_err(failed("no threads for heavy requests"))?,
             lifecycle: runtime("lifecycle", 2).map_err(failed("no threads for lifecycle"))?,
             control: runtime("control", 1).map_err(failed("no threads for control"))?,
             health: runtime("health", 1).map_err(failed("no threads for health"))?,
@@ -43,7 +46,7 @@ impl Runtimes {
     /// Ends all threads; work that still runs is abandoned.
     pub(crate) fn end(self) {
         self.serving.end(LAST_MOMENT);
-        for runtime in [self.lifecycle, self.control, self.health] {
+        for runtime in [self.heavy, self.lifecycle, self.control, self.health] {
             runtime.shutdown_timeout(LAST_MOMENT);
         }
     }
@@ -51,7 +54,7 @@ impl Runtimes {
     /// Abandons runtimes on which nothing has been started. It does not block, so it may be called
     /// in any context.
     pub(crate) fn abandon(self) {
-        for runtime in [self.lifecycle, self.control, self.health] {
+        for runtime in [self.heavy, self.lifecycle, self.control, self.health] {
             runtime.shutdown_background();
         }
     }

@@ -50,45 +50,27 @@ pub(crate) async fn supervise(
     listeners: Listeners,
     stop: &Stop,
 ) -> Result<(), Error> {
-    let surfaces = Surfaces::new(&config, &parts, runtimes.control.handle());
-    let Listeners { grpc, http, health, admin } = listeners;
-    let (lifecycle, control) = (runtimes.lifecycle.handle(), runtimes.control.handle());
-    let (health_runtime, seats) = (runtimes.health.handle(), runtimes.serving.seats());
+    let Surfaces { grpc, http, health, admin } = Surfaces::new(&config, &parts, runtimes);
+    let (control, seats) = (runtimes.control.handle(), runtimes.serving.seats());
     let Shares { callers, aside } = Shares::of(raise_descriptors());
     let places = Places::new(callers);
-    let aside = |listener: Listener, app, runtime: &Handle| {
-        let seats = Seats::on([runtime.clone()]);
-        listener.serve(app, seats, Places::new(aside), parts.end.clone())
-    };
 
     // The tasks that predict stop first; all others stop last.
     let (mut predicting, mut supporting) = (Tasks::new(), Tasks::new());
-    keep(&mut supporting, "lifecycle", lifecycle, service.run());
-    keep(&mut supporting, "gRPC health", control, {
-        health::follow(parts.models.clone(), parts.reporter.clone(), parts.readiness.clone())
-    });
-    keep(&mut supporting, "metrics", control, upkeep(parts.exposition.clone(), parts.end.clone()));
-    keep(&mut supporting, "secrets", lifecycle, {
-        live::follow(parts.security.watched(), parts.end.clone())
-    });
-    if let Some(source) = source {
-        let (models, limits) = (parts.models.clone(), parts.limits.clone());
-        let reloader = Reloader::new(source, config.clone(), models, limits, parts.reloads.clone());
-        keep(&mut supporting, "configuration", control, reloader.run(parts.end.clone()));
-    }
-    keep(&mut supporting, "page", control, parts.feed.clone().run());
-    if let Some(exporter) = parts.exporter.take() {
-        keep(&mut supporting, "traces", control, export(exporter, parts.end.clone()));
-    }
-    keep(&mut supporting, "health", health_runtime, {
-        aside(health, surfaces.health, health_runtime)
-    });
-    keep(&mut supporting, "admin", control, aside(admin, surfaces.admin, control));
+    keep(&mut supporting, "lifecycle", runtimes.lifecycle.handle(), service.run());
+    support(&mut supporting, &config, source, runtimes, &mut parts);
+    let mut beside = |name, listener: Listener, app, runtime: &Handle| {
+        let (seats, places) = (Seats::on([runtime.clone()]), Places::new(aside));
+        let served = listener.serve(app, seats, places, parts.end.clone());
+        keep(&mut supporting, name, runtime, served);
+    };
+    beside("health", listeners.health, health, runtimes.health.handle());
+    beside("admin", listeners.admin, admin, control);
     keep(&mut predicting, "grpc", control, {
-        grpc.serve(surfaces.grpc, seats.clone(), places.clone(), parts.drain.clone())
+        listeners.grpc.serve(grpc, seats.clone(), places.clone(), parts.drain.clone())
     });
     keep(&mut predicting, "http", control, {
-        http.serve(surfaces.http, seats.clone(), places, parts.drain.clone())
+        listeners.http.serve(http, seats.clone(), places, parts.drain.clone())
     });
 
     let unexpected = tokio::select! {
@@ -101,6 +83,31 @@ pub(crate) async fn supervise(
     }
     shut_down(&config, &parts, predicting, supporting, stop).await;
     unexpected.map_or(Ok(()), |task| Err(Error::Ended { task }))
+}
+
+/// Starts the tasks that serve no requests.
+fn support(
+    tasks: &mut Tasks,
+    config: &Config,
+    source: Option<Source>,
+    runtimes: &Runtimes,
+    parts: &mut Parts,
+) {
+    let (lifecycle, control) = (runtimes.lifecycle.handle(), runtimes.control.handle());
+    keep(tasks, "gRPC health", control, {
+        health::follow(parts.models.clone(), parts.reporter.clone(), parts.readiness.clone())
+    });
+    keep(tasks, "metrics", control, upkeep(parts.exposition.clone(), parts.end.clone()));
+    keep(tasks, "secrets", lifecycle, live::follow(parts.security.watched(), parts.end.clone()));
+    if let Some(source) = source {
+        let (models, limits) = (parts.models.clone(), parts.limits.clone());
+        let reloader = Reloader::new(source, config.clone(), models, limits, parts.reloads.clone());
+        keep(tasks, "configuration", control, reloader.run(parts.end.clone()));
+    }
+    keep(tasks, "page", control, parts.feed.clone().run());
+    if let Some(exporter) = parts.exporter.take() {
+        keep(tasks, "traces", control, export(exporter, parts.end.clone()));
+    }
 }
 
 /// Stops in order, within the grace period: readiness is withdrawn, the delay gives load balancers

@@ -21,6 +21,7 @@ use crate::{
     grpc::{self, Access, Canaries, Models, Serving},
     guard::Guard,
     health::{self, Readiness},
+    heavy::Heavy,
     http,
     listen::Listener,
     metrics::Exposition,
@@ -183,7 +184,7 @@ pub(crate) struct Surfaces {
 }
 
 impl Surfaces {
-    pub(crate) fn new(config: &Config, parts: &Parts, control: &tokio::runtime::Handle) -> Self {
+    pub(crate) fn new(config: &Config, parts: &Parts, runtimes: &Runtimes) -> Self {
         let site = Site::Own {
             tls: parts.security.acceptor(config.tls.admin).is_some(),
             names: config.server.admin_names.as_slice().into(),
@@ -198,7 +199,8 @@ impl Surfaces {
             stop: stop.clone(),
         };
         let (models, closing) = (parts.models.clone(), parts.drain.clone());
-        let predictor = Predictor::new(models, parts.limits.clone(), closing);
+        let heavy = Heavy::on(runtimes.heavy.handle());
+        let predictor = Predictor::new(models, parts.limits.clone(), heavy, closing);
         let services = |access| {
             let models = Models::new(parts.models.clone(), access, parts.drain.clone());
             (models, Canaries::new(parts.models.clone(), access))
@@ -222,7 +224,7 @@ impl Surfaces {
                 parts.readiness.clone(),
                 parts.exposition.clone(),
                 parts.limits.budget.clone(),
-                control.clone(),
+                runtimes.control.handle().clone(),
             ),
             admin: grpc::admin(
                 services(Access::Change),

@@ -10,6 +10,7 @@ from pathlib import Path
 from outrigger_testenv.registry import Registry
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 COMPRESSED = f"{LAYER}+gzip"

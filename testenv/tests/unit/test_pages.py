@@ -50,21 +50,46 @@ def test_links_within_the_repository_lead_somewhere(page):
         assert not anchor or anchor in anchors(file), target
 
 
-def test_tests_of_security_claims_exist():
+@pytest.fixture(scope="module")
+def shown():
+    """The last cell of each promise in security.md: its tests."""
     section = (DOCS / "security.md").read_text().partition("## Promises")[2]
-    cells = re.findall(r"^\| .+ \| (.+) \|$", section.partition("\n## ")[0], re.MULTILINE)[1:]
-    named = [each for cell in cells for each in re.findall(r"`(.+?)`", cell)]
-    sources = [file for each in SOURCES for file in repository().glob(each)]
-    text = "\n".join(file.read_text() for file in sources)
-    functions = re.findall(r"\b(?:fn|def) (\w+)", text)
-    attacks = {case.name for case in CASES}
-    assert named
-    for each in named:
-        if each in attacks:
-            continue
-        if "/" in each:
-            assert (repository() / each).exists(), each
-        else:
-            beginning = each.removesuffix("…")
-            fits = str.startswith if each.endswith("…") else str.__eq__
-            assert any(fits(function, beginning) for function in functions), each
+    return re.findall(r"^\| .+ \| (.+) \|$", section.partition("\n## ")[0], re.MULTILINE)[1:]
+
+
+def functions(*files):
+    """The names of the functions in these files."""
+    return {name for file in files for name in re.findall(r"\b(?:fn|def) (\w+)", file.read_text())}
+
+
+def meant(name, names):
+    """The names that are meant by one that may end with an ellipsis."""
+    beginning = name.removesuffix("…")
+    fits = str.startswith if name.endswith("…") else str.__eq__
+    return {each for each in names if fits(each, beginning)}
+
+
+def test_each_security_claim_names_a_test_or_a_case_that_exists(shown):
+    known = functions(*(file for each in SOURCES for file in repository().glob(each)))
+    known |= {case.name for case in CASES}
+    assert len(shown) > 10
+    for cell in shown:
+        named = re.findall(r"`(.+?)`", cell)
+        assert named, cell
+        for each in named:
+            exists = (repository() / each).exists() if "/" in each else meant(each, known)
+            assert exists, each
+
+
+def test_tests_of_security_claims_are_in_the_file_that_is_named_with_them(shown):
+    pairs = re.findall(r"`([^`]+/[^`]+)`: ((?:`[^`/]+`(?:, )?)+)", " ".join(shown))
+    assert len(pairs) > 10
+    for file, names in pairs:
+        there = functions(repository() / file) | {case.name for case in CASES}
+        missing = [each for each in re.findall(r"`(.+?)`", names) if not meant(each, there)]
+        assert not missing, file
+
+
+def test_every_attack_shows_a_security_claim(shown):
+    named = re.findall(r"`(.+?)`", " ".join(shown))
+    assert [case.name for case in CASES if not any(meant(n, [case.name]) for n in named)] == []

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Effect, Legacy, Loaded, Machines, Turn};
 use crate::{
-    Context, Digest, EngineId, ModelName, Moment, Selector, ServableName,
+    Context, Digest, EngineId, ModelKey, ModelName, Moment, Selector, ServableName,
     engine::ToEngine,
     model::{ModelMachine, Trouble},
 };
@@ -114,7 +114,9 @@ impl Machines {
         let wakes = tags().filter_map(|tag| tag.wakes_at(policy, after));
         let wakes = wakes.chain(models().filter_map(|model| model.wakes_at(policy, after)));
         let busy = models().filter(|model| model.state().needs_files());
-        let held = self.held_of(name, context.now).map(|key| key.digest);
+        let is_refused =
+            |key: &ModelKey| self.models.get(key).is_some_and(ModelMachine::is_refused);
+        let held = self.held_of(name, context.now).filter(|key| !is_refused(key));
         let promising = models().filter(|model| model.is_promising(context));
         let engine =
             |it: &ModelMachine| self.engine_of(it.key()).or_else(|| self.expected_engine(name));
@@ -127,7 +129,7 @@ impl Machines {
             unproven: unproven.iter().filter(|(_, answered_at)| answered_at.is_none()).count(),
             absent: unproven.iter().filter_map(absent).collect(),
             expected: promising.filter_map(engine).cloned().collect(),
-            files: busy.map(|model| model.key().digest).chain(held).collect(),
+            files: busy.map(|model| model.key().digest).chain(held.map(|key| key.digest)).collect(),
             legacy: self.legacy_of(name),
         }
     }
@@ -186,8 +188,8 @@ impl Machines {
         self.index.facts.keys().cloned().collect()
     }
 
-    /// Whether the files of `digest` must stay: they are in use, or of the last known good digest
-    /// of a followed tag.
+    /// Whether the files of `digest` must stay: they are in use, or of a version that a preload or a
+    /// followed tag keeps up. Those of a refused version may go, because only their reason is needed.
     pub fn needs_files(&self, digest: &Digest) -> bool {
         self.index.files.contains_key(digest)
     }

@@ -20,6 +20,8 @@ const SETTLE: Duration = Duration::from_secs(2);
 const LOSSES: Duration = Duration::from_millis(200);
 /// The time for which suspected versions wait for others to be loaded.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The activity of a version whose load waits, for people.
+pub(super) const SUSPECTED: &str = "suspected of ending the engine, waits its turn";
 
 /// The suspected versions of one engine.
 #[derive(Debug, Default)]
@@ -183,6 +185,7 @@ impl Machines {
                 self.watches.get_mut(&engine).is_some_and(|it| it.crashes.expire(now));
             self.crashes_changed |= has_expired;
             while let Some((key, id)) = self.next_load(turn.now, &engine) {
+                self.changed.insert(key.name.clone());
                 let watch = self.watch(&engine);
                 watch.held.remove(&key);
                 watch.crashes.load(&key);
@@ -255,6 +258,12 @@ impl Machines {
             self.crashes_changed |= watch.crashes.convicted().contains_key(key);
             watch.crashes.pardon(key);
         }
+    }
+
+    /// The current activity of a version, for people.
+    pub fn activity_of(&self, model: &ModelMachine) -> &'static str {
+        let waits = |watch: &Watch| watch.held.contains_key(model.key());
+        if self.watches.values().any(waits) { SUSPECTED } else { model.activity() }
     }
 
     /// The suspects of each engine that has any.

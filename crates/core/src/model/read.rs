@@ -42,6 +42,12 @@ impl ModelMachine {
         self.state.needs_files() || (exists && untroubled)
     }
 
+    /// Whether it failed for good: it is not tried again until something changes.
+    pub fn is_refused(&self) -> bool {
+        !self.state.needs_files()
+            && self.trouble.as_ref().is_some_and(|trouble| trouble.retry_at.is_none())
+    }
+
     /// The remembered failure.
     pub fn trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref()

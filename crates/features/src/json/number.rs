@@ -39,25 +39,31 @@ const POWERS: [f64; 23] = [
 ];
 
 impl Digits {
-    /// Reads the digits that come next.
+    /// Appends the digits that `text` begins with; also returns the text after them.
     #[inline]
-    fn read(&mut self, rest: &mut &[u8]) {
-        while let Some(word) = rest.first_chunk::<8>() {
+    fn with(mut self, mut text: &[u8]) -> (Self, &[u8]) {
+        while let Some(word) = text.first_chunk::<8>() {
             let (value, count) = leading(u64::from_le_bytes(*word));
-            self.value = self.value.wrapping_mul(SCALES[count]).wrapping_add(value);
-            self.count += count;
-            *rest = &rest[count..];
+            self = self.and(value, count);
+            text = &text[count..];
             if count < 8 {
-                return;
+                return (self, text);
             }
         }
-        while let Some((byte, others)) = rest.split_first()
+        while let Some((byte, rest)) = text.split_first()
             && byte.is_ascii_digit()
         {
-            self.value = self.value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
-            self.count += 1;
-            *rest = others;
+            self = self.and(u64::from(byte - b'0'), 1);
+            text = rest;
         }
+        (self, text)
+    }
+
+    /// Appends up to eight digits.
+    #[inline]
+    fn and(self, value: u64, count: usize) -> Self {
+        let scaled = self.value.wrapping_mul(SCALES[count]);
+        Self { value: scaled.wrapping_add(value), count: self.count + count }
     }
 }
 
@@ -84,44 +90,48 @@ fn leading(word: u64) -> (u64, usize) {
 #[inline]
 pub(super) fn read(rest: &mut &[u8]) -> Option<Number> {
     let all = *rest;
+    let (number, after) = parse(all)?;
+    *rest = after;
+    Some(number)
+}
+
+/// The number that `all` begins with, and the text after it.
+#[inline]
+fn parse(all: &[u8]) -> Option<(Number, &[u8])> {
     let negative = all.first() == Some(&b'-');
     let start = &all[usize::from(negative)..];
-    *rest = start;
-    let mut digits = Digits::default();
-    digits.read(rest);
-    if digits.count == 0 || (digits.count > 1 && start[0] == b'0') {
+    let (whole, mut text) = Digits::default().with(start);
+    if whole.count == 0 || (whole.count > 1 && start[0] == b'0') {
         return None;
     }
-    let (whole, mut exponent) = (digits.count, 0);
-    if rest.first() == Some(&b'.') {
-        *rest = &rest[1..];
-        digits.read(rest);
-        if digits.count == whole {
+    let (mut digits, mut exponent) = (whole, 0);
+    if let Some((b'.', fraction)) = text.split_first() {
+        (digits, text) = whole.with(fraction);
+        if digits.count == whole.count {
             return None;
         }
     }
-    if matches!(rest.first(), Some(b'e' | b'E')) {
-        exponent = read_exponent(rest)?;
-    } else if digits.count == whole {
-        return integer(digits, negative, &all[..all.len() - rest.len()]);
+    if let Some((b'e' | b'E', power)) = text.split_first() {
+        (exponent, text) = read_exponent(power)?;
+    } else if digits.count == whole.count {
+        return Some((integer(digits, negative, &all[..all.len() - text.len()])?, text));
     }
-    let scale = exponent - i64::try_from(digits.count - whole).ok()?;
-    real(digits, scale, negative)
-        .or_else(|| nearest(&all[..all.len() - rest.len()]))
-        .map(Number::Real)
+    let scale = exponent - i64::try_from(digits.count - whole.count).ok()?;
+    let value = match real(digits, scale, negative) {
+        Some(value) => value,
+        None => nearest(&all[..all.len() - text.len()])?,
+    };
+    Some((Number::Real(value), text))
 }
 
-/// Reads an exponent, whose letter comes next.
-fn read_exponent(rest: &mut &[u8]) -> Option<i64> {
-    *rest = &rest[1..];
-    let sign = rest.first().filter(|sign| matches!(sign, b'+' | b'-'));
-    let negative = sign == Some(&b'-');
-    *rest = &rest[usize::from(sign.is_some())..];
-    let mut digits = Digits::default();
-    digits.read(rest);
+/// Reads an exponent, whose letter has been read; also returns the text after it.
+fn read_exponent(text: &[u8]) -> Option<(i64, &[u8])> {
+    let sign = text.first().filter(|sign| matches!(sign, b'+' | b'-'));
+    let (digits, after) = Digits::default().with(&text[usize::from(sign.is_some())..]);
     // Longer ones are beyond every float64.
     let value = if digits.count < FIT { i64::try_from(digits.value).ok()? } else { i64::MAX / 2 };
-    (digits.count > 0).then_some(if negative { -value } else { value })
+    let value = if sign == Some(&b'-') { -value } else { value };
+    (digits.count > 0).then_some((value, after))
 }
 
 /// A number of digits alone, whose text is `text`.

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use outrigger_core::Failure;
 
-use super::{encode_request, parts::Route, selector};
+use super::{encode_request, selector};
 use crate::{
     call::{Call, Trace},
     meter::Meter,
@@ -16,15 +16,6 @@ use crate::{
 
 /// The memory of a body that is encoded, as a multiple of its length; a test holds it.
 const MEMORY: u64 = 16;
-
-/// As [`selector`].
-///
-/// # Errors
-/// As there.
-pub(super) fn route(body: &[u8]) -> Result<Route, Failure> {
-    let super::Routing { model, request_id, routing_key } = selector(body)?;
-    Ok(Route { model, request_id, routing_key })
-}
 
 /// Packs any request.
 ///

@@ -232,7 +232,7 @@ impl<'p, 'c> Packer<'p, 'c> {
 const FEATURES: u32 = 4;
 
 /// Reads a treatment key by key.
-fn treatment<'a>(
+pub(super) fn treatment<'a>(
     cursor: &mut Cursor<'a>,
     row: &mut Row<'_>,
     tensors: &mut Tensors<'_>,

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use outrigger_core::Failure;
-use outrigger_proto::outrigger::v1::ModelSelector;
 
 use super::{
+    Routing,
     cursor::{Cursor, Odd, Read},
     odd,
     pack::{self, Members, Stop},
     request::{read_model, read_small},
-    scan,
+    scan, selector,
 };
 use crate::{
     call::{Call, Trace},
@@ -20,7 +20,7 @@ use crate::{
     packed::Packed,
     plan::Plan,
     reader::Node,
-    transcode::Routing,
+    transcode,
     vectors::widest,
 };
 
@@ -29,19 +29,9 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Request {
     body: Bytes,
-    route: Route,
+    route: Routing,
     /// `None` if the body may be malformed.
     members: Option<Members>,
-}
-
-/// The fields of a request that are needed to find its model.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Route {
-    pub(super) model: ModelSelector,
-    /// Empty when there is none.
-    pub(super) request_id: String,
-    /// Empty when there is none.
-    pub(super) routing_key: String,
 }
 
 impl Request {
@@ -52,7 +42,7 @@ impl Request {
     pub fn read(body: Bytes) -> Result<Self, Failure> {
         let (route, members) = match split(&body) {
             Ok((route, members)) => (route, members),
-            Err(Odd) => (odd::route(&body)?, None),
+            Err(Odd) => (selector(&body)?, None),
         };
         Ok(Self { body, route, members })
     }
@@ -68,9 +58,9 @@ impl Request {
     }
 
     /// The fields that decide the request's route.
-    pub fn routing(&self) -> Routing<'_> {
-        let Route { model, request_id, routing_key } = &self.route;
-        Routing { model: Some(model), request_id, routing_key }
+    pub fn routing(&self) -> transcode::Routing<'_> {
+        let Routing { model, request_id, routing_key } = &self.route;
+        transcode::Routing { model: Some(model), request_id, routing_key }
     }
 
     /// Checks that the body is JSON. A body that is not is otherwise refused when it is packed.
@@ -78,7 +68,7 @@ impl Request {
     /// # Errors
     /// REQUEST_MALFORMED.
     pub fn check(&self) -> Result<(), Failure> {
-        odd::route(&self.body).map(drop)
+        selector(&self.body).map(drop)
     }
 }
 
@@ -128,7 +118,7 @@ const KEYS: [&[u8]; 6] =
     [b"model", b"request_id", b"routing_key", b"user", b"treatments", b"options"];
 
 /// Splits a body; there are no members if it has keys that no request has.
-fn split(body: &[u8]) -> Read<(Route, Option<Members>)> {
+fn split(body: &[u8]) -> Read<(Routing, Option<Members>)> {
     if !is_ascii(body) && std::str::from_utf8(body).is_err() {
         return Err(Odd);
     }
@@ -156,7 +146,7 @@ fn split(body: &[u8]) -> Read<(Route, Option<Members>)> {
     let model = read_small(&body[model.ok_or(Odd)?]).map_err(|_| Odd)?;
     let model = read_model(&Node { path: String::new(), value: &model }).map_err(|_| Odd)?;
     let members = Members { user, treatments, options, count: items };
-    Ok((Route { model, request_id, routing_key }, (!strange).then_some(members)))
+    Ok((Routing { model, request_id, routing_key }, (!strange).then_some(members)))
 }
 
 /// The position of `treatments` in [`KEYS`].

@@ -66,7 +66,7 @@ fn version(model: &ModelMachine, sources: &Sources<'_>, routing: &Routing) -> Ve
         digest: key.digest,
         platform_digest: kept.map(|kept| kept.platform_digest),
         stage: model.stage(),
-        activity: model.activity(),
+        activity: sources.machines.activity_of(model),
         engine: sources.machines.engine_of(key).cloned(),
         servable: model.state().servable().cloned(),
         size_bytes: kept.map_or(0, |kept| kept.size),

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use bytesize::ByteSize;
 use outrigger_budget::{Budget, Owner};
 use outrigger_core::{Failure, Reason};
 use outrigger_features::Limits;
@@ -136,6 +137,28 @@ async fn a_refused_version_keeps_no_memory_but_its_reason() {
     let failure = refused(&handle, "broken").await;
     assert_eq!(failure.reason, Reason::GoldenMismatch);
     until(&handle, |_| plans.used() == before).await;
+}
+
+#[tokio::test]
+async fn files_of_refused_versions_give_way_to_others() {
+    let mut rig = Rig::new().await;
+    rig.store_size = ByteSize::mib(24);
+    let handle = rig.start();
+    let push = |name: &str, bias: u16, input: &str| {
+        let mut model = model(bias);
+        model.metadata["inputs"][0]["tensor"] = input.into();
+        let layer = package_layer(model.metadata.to_string().as_bytes(), &model.encode());
+        rig.push_layer(name, "latest", layer.file("data/padding", vec![bias as u8; 6 << 20]))
+    };
+    for bias in 1..=4 {
+        let name = format!("wrong-{bias}");
+        push(&name, bias, "no_such_input");
+        let failure = refused(&handle, &name).await;
+        assert_eq!(failure.reason, Reason::ImageInvalid, "{failure}");
+    }
+    let input = model(5).metadata["inputs"][0]["tensor"].as_str().expect("a name").to_owned();
+    push("churn", 5, &input);
+    acquire(&handle, "churn").await.expect("there is room");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use bytesize::ByteSize;
 use outrigger_core::{
     Backoff, Digest, EngineId, Failure, LayerKind, ModelName, Selector, Stage, Tag, Tensor,
 };
@@ -45,6 +46,8 @@ pub(crate) struct Rig {
     pub(crate) config: Config,
     /// The deadline of status calls and reloads.
     pub(crate) engine_timeout: Duration,
+    /// The most that the store may hold.
+    pub(crate) store_size: ByteSize,
     /// Makes the other engines.
     pub(crate) beside: Vec<MakeEngine>,
     pub(crate) dir: TempDir,
@@ -88,6 +91,7 @@ impl Rig {
             engine,
             config,
             engine_timeout: ANSWERING,
+            store_size: ByteSize::gib(20),
             beside: Vec::new(),
             dir,
             running: None,
@@ -101,6 +105,7 @@ impl Rig {
             engine: FakeEngine::tcp().expect("a free port"),
             config: self.config.clone(),
             engine_timeout: self.engine_timeout,
+            store_size: self.store_size,
             beside: self.beside.clone(),
             dir: TempDir::new().expect("a directory"),
             running: None,
@@ -141,6 +146,7 @@ impl Rig {
         });
         let store = Store::open(outrigger_store::Config {
             layouts: outrigger_run::layouts(&[TENSORFLOW, LINEAR, SCRIPTED]),
+            max_size: self.store_size,
             ..outrigger_store::Config::new(self.store_path())
         });
         let (client, store) = (client.expect("a valid configuration"), store.expect("a store"));

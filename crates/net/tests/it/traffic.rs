@@ -1,11 +1,19 @@
 //! Property tests: all bytes written arrive, whatever the sizes of writes and reads.
 
-use std::{pin::pin, time::Duration};
+use std::{
+    cell::Cell,
+    fs::File,
+    io::{self, IoSlice},
+    os::fd::{AsFd, BorrowedFd},
+    pin::pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use outrigger_net::{Corked, ReadAhead, Stream};
 use proptest::{collection::vec, prelude::*};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncReadExt as _, AsyncWriteExt as _, Interest},
     net::{TcpListener, TcpStream, UnixStream},
     runtime::{Builder, Runtime},
     time::timeout,
@@ -90,4 +98,59 @@ proptest! {
         let runtime = Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
         check(&runtime, steps, sizes);
     }
+}
+
+/// A socket that always has bytes to read.
+struct Endless(File);
+
+impl AsFd for Endless {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Stream for Endless {
+    fn poll_read_ready(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write_ready(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+
+    fn try_io<R>(&self, _: Interest, io: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        io()
+    }
+
+    fn try_write_vectored(&self, _: &[IoSlice<'_>]) -> io::Result<usize> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_never_pauses_leaves_turns_to_other_tasks() {
+    const ALL: usize = 8 << 20;
+    const TURN: usize = 256 << 10;
+    const READ: usize = 64 << 10;
+    let received = Cell::new(0);
+    let reading = async {
+        let mut socket = ReadAhead::new(Endless(File::open("/dev/zero").expect("a device")));
+        let mut buffer = vec![0; READ];
+        while received.get() < ALL {
+            let count = socket.read(&mut buffer).await.expect("bytes");
+            received.set(received.get() + count);
+        }
+    };
+    let other = async {
+        let mut before = 0;
+        while received.get() < ALL {
+            let now = received.get();
+            assert!(now - before <= TURN + 2 * READ, "{before} to {now}");
+            before = now;
+            tokio::task::yield_now().await;
+        }
+        before
+    };
+    let (_, before) = tokio::join!(biased; reading, other);
+    assert!(before > 0, "it had turns");
 }

@@ -26,6 +26,9 @@ use crate::{
 /// Metadata that may repeat the model's name.
 const NAMED: &str = "outrigger-model";
 
+/// Larger messages are heavy: most take more than 3 ms to pack.
+const HEAVY: usize = 4 << 20;
+
 /// The messages that are read in place.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Message {
@@ -42,6 +45,21 @@ impl Message {
             Method::BatchPredict => Some(Self::Batch),
             Method::Explain => Some(Self::Explain),
             Method::Models | Method::Canaries | Method::Other => None,
+        }
+    }
+
+    /// Answers `message`.
+    async fn answer(
+        self,
+        predictor: &Predictor,
+        call: &Call,
+        message: Bytes,
+        named: Option<&[u8]>,
+    ) -> Result<Bytes, Failure> {
+        match self {
+            Self::Predict => messages::predict(predictor, call, message, named).await,
+            Self::Batch => messages::batch(predictor, call, &message, named).await,
+            Self::Explain => messages::explain(predictor, call, &message, named).await,
         }
     }
 }
@@ -94,13 +112,15 @@ impl Prediction {
     {
         let (head, body) = request.into_parts();
         let message = self.read(call, body).await?;
-        let named = named(&head.headers);
-        let predictor = &self.predictor;
-        match kind {
-            Message::Predict => messages::predict(predictor, call, message, named).await,
-            Message::Batch => messages::batch(predictor, call, &message, named).await,
-            Message::Explain => messages::explain(predictor, call, &message, named).await,
+        // An explanation is text of many times the size of its tensors.
+        let is_heavy = matches!(kind, Message::Explain) || message.len() > HEAVY;
+        if !is_heavy {
+            return kind.answer(&self.predictor, call, message, named(&head.headers)).await;
         }
+        let (predictor, call) = (self.predictor.clone(), call.clone());
+        let work =
+            async move { kind.answer(&predictor, &call, message, named(&head.headers)).await };
+        self.predictor.heavy().run(work).await
     }
 
     /// Reads the message, which is charged to the call as it arrives.

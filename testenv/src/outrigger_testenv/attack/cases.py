@@ -13,7 +13,6 @@ from outrigger_testenv.attack import (
 from outrigger_testenv.attack.case import Case
 
 CASES: list[Case] = [
-    # First, because the store keeps the files of refused packages.
     *registries.CASES,
     *packages.CASES,
     *requests.CASES,

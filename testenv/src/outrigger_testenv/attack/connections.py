@@ -1,5 +1,8 @@
 """Connections: masses of them, and floods of frames, in clear and inside TLS."""
 
+from collections.abc import Callable
+from typing import Any
+
 from outrigger_testenv.attack import floods
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.attack.case import Case
@@ -10,6 +13,8 @@ from outrigger_testenv.attack.scene import WIDE, Scene
 _MODELS = 60
 _READERS = 64
 _IDLE = 1100
+# More than the default of `server.max_in_flight`, so that a place for each would leave none.
+_SLOW = 1100
 
 _FLOODS = {
     "rapid-reset": ("10,000 frames a second: calls, reset at once", floods.rapid_reset),
@@ -21,16 +26,30 @@ _FLOODS = {
 }
 
 
-def _flood(name: str, tls: bool) -> Case:
+def _flood(name: str, tls: bool, listener: str = "") -> Case:
     about, function = _FLOODS[name]
     return sent(
-        f"connections-{name}-{'tls' if tls else 'clear'}",
-        f"{about}{', inside TLS' if tls else ''}",
+        f"connections-{name}-{listener or ('tls' if tls else 'clear')}",
+        f"{about}{', inside TLS' if tls else ''}{f', on the {listener} port' if listener else ''}",
         function,
-        listener="http" if tls else "grpc",
+        listener=listener or ("http" if tls else "grpc"),
         tls=tls,
         inside_tls=tls,
         **({"name": WIDE} if name == "tiny-windows" else {}),
+    )
+
+
+def _slow(part: str, function: Callable[..., Any], listener: str) -> Case:
+    tls = listener == "http"
+    return sent(
+        f"connections-slow-{part}{'-http' if tls else ''}",
+        f"{_SLOW:,} requests over HTTP/1 whose {part} come byte by byte, on the port of {listener}",
+        function,
+        listener=listener,
+        tls=tls,
+        inside_tls=tls,
+        opens=True,
+        connections=_SLOW,
     )
 
 
@@ -58,16 +77,25 @@ CASES = [
         connections=_IDLE,
     ),
     *(_flood(name, tls) for name in _FLOODS for tls in (False, True)),
+    _flood("ping", tls=False, listener="health"),
     sent(
-        "connections-slow-headers",
-        "500 requests whose headers come byte by byte",
-        floods.slow_headers,
-        connections=500,
+        "connections-pipelined",
+        "10,000 requests a second over HTTP/1, whose answers nobody reads",
+        floods.pipelined,
+        listener="http",
+        tls=True,
+        inside_tls=True,
+        opens=True,
+        connections=16,
+        path="/v1/models",
     ),
+    *(_slow("headers", floods.slow_headers, listener) for listener in ("grpc", "http")),
+    _slow("bodies", floods.slow_http_bodies, "http"),
     sent(
         "connections-slow-bodies",
-        "1,500 calls whose messages come byte by byte",
+        "1,500 calls of gRPC whose messages come byte by byte",
         floods.slow_bodies,
+        opens=True,
         calls=1500,
     ),
     sent(

@@ -1,5 +1,6 @@
 """Attackers that send frames of HTTP/2 in masses, or hold connections."""
 
+import socket
 import struct
 import time
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from outrigger_testenv.attack.wire import connect, many_files, paced
 _GROUP = 100
 # Frames per second: bounded, so that the program that discards is sent as many.
 _RATE = 10_000
+# What an attacker prints when it holds all of its connections.
+OPENED = "opened"
 
 
 def _hello(settings: bytes = b"") -> bytes:
@@ -106,9 +109,19 @@ def idle(address: str, connections: int, seconds: float) -> None:
     time.sleep(seconds)
 
 
-def slow_headers(address: str, connections: int, seconds: float) -> None:
+def slow_headers(address: str, inside_tls: bool, connections: int, seconds: float) -> None:
     """Requests of HTTP/1 whose headers come byte by byte."""
-    _slowly(address, connections, seconds, b"GET /v1/models HTTP/1.1\r\nX-Slow: ", b"a")
+    first = b"GET /v1/models HTTP/1.1\r\nX-Slow: "
+    _slowly(_held(address, inside_tls, connections, first), seconds, b"a")
+
+
+def slow_http_bodies(address: str, inside_tls: bool, connections: int, seconds: float) -> None:
+    """Requests of HTTP/1 whose bodies come byte by byte."""
+    first = (
+        b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"x-request-timeout: 60s\r\nContent-Length: 1000000\r\n\r\n{"
+    )
+    _slowly(_held(address, inside_tls, connections, first), seconds, b" ")
 
 
 def slow_bodies(address: str, calls: int, seconds: float) -> None:
@@ -122,18 +135,38 @@ def slow_bodies(address: str, calls: int, seconds: float) -> None:
         for stream in streams
     )
     each = b"".join(frames.frame(frames.DATA, 0, stream, b"a") for stream in streams)
-    _slowly(address, max(1, calls // len(streams)), seconds, _hello() + first, each)
+    connections = max(1, calls // len(streams))
+    _slowly(_held(address, False, connections, _hello() + first), seconds, each)
 
 
-def _slowly(address: str, connections: int, seconds: float, first: bytes, each: bytes) -> None:
+def pipelined(address: str, inside_tls: bool, connections: int, path: str, seconds: float) -> None:
+    """Requests of HTTP/1 in masses, one after the other without an answer read."""
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * _GROUP
+    held = _held(address, inside_tls, connections, request)
+    for each in held:
+        each.setblocking(False)
+    for _ in paced(_RATE / _GROUP / connections, seconds):
+        for each in held:
+            with suppress(OSError):
+                each.send(request)
+
+
+def _held(address: str, inside_tls: bool, connections: int, first: bytes) -> list[socket.socket]:
+    """Connections on which the first bytes have been sent."""
     many_files()
     held = []
     for _ in range(connections):
         with suppress(OSError):
-            held.append(connect(address))
+            held.append(connect(address, inside_tls, "http/1.1"))
             held[-1].sendall(first)
+    print(OPENED, flush=True)
+    return held
+
+
+def _slowly(connections: list[socket.socket], seconds: float, each: bytes) -> None:
+    """Sends a few more bytes on each connection, once a second."""
     for _ in paced(1, seconds):
-        for connection in held:
+        for connection in connections:
             with suppress(OSError):
                 connection.sendall(each)
 

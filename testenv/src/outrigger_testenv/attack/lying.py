@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from outrigger_testenv.attack.case import TURNS
-from outrigger_testenv.images import CONFIG, LAYER, MANIFEST
+from outrigger_testenv.images import CONFIG, INDEX, LAYER, MANIFEST
 from outrigger_testenv.processes import Process, listens
 
 PASSWORD, IDENTITY = "the-password-of-the-registry", "the-identity-token"
@@ -30,6 +30,8 @@ GIB = 1 << 30
 CLAIM, STORE = 5 * GIB // 2, 8 * GIB
 # A line that would be a record of a change if it stood by itself in the log.
 FORGED = "2026-01-01T00:00:00Z  INFO outrigger::audit: change forged"
+# The text that a name contains for it, with a control sequence that clears a terminal.
+FORGERY = f"a\n{FORGED}\x1b[2J"
 
 # The kinds of repositories, and the address that serves each.
 KINDS = {
@@ -43,6 +45,7 @@ KINDS = {
     "silent": "basic",
     "headers": "basic",
     "audit": "basic",
+    "audit-platform": "basic",
 }
 # Pulls of one turn are of repositories of their own.
 REPOSITORIES = {
@@ -104,11 +107,24 @@ def _manifest(repository: str) -> bytes:
     # Each repository has a layer of its own, which no other pull has brought already.
     kind = _kind(repository)
     claimed = {"more": 10, "less": 1 << 20, "claim": CLAIM}.get(kind, 10 << 20)
-    media = f"{LAYER}\n{FORGED}" if kind == "audit" else LAYER
+    media = f"{LAYER}{FORGERY}" if kind == "audit" else LAYER
     layer = {"mediaType": media, "digest": _digest(repository.encode()), "size": claimed}
     config = {"mediaType": CONFIG, "digest": _digest(_CONFIG), "size": len(_CONFIG)}
     manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]}
     return json.dumps(manifest).encode()
+
+
+def _index(repository: str) -> bytes:
+    # Of one image alone the platform would not be compared.
+    image = {"mediaType": MANIFEST, "digest": _digest(repository.encode()), "size": 1000}
+    platforms = [{"os": f"{FORGERY}{number}", "architecture": FORGERY} for number in range(2)]
+    manifests = [{**image, "platform": platform} for platform in platforms]
+    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}
+    return json.dumps(index).encode()
+
+
+# The manifests of these kinds: media type and content.
+_WRITTEN = {"audit-platform": (INDEX, _index)}
 
 
 def _zeros(handler: BaseHTTPRequestHandler, size: int) -> None:
@@ -172,8 +188,9 @@ def _lying(hosts: Hosts) -> type[BaseHTTPRequestHandler]:
                 self.end_headers()
                 _zeros(self, 4 * GIB)
             else:
-                content = _manifest(repository)
-                found = {"Content_Type": MANIFEST, "Docker_Content_Digest": _digest(content)}
+                media, written = _WRITTEN.get(kind, (MANIFEST, _manifest))
+                content = written(repository)
+                found = {"Content_Type": media, "Docker_Content_Digest": _digest(content)}
                 _answer(self, 200, content, **found)
 
         def _layer(self, repository: str) -> None:

@@ -58,19 +58,20 @@ def _refused(
     kind: str,
     about: str,
     *reasons: str,
-    check: Callable[[Scene], None] = lambda _: None,
+    check: Callable[[Scene, Sequence[str]], None] = lambda *_: None,
     timeout: float = 60.0,
 ) -> Case:
     def attack(scene: Scene, turn: Turn) -> str:
-        got = scene.expect(f"bad/{kind}-{turn.number}", *reasons, timeout=timeout)
+        name = f"bad/{kind}-{turn.number}"
+        got = scene.expect(name, *reasons, timeout=timeout)
         turn.wait()
-        check(scene)
+        check(scene, [name])
         return got
 
     return Case(f"registry-{kind}", about, attack, _discard(kind))
 
 
-def _kept(scene: Scene) -> None:
+def _kept(scene: Scene, _: Sequence[str]) -> None:
     caught = lying.caught(scene.lying)
     if not caught:
         raise Broken("no redirect was followed, so the case shows nothing")
@@ -108,6 +109,12 @@ CASES = [
         "audit",
         "a media type that looks like a line of the log",
         "IMAGE_INVALID",
-        check=Scene.check_log,
+        check=Scene.check_text,
+    ),
+    _refused(
+        "audit-platform",
+        "platforms of an index that look like lines of the log",
+        "IMAGE_INVALID",
+        check=Scene.check_text,
     ),
 ]

@@ -5,6 +5,7 @@ from typing import Any
 
 from outrigger_testenv.attack import bodies
 from outrigger_testenv.attack.case import MIB, Case, Turn
+from outrigger_testenv.attack.floods import OPENED
 from outrigger_testenv.attack.scene import NEIGHBOUR, WIDE, Scene, during
 
 
@@ -19,18 +20,23 @@ def sent(
     check: Callable[[Scene], str] | None = None,
     prepare: Callable[[Scene, int], None] | None = None,
     tls: bool = False,
+    opens: bool = False,
     **arguments: Any,
 ) -> Case:
     """A case whose attackers send the same bytes to a listener and to a program that discards.
 
-    `check` looks at the control plane while they still attack, and returns the outcome.
+    `check` looks at the control plane while they still attack, and returns the outcome; if they
+    open connections and hold them, it waits until they have them all.
     """
 
     def attack(scene: Scene, turn: Turn) -> str:
         address = scene.address(listener)
         seconds = turn.seconds + 60
-        with scene.attackers(function, count, address=address, seconds=seconds, **arguments):
+        attackers = scene.attackers(function, count, address=address, seconds=seconds, **arguments)
+        with attackers as started:
             turn.wait()
+            for each in started if opens else ():
+                each.wait_until(lambda each=each: OPENED in each.log.read_text())
             return (check or serves)(scene)
 
     def discard(scene: Scene, turn: Turn) -> str:

@@ -33,6 +33,8 @@ _ANSWER = 10.0
 _ADMINISTER = 10
 # Control characters other than the ends of lines.
 _CONTROL = re.compile("[^\\n -~\u00a0-\uffff]")
+# Messages have at most 4 KiB; a line of the log may quote a message and its causes.
+_LINE = 16 << 10
 # A registry that sends nothing is given up after this time; a dripping one sends sooner.
 _REGISTRY_TIMEOUT = "6s"
 
@@ -143,7 +145,7 @@ class Scene:
         labels = {"turn": label}
         images.push_layers(registry, repository, "latest", layers, labels=labels, kind=kind)
 
-    def load(self, name: str, timeout: float = 60.0) -> OutriggerError | None:
+    def load(self, name: str, timeout: float = 120.0) -> OutriggerError | None:
         """Asks for a model; returns the error, or none if it is loaded."""
         with Client(self.address("grpc"), timeout) as client:
             try:
@@ -152,7 +154,7 @@ class Scene:
                 return error
         return None
 
-    def expect(self, name: str, *reasons: str, timeout: float = 60.0) -> str:
+    def expect(self, name: str, *reasons: str, timeout: float = 120.0) -> str:
         """Asks for a model that must be refused for one of the reasons; returns the reason."""
         error = self.load(name, timeout)
         got = (error.reason or error.code.name) if error else "loaded"
@@ -175,17 +177,24 @@ class Scene:
         if answered != 200:
             raise Broken(f"a new caller of HTTP is answered {answered}")
 
-    def check_log(self) -> None:
-        """Raises Broken if text of a package or registry has become a line of the log, or a control
-        character of a command's output.
+    def check_text(self, names: Sequence[str]) -> None:
+        """Raises Broken if text of these refused models has become a line of the log or of a
+        command's output, or a control character there.
         """
         log = (self.stack.logs / "serve.log").read_text(errors="replace")
-        if any(line.startswith(lying.FORGED) for line in log.splitlines()):
-            raise Broken("a false audit line is in the log")
-        hostile = (name for name in self.stack.client().models() if "audit" in name)
-        for name in hostile:
-            if _CONTROL.search(self.stack.serve.run("models", "why", name).stdout):
-                raise Broken(f"models why {name} prints control characters")
+        shown = {"serve.log": log, "models list": self.stack.serve.run("models", "list").stdout}
+        for name in names:
+            for verb in ("why", "show"):
+                shown[f"models {verb}"] = self.stack.serve.run("models", verb, name).stdout
+            if lying.FORGED not in shown["models why"]:
+                raise Broken("models why does not quote the text, so the case shows nothing")
+        for where, text in shown.items():
+            if any(line.startswith(lying.FORGED) for line in text.splitlines()):
+                raise Broken(f"a false audit line is in {where}")
+            if where != "serve.log" and _CONTROL.search(text):
+                raise Broken(f"{where} has control characters")
+            if len(max(text.splitlines(), key=len)) > _LINE:
+                raise Broken(f"{where} has a line of more than {_LINE} characters")
 
     def _config(self) -> dict[str, Any]:
         certificate = self._certificate

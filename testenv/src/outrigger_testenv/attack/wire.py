@@ -7,6 +7,7 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 
 from outrigger_testenv.attack import frames
 
@@ -22,10 +23,16 @@ def connect(address: str, tls: bool = False, protocol: str = "h2") -> socket.soc
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if not tls:
         return plain
-    context = ssl.create_default_context()
+    return _unverified(protocol).wrap_socket(plain)
+
+
+@cache
+def _unverified(protocol: str) -> ssl.SSLContext:
+    # A context for each connection would cost more than its handshake.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols([protocol])
-    return context.wrap_socket(plain)
+    return context
 
 
 def many_files() -> None:

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Crashes;
+use crate::{Crashes, machines::watch::SUSPECTED};
 
 /// The way in which the killer ends the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,6 +251,29 @@ fn an_operator_may_load_a_version_in_quarantine() {
     world.run(&[BTreeSet::new()]);
     assert!(world.is_ready(&model("j")));
     assert_eq!(world.machines.quarantined().count(), 0);
+}
+
+#[test]
+fn a_suspected_version_shows_that_it_waits_until_its_load_begins() {
+    let mut world = World::new("nobody", Kills::Load);
+    NAMES[..2].iter().for_each(|text| world.handle(Event::Follow(tag(text))));
+    world.work(&BTreeSet::new());
+    world.crash(BTreeSet::new());
+    let shown = |world: &World, text| {
+        let version = world.machines.model(&model(text)).expect("it is known");
+        world.machines.activity_of(version)
+    };
+    world.machines.take_changed();
+    assert_eq!([shown(&world, "a"), shown(&world, "b")], ["loading", SUSPECTED]);
+    while shown(&world, "b") == SUSPECTED {
+        assert!(!world.machines.take_changed().contains(&name("b")), "it still waits");
+        world.work(&BTreeSet::new());
+        world.pass();
+    }
+    assert!(world.machines.take_changed().contains(&name("b")), "its view is published again");
+    assert_eq!(shown(&world, "b"), "loading");
+    world.work(&BTreeSet::new());
+    assert_eq!(shown(&world, "b"), "serving");
 }
 
 #[test]

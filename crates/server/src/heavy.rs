@@ -1,0 +1,129 @@
+//! Heavy requests: explanations and large bodies, whose work takes milliseconds without a wait. They
+//! have threads of their own, of a lower priority, so that they take the processor's time from one
+//! another, and from other requests only what those leave.
+
+use std::{io, panic};
+
+use outrigger_core::Failure;
+use rustix::process::setpriority_process;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::failure;
+
+/// The nice value of the threads. While others need the whole processor, they get about a tenth of
+/// it.
+const NICE: i32 = 10;
+
+/// A runtime for heavy requests.
+///
+/// # Errors
+/// The threads cannot be created.
+pub(crate) fn runtime(threads: usize) -> io::Result<Runtime> {
+    let begin = || {
+        // Linux applies this to the calling thread only.
+        if let Err(error) = setpriority_process(None, NICE) {
+            tracing::warn!(%error, "heavy requests have the priority of all others");
+        }
+    };
+    Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("heavy")
+        .on_thread_start(begin)
+        .enable_all()
+        .build()
+}
+
+/// The threads for heavy requests. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct Heavy(Handle);
+
+impl Heavy {
+    pub(crate) fn on(runtime: &Handle) -> Self {
+        Self(runtime.clone())
+    }
+
+    /// Runs the work of a request. If the caller goes away, the work ends at its next wait.
+    ///
+    /// # Errors
+    /// Those of the work; `SHUTTING_DOWN` if the server stops meanwhile.
+    ///
+    /// # Panics
+    /// The work panicked.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let done = AbortOnDropHandle::new(self.0.spawn(work)).await;
+        done.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => panic::resume_unwind(panic),
+            Err(_) => Err(failure::stopping()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use outrigger_core::Reason;
+    use rustix::process::getpriority_process;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// Threads that end with this value, also within another runtime.
+    struct Threads(Option<Runtime>);
+
+    impl Threads {
+        fn start() -> (Self, Heavy) {
+            let runtime = runtime(1).unwrap();
+            let heavy = Heavy::on(runtime.handle());
+            (Self(Some(runtime)), heavy)
+        }
+    }
+
+    impl Drop for Threads {
+        fn drop(&mut self) {
+            self.0.take().into_iter().for_each(Runtime::shutdown_background);
+        }
+    }
+
+    #[tokio::test]
+    async fn heavy_requests_run_at_a_lower_priority() {
+        let (_threads, heavy) = Threads::start();
+        let here = getpriority_process(None).unwrap();
+        let there = heavy.run(async { Ok(getpriority_process(None).unwrap()) }).await.unwrap();
+        assert_eq!(there, NICE.max(here));
+        assert_eq!(getpriority_process(None).unwrap(), here);
+    }
+
+    #[tokio::test]
+    async fn a_panic_reaches_the_caller() {
+        let (_threads, heavy) = Threads::start();
+        let work = heavy.run::<()>(async { panic!("heavy") });
+        let caught = panic::AssertUnwindSafe(work).catch_unwind().await;
+        assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"heavy"));
+    }
+
+    #[tokio::test]
+    async fn work_ends_when_its_caller_goes_away() {
+        let (_threads, heavy) = Threads::start();
+        let (held, ended) = oneshot::channel::<()>();
+        let work = heavy.run::<()>(async move {
+            let _held = held;
+            std::future::pending().await
+        });
+        let mut work = Box::pin(work);
+        assert!(work.as_mut().now_or_never().is_none());
+        drop(work);
+        assert!(ended.await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_stops_refuses_the_rest() {
+        let (threads, heavy) = Threads::start();
+        drop(threads);
+        let refused = heavy.run(async { Ok(()) }).await.unwrap_err();
+        assert_eq!(refused.reason, Reason::ShuttingDown);
+    }
+}
