@@ -227,7 +227,7 @@ fn a_call_whose_time_is_over_is_packed_no_further() {
 
 #[test]
 fn too_many_treatments_are_refused_before_they_are_read() {
-    let body = r#"{"model": {"name": "m"}, "treatments": [{}, {}, {"#.to_owned() + "]}, {}]}";
+    let body = r#"{"model": {"name": "m"}, "treatments": [{}, {}, {7}, {}]}"#;
     let request = Request::read(body.into()).expect("the brackets close");
     let limits = Limits { max_treatments: 3, ..Limits::default() };
     let refused = plan().pack_json(&request, &limits).expect_err("four");
