@@ -8,14 +8,14 @@ use std::sync::Arc;
 use axum::{
     Extension, Json, Router,
     extract::{Path as InPath, Request, State, rejection::PathRejection},
-    http::StatusCode,
+    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
     middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use outrigger_core::{Failure, Reason};
 use outrigger_lifecycle::Handle;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     call::Call,
@@ -78,15 +78,18 @@ async fn predict(
         Ok(body) => document::predict(&app.predictor, &call, body).await,
         Err(failure) => Err(failure),
     };
-    respond(&call, result)
+    respond(&call, result.map(|document| ([(CONTENT_TYPE, JSON)], document)))
 }
+
+/// The content type of a prediction.
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 async fn list(State(app): State<App>, Extension(call): Extension<Call>) -> Response {
     let snapshot = app.models.models();
     let models = snapshot.models.iter();
     let models: Vec<_> =
         models.map(|(name, view)| model_json(name, view, History::Omitted)).collect();
-    respond(&call, Ok(json!({"models": models})))
+    respond(&call, Ok(Json(json!({"models": models}))))
 }
 
 async fn show(
@@ -96,7 +99,7 @@ async fn show(
 ) -> Response {
     let name = name.map_err(|rejection| routing::invalid("name", &rejection.body_text()));
     let found = name.and_then(|InPath(name)| find(&app.models, &name));
-    respond(&call, found.map(|(name, view)| model_json(&name, &view, History::Included)))
+    respond(&call, found.map(|(name, view)| Json(model_json(&name, &view, History::Included))))
 }
 
 async fn unknown_path(Extension(call): Extension<Call>) -> Response {
@@ -117,11 +120,11 @@ async fn wrong_verb(Extension(call): Extension<Call>) -> Response {
     failure::to_http_as(StatusCode::METHOD_NOT_ALLOWED, &failure)
 }
 
-fn respond(call: &Call, result: Result<Value, Failure>) -> Response {
+fn respond(call: &Call, result: Result<impl IntoResponse, Failure>) -> Response {
     match result {
         Ok(value) => {
             call.answered();
-            Json(value).into_response()
+            value.into_response()
         }
         Err(failure) => {
             call.failed(&failure);
