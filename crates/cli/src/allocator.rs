@@ -4,6 +4,7 @@ use std::{
     alloc::{GlobalAlloc, Layout},
     cell::RefCell,
     ptr,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use libmimalloc_sys::{mi_option_set, mi_option_t};
@@ -28,10 +29,21 @@ const PURGE_DELAY_MS: std::ffi::c_long = 10_000;
 /// of more than 512 KiB in an arena that all threads share, so they move from thread to
 /// thread, and requests were then read at a seventh of the speed, for a minute at a time.
 const MIN_SIZE: usize = 256 << 10;
-const MAX_SIZE: usize = 2 << 20;
+const MAX_SIZE: usize = 128 << 20;
 /// Blocks that a thread caches as long as it lives. A thread reads a few requests before
 /// it packs the first of them.
 const BLOCKS_PER_THREAD: usize = 4;
+/// Blocks of more than this size are cached within [`LARGE`]. Smaller ones are cached by
+/// every thread.
+const SMALL: usize = 2 << 20;
+/// The bytes of larger blocks that all threads may still cache. There are none before
+/// [`cache_large_blocks`].
+static LARGE: AtomicUsize = AtomicUsize::new(0);
+
+/// Lets the threads cache blocks of more than 2 MiB, `bytes` of them together.
+pub(crate) fn cache_large_blocks(bytes: usize) {
+    LARGE.store(bytes, Relaxed);
+}
 /// The alignment of cached blocks. Layouts with a larger alignment do not use the cache.
 const ALIGN: usize = 16;
 
@@ -113,12 +125,17 @@ unsafe impl GlobalAlloc for Allocator {
 }
 
 thread_local! {
-        static FREE_BLOCKS: FreeBlocks = const { FreeBlocks(RefCell::new([Block::NONE; BLOCKS_PER_THREAD])) };
+    static FREE_BLOCKS: FreeBlocks = const {
+        FreeBlocks { small: RefCell::new(Block::NO_BLOCKS), large: RefCell::new(Block::NO_BLOCKS) }
+    };
 }
 
 /// The blocks that a thread has freed and can reuse. The latest comes first, because it
 /// is most likely still in the caches of the thread's core.
-struct FreeBlocks(RefCell<[Block; BLOCKS_PER_THREAD]>);
+struct FreeBlocks {
+    small: RefCell<[Block; BLOCKS_PER_THREAD]>,
+    large: RefCell<[Block; BLOCKS_PER_THREAD]>,
+}
 
 /// A block with alignment [`ALIGN`] and a size from [`rounded`], or an empty entry.
 #[derive(Clone, Copy)]
@@ -128,31 +145,60 @@ struct Block {
 }
 
 impl FreeBlocks {
-    /// Removes the latest block of this size.
-    fn take(&self, size: usize) -> Option<*mut u8> {
-        let mut blocks = self.0.borrow_mut();
-        let at = blocks.iter().position(|block| block.size == size)?;
-        let Block { start, .. } = std::mem::replace(&mut blocks[at], Block::NONE);
-        blocks[at..].rotate_left(1);
-        Some(start)
+    fn of(&self, size: usize) -> &RefCell<[Block; BLOCKS_PER_THREAD]> {
+        if size > SMALL { &self.large } else { &self.small }
     }
 
-    /// Adds `block`, and returns the oldest block, which no longer has a place.
+    /// Removes the latest block of this size.
+    fn take(&self, size: usize) -> Option<*mut u8> {
+        let mut blocks = self.of(size).borrow_mut();
+        let at = blocks.iter().position(|block| block.size == size)?;
+        let block = std::mem::replace(&mut blocks[at], Block::NONE);
+        blocks[at..].rotate_left(1);
+        block.uncount();
+        Some(block.start)
+    }
+
+    /// Adds `block`, and returns the block that has no place: the oldest one, or `block`.
     fn put(&self, block: Block) -> Block {
-        let mut blocks = self.0.borrow_mut();
+        if !block.count() {
+            return block;
+        }
+        let mut blocks = self.of(block.size).borrow_mut();
         blocks.rotate_right(1);
-        std::mem::replace(&mut blocks[0], block)
+        let oldest = std::mem::replace(&mut blocks[0], block);
+        oldest.uncount();
+        oldest
     }
 }
 
 impl Drop for FreeBlocks {
     fn drop(&mut self) {
-        self.0.get_mut().iter().copied().for_each(Block::free);
+        for blocks in [&mut self.small, &mut self.large] {
+            blocks.get_mut().iter().copied().for_each(|block| {
+                block.uncount();
+                block.free();
+            });
+        }
     }
 }
 
 impl Block {
     const NONE: Self = Self { start: ptr::null_mut(), size: 0 };
+    const NO_BLOCKS: [Self; BLOCKS_PER_THREAD] = [Self::NONE; BLOCKS_PER_THREAD];
+
+    /// Counts a large block as cached; returns false if there is no room for it.
+    fn count(self) -> bool {
+        let room = |left: usize| left.checked_sub(self.size);
+        self.size <= SMALL || LARGE.fetch_update(Relaxed, Relaxed, room).is_ok()
+    }
+
+    /// Counts a block as no longer cached.
+    fn uncount(self) {
+        if self.size > SMALL {
+            LARGE.fetch_add(self.size, Relaxed);
+        }
+    }
 
     fn free(self) {
         if let Ok(layout) = Layout::from_size_align(self.size, ALIGN)
@@ -166,7 +212,7 @@ impl Block {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, thread};
+    use std::{fs, sync::Mutex, thread};
 
     use libmimalloc_sys::mi_option_get;
 
@@ -180,6 +226,9 @@ mod tests {
         set_purge_delay();
         assert_eq!(delay(), PURGE_DELAY_MS);
     }
+
+    /// Held by the tests that free large blocks, whose bound they share.
+    static LARGE_TESTS: Mutex<()> = Mutex::new(());
 
     fn block(size: usize) -> (Vec<u8>, *const u8) {
         let block = Vec::with_capacity(size);
@@ -205,27 +254,46 @@ mod tests {
     fn a_thread_caches_a_few_blocks() {
         let blocks: Vec<_> = (0..BLOCKS_PER_THREAD + 3).map(|_| block(MIN_SIZE).0).collect();
         drop(blocks);
-        let held = FREE_BLOCKS.with(|blocks| blocks.0.borrow().map(|block| block.size));
+        let held = FREE_BLOCKS.with(|blocks| blocks.small.borrow().map(|block| block.size));
         assert_eq!(held, [MIN_SIZE; BLOCKS_PER_THREAD]);
     }
 
     #[test]
+    fn large_blocks_are_cached_within_their_bound() {
+        let _alone = LARGE_TESTS.lock();
+        let held = || {
+            let sizes = |blocks: &FreeBlocks| blocks.large.borrow().map(|block| block.size);
+            FREE_BLOCKS.with(sizes).iter().sum::<usize>()
+        };
+        let free =
+            |sizes: &[usize]| drop(sizes.iter().map(|size| block(*size)).collect::<Vec<_>>());
+        free(&[3 << 20]);
+        assert_eq!(held(), 0, "there is no bound yet");
+        cache_large_blocks(20 << 20);
+        free(&[3 << 20, 5 << 20, 7 << 20, 3 << 20, 40 << 20]);
+        assert_eq!(held(), (4 + 8 + 8) << 20, "in the order of freeing");
+        let (again, _) = block(5 << 20);
+        assert_eq!((held(), LARGE.load(Relaxed)), (12 << 20, 8 << 20));
+        drop(again);
+        for _ in 0..2 * BLOCKS_PER_THREAD {
+            free(&[3 << 20, 3 << 20, 3 << 20]);
+        }
+        assert!(held() <= 20 << 20);
+        assert_eq!(held() + LARGE.load(Relaxed), 20 << 20);
+    }
+
+    #[test]
     fn contents_survive_growing_and_shrinking() {
+        let _alone = LARGE_TESTS.lock();
         let byte = |at: usize| (at * 31 % 251) as u8;
         let mut bytes: Vec<u8> = Vec::new();
-        for size in [
-            MIN_SIZE - 1,
-            MIN_SIZE,
-            MIN_SIZE + 1,
-            3 * MIN_SIZE,
-            MAX_SIZE,
-            MAX_SIZE + 1,
-            3 * MAX_SIZE,
-        ] {
+        for size in
+            [MIN_SIZE - 1, MIN_SIZE, MIN_SIZE + 1, 3 * MIN_SIZE, SMALL, SMALL + 1, 3 * SMALL]
+        {
             bytes.reserve_exact(size - bytes.len());
             bytes.extend((bytes.len()..size).map(byte));
         }
-        for size in [MAX_SIZE, MAX_SIZE - 1, MIN_SIZE + 1, MIN_SIZE - 1, 10] {
+        for size in [SMALL, SMALL - 1, MIN_SIZE + 1, MIN_SIZE - 1, 10] {
             bytes.truncate(size);
             bytes.shrink_to_fit();
             assert!(bytes.iter().enumerate().all(|(at, found)| *found == byte(at)), "{size}");
@@ -234,8 +302,8 @@ mod tests {
 
     #[test]
     fn zeroed_memory_is_zero_after_a_block_was_cached() {
-        drop(vec![1_u8; MAX_SIZE]);
-        assert!(vec![0_u8; MAX_SIZE].iter().all(|byte| *byte == 0));
+        drop(vec![1_u8; SMALL]);
+        assert!(vec![0_u8; SMALL].iter().all(|byte| *byte == 0));
     }
 
     /// Resident pages of the process: the second field of proc_pid_statm(5).
@@ -248,13 +316,9 @@ mod tests {
     fn a_thread_that_ends_frees_its_blocks() {
         let before = resident();
         for _ in 0..200 {
-            thread::spawn(|| drop(vec![1_u8; MAX_SIZE])).join().expect("it does not panic");
+            thread::spawn(|| drop(vec![1_u8; SMALL])).join().expect("it does not panic");
         }
         let more = resident().saturating_sub(before) * 4096;
-        assert!(
-            more < 100 * MAX_SIZE,
-            "{more} bytes more after {} that were freed",
-            200 * MAX_SIZE
-        );
+        assert!(more < 100 * SMALL, "{more} bytes more after {} that were freed", 200 * SMALL);
     }
 }

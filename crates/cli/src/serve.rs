@@ -8,7 +8,14 @@ use outrigger_server::{
     config::{self, Invalid, Source},
 };
 
-use crate::exit::{self, Exit};
+use crate::{
+    allocator,
+    exit::{self, Exit},
+};
+
+/// The share of the budget of memory that freed blocks of more than 2 MiB may take: one in this many
+/// bytes, out of the quarter that no account has.
+const LARGE_BLOCKS: u64 = 16;
 
 /// Serves predictions: pulls models, keeps them loaded in the engine, converts features
 /// to tensors and scores to answers.
@@ -120,6 +127,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     if arguments.check_config {
         return exit::print("the configuration is valid\n");
     }
+    let large = usize::try_from(loaded.config.memory() / LARGE_BLOCKS).unwrap_or(usize::MAX);
+    allocator::cache_large_blocks(large);
     outrigger_server::run(loaded.config, source).map_err(failed)
 }
 

@@ -3,6 +3,7 @@
 use std::{
     cell::RefCell,
     io::{self, IoSlice},
+    mem::MaybeUninit,
     os::fd::{AsFd, AsRawFd as _},
     pin::{Pin, pin},
     task::{Context, Poll, ready},
@@ -14,7 +15,7 @@ use tokio::{
     task,
 };
 
-use crate::Stream;
+use crate::{Scatter, Space, Stream};
 
 /// The most bytes read ahead at once. Several answers of the engine fit; a larger request takes two
 /// reads.
@@ -53,12 +54,13 @@ impl<S: Stream> ReadAhead<S> {
         SCRATCH.with_borrow_mut(|scratch| {
             let mut read = None;
             let done = self.stream.try_io(Interest::READABLE, || {
-                let count = read_into(&self.stream, out, scratch)?;
-                // A short read means that nothing more is available, so the socket is marked as not
-                // ready without another read.
-                let is_short = (1..out.remaining() + AHEAD).contains(&count);
+                // SAFETY: only the kernel writes to it, and it never makes initialised bytes
+                // uninitialised.
+                let asked = unsafe { out.unfilled_mut() };
+                let room = asked.len() + AHEAD;
+                let count = read_into(&self.stream, asked, as_uninit(scratch))?;
                 read = Some(count);
-                if is_short { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+                mark(count, room)
             });
             let Some(count) = read else { return done };
             self.taken += count;
@@ -80,12 +82,29 @@ fn yield_turn<T>(context: &mut Context<'_>) -> Poll<T> {
     Poll::Pending
 }
 
-/// Reads into the caller's buffer first, then into `more`, with one system call.
-fn read_into(stream: &impl AsFd, out: &mut ReadBuf<'_>, more: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: only the kernel writes to it, and it never makes initialised bytes uninitialised.
-    let asked = unsafe { out.unfilled_mut() };
+/// Marks the socket as not ready after a short read, which means that nothing more is available,
+/// without another read.
+fn mark(count: usize, room: usize) -> io::Result<()> {
+    match (1..room).contains(&count) {
+        true => Err(io::ErrorKind::WouldBlock.into()),
+        false => Ok(()),
+    }
+}
+
+fn as_uninit(bytes: &mut [u8]) -> &mut [MaybeUninit<u8>] {
+    let (start, length) = (bytes.as_mut_ptr().cast(), bytes.len());
+    // SAFETY: both types have the same layout, and only the kernel writes through the result.
+    unsafe { std::slice::from_raw_parts_mut(start, length) }
+}
+
+/// Reads into the first buffer, then into `more`, with one system call.
+fn read_into(
+    stream: &impl AsFd,
+    first: &mut [MaybeUninit<u8>],
+    more: &mut [MaybeUninit<u8>],
+) -> io::Result<usize> {
     let places = [
-        libc::iovec { iov_base: asked.as_mut_ptr().cast(), iov_len: asked.len() },
+        libc::iovec { iov_base: first.as_mut_ptr().cast(), iov_len: first.len() },
         libc::iovec { iov_base: more.as_mut_ptr().cast(), iov_len: more.len() },
     ];
     // SAFETY: the descriptor is open as long as `stream` is, and both buffers are exclusively ours.
@@ -93,6 +112,65 @@ fn read_into(stream: &impl AsFd, out: &mut ReadBuf<'_>, more: &mut [u8]) -> io::
     // than the read itself.
     let read = unsafe { libc::readv(stream.as_fd().as_raw_fd(), places.as_ptr(), 2) };
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
+}
+
+impl<S: Stream> ReadAhead<S> {
+    /// Waits until there are bytes to read, and until it is this socket's turn.
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.taken >= TURN {
+            self.taken = 0;
+            return yield_turn(context);
+        }
+        let ready = self.stream.poll_read_ready(context);
+        if ready.is_pending() {
+            self.taken = 0;
+        }
+        ready
+    }
+
+    /// Reads once into two buffers; an error of kind `WouldBlock` means that nothing is available.
+    fn try_scatter(&mut self, first: &mut Space<'_>, rest: &mut Space<'_>) -> io::Result<usize> {
+        let mut read = None;
+        let done = self.stream.try_io(Interest::READABLE, || {
+            let room = first.len() + rest.len();
+            let count = read_into(&self.stream, first.spare(), rest.spare())?;
+            read = Some(count);
+            mark(count, room)
+        });
+        let Some(count) = read else { return done.map(|()| 0) };
+        self.taken += count;
+        let direct = count.min(first.len());
+        // SAFETY: the kernel has initialised that many bytes of each.
+        unsafe {
+            first.filled(direct);
+            rest.filled(count - direct);
+        }
+        Ok(count)
+    }
+}
+
+impl<S: Stream + Unpin> Scatter for ReadAhead<S> {
+    fn poll_scatter(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut first: Space<'_>,
+        mut rest: Space<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if !self.ahead.is_empty() {
+            let before = self.ahead.len();
+            first.take_from(&mut self.ahead);
+            rest.take_from(&mut self.ahead);
+            return Poll::Ready(Ok(before - self.ahead.len()));
+        }
+        loop {
+            ready!(self.poll_ready(context))?;
+            match self.try_scatter(&mut first, &mut rest) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return Poll::Ready(done),
+            }
+        }
+    }
 }
 
 impl<S: Stream + Unpin> AsyncRead for ReadAhead<S> {
@@ -111,15 +189,7 @@ impl<S: Stream + Unpin> AsyncRead for ReadAhead<S> {
             return Poll::Ready(Ok(()));
         }
         loop {
-            if self.taken >= TURN {
-                self.taken = 0;
-                return yield_turn(context);
-            }
-            let Poll::Ready(ready) = self.stream.poll_read_ready(context) else {
-                self.taken = 0;
-                return Poll::Pending;
-            };
-            ready?;
+            ready!(self.poll_ready(context))?;
             match self.try_read(out) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -110,6 +110,9 @@ impl Serving {
 impl App for Serving {
     type Body = Either<Reply, Body>;
 
+    const IS_MESSAGE: Option<fn(&str) -> bool> =
+        Some(|path| Message::of(FRONT.route(path).method).is_some());
+
     async fn answer(self, peer: Peer, request: HttpRequest<Arriving>) -> HttpResponse<Self::Body> {
         let route = FRONT.route(request.uri().path());
         match Message::of(route.method) {

@@ -59,8 +59,8 @@ impl Held {
         let _ = self.model.set(share);
     }
 
-    /// Charges a body of which `arrived` bytes are there; `whole` is its length as the sender
-    /// declares it. A declared length alone is not charged.
+    /// Charges a body of which `arrived` bytes are there or set aside; `whole` is its length as the
+    /// sender declares it. A declared length alone is not charged.
     ///
     /// # Errors
     /// It does not fit.
@@ -110,4 +110,17 @@ pub(crate) fn holding(body: Body, held: &Arc<Held>) -> Body {
     held.release_request();
     let held = Arc::clone(held);
     sending::holding(body, move |data| hold(data, Arc::clone(&held)))
+}
+
+#[cfg(test)]
+impl Held {
+    /// The resources of a call on `budget` without other limits.
+    pub(crate) fn on(budget: &Budget) -> Arc<Self> {
+        let party = Party::Unknown(std::net::Ipv4Addr::LOCALHOST.into());
+        let limit = crate::limits::Limit::new(0, "one caller", crate::metrics::Limit::Caller);
+        let share = limit.enter(|| party.clone()).unwrap();
+        let place = crate::admission::Admission::new(1, 1).enter().unwrap();
+        let counted = crate::metrics::in_flight(crate::front::Method::Predict);
+        Self::new((place, share), &party, budget, counted)
+    }
 }

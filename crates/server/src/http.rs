@@ -85,11 +85,14 @@ async fn predict(
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 async fn list(State(app): State<App>, Extension(call): Extension<Call>) -> Response {
-    let snapshot = app.models.models();
-    let models = snapshot.models.iter();
-    let models: Vec<_> =
-        models.map(|(name, view)| model_json(name, view, History::Omitted)).collect();
-    respond(&call, Ok(Json(json!({"models": models}))))
+    states(app, call, |models| {
+        let snapshot = models.models();
+        let models = snapshot.models.iter();
+        let models: Vec<_> =
+            models.map(|(name, view)| model_json(name, view, History::Omitted)).collect();
+        Ok(json!({"models": models}))
+    })
+    .await
 }
 
 async fn show(
@@ -97,9 +100,24 @@ async fn show(
     Extension(call): Extension<Call>,
     name: Result<InPath<String>, PathRejection>,
 ) -> Response {
-    let name = name.map_err(|rejection| routing::invalid("name", &rejection.body_text()));
-    let found = name.and_then(|InPath(name)| find(&app.models, &name));
-    respond(&call, found.map(|(name, view)| Json(model_json(&name, &view, History::Included))))
+    states(app, call, move |models| {
+        let InPath(name) =
+            name.map_err(|rejection| routing::invalid("name", &rejection.body_text()))?;
+        let (name, view) = find(models, &name)?;
+        Ok(model_json(&name, &view, History::Included))
+    })
+    .await
+}
+
+/// Answers with states of models. Writing many takes milliseconds, so it is heavy work.
+async fn states(
+    app: App,
+    call: Call,
+    states: impl FnOnce(&Handle) -> Result<Value, Failure> + Send + 'static,
+) -> Response {
+    let App { predictor, models, .. } = app;
+    let write = async move { Ok(Json(states(&models)?).into_response()) };
+    respond(&call, predictor.heavy().run(write).await)
 }
 
 async fn unknown_path(Extension(call): Extension<Call>) -> Response {

@@ -2,12 +2,17 @@
 //! order.
 
 mod arriving;
+mod conversation;
+mod direct;
 mod frames;
+mod inbox;
+mod intake;
+mod parser;
 mod places;
+mod respond;
+mod streams;
 
 use std::{
-    convert::Infallible,
-    future::pending,
     io,
     net::{SocketAddr, TcpListener as StdListener},
     sync::Arc,
@@ -17,37 +22,26 @@ use std::{
 use axum::{
     BoxError, Router,
     body::{Bytes, HttpBody as Body},
-    http::{Request, Response, Version},
+    http::{Request, Response},
 };
-use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioExecutor, TokioTimer},
     server::conn::auto::Builder,
 };
-use outrigger_net::{Cork, Corked, Socket as _};
+use outrigger_net::Socket as _;
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader},
     net::{TcpListener, TcpStream},
-    time::{sleep, timeout},
+    time::sleep,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
+use self::conversation::Conversation;
 pub(crate) use self::{
     arriving::Arriving,
     places::{Places, Shares, raise_descriptors},
 };
-use self::{
-    frames::{Flood, Frames},
-    places::Place,
-};
-use crate::{
-    caller::Peer,
-    metrics::{self, Ending},
-    runtimes::Seats,
-    sending::counted,
-    tls::{Acceptor, Vouched},
-};
+use crate::{caller::Peer, metrics, runtimes::Seats, sending::counted, tls::Acceptor};
 
 /// HTTP/2 flow control. A request of a megabyte must not wait for window updates: a stream's window
 /// holds several of them, a connection's window as many as are likely at once.
@@ -78,6 +72,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) trait App: Clone + Send + Sync + 'static {
     /// The body type of its responses.
     type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
+
+    /// Whether the requests for a path are read as one message ([`Arriving::message`]). An
+    /// application that has such paths is served over HTTP/2 without hyper.
+    const IS_MESSAGE: Option<fn(&str) -> bool> = None;
 
     /// Answers a request of `peer`.
     fn answer(
@@ -198,154 +196,6 @@ async fn accept(listener: &TcpListener, places: &Places) -> (TcpStream, SocketAd
     }
 }
 
-/// The state that a listener shares with each of its connections.
-#[derive(Clone)]
-struct Conversation<A> {
-    listener: &'static str,
-    app: A,
-    tls: Option<Acceptor>,
-    send_timeout: Duration,
-    builder: Arc<Builder<TokioExecutor>>,
-    stop: CancellationToken,
-}
-
-impl<A: App> Conversation<A> {
-    /// Serves one connection as long as it may keep its place.
-    async fn hold(self, stream: TcpStream, from: SocketAddr, place: &Place) {
-        tokio::select! {
-            () = self.begin(stream, from, place) => {}
-            () = place.cut() => {}
-        }
-    }
-
-    /// Serves one connection to its end; after `stop` it answers only the requests in flight.
-    ///
-    /// A silent peer must not hold a place for ever, so the handshake and the first byte after it
-    /// have time limits.
-    async fn begin(self, stream: TcpStream, from: SocketAddr, place: &Place) {
-        // Answers are written as a whole, so Nagle's algorithm would only delay them.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(error = %error, "TCP_NODELAY could not be set");
-        }
-        let Some(tls) = &self.tls else {
-            let mut byte = [0];
-            let first = timeout(HEADERS_TIMEOUT, stream.peek(&mut byte));
-            if matches!(self.stop.run_until_cancelled(first).await, Some(Ok(Ok(1)))) {
-                let socket = Corked::new(stream);
-                let cork = socket.cork();
-                self.converse(socket, &cork, Peer::new(from, None), None, place).await;
-            }
-            return;
-        };
-        let socket = Corked::new(stream);
-        let cork = socket.cork();
-        let handshake = cork.pulled_after(Box::pin(tls.shake(socket)));
-        let (stream, identity, vouched) = match self.stop.run_until_cancelled(handshake).await {
-            Some(Ok(shaken)) => shaken,
-            Some(Err(error)) => return self.unshaken(from, &error),
-            None => return,
-        };
-        // The buffer of one byte serves as a peek. Further reads are longer, and bypass the buffer.
-        let mut stream = BufReader::with_capacity(1, stream);
-        let first = timeout(HEADERS_TIMEOUT, stream.fill_buf());
-        let first = self.stop.run_until_cancelled(first).await;
-        if matches!(first, Some(Ok(Ok(read))) if !read.is_empty()) {
-            self.converse(stream, &cork, Peer::new(from, identity), vouched, place).await;
-        }
-    }
-
-    /// Records a failed handshake. Any peer can cause one, so it increments a counter and is logged
-    /// at debug only.
-    fn unshaken(&self, from: SocketAddr, error: &io::Error) {
-        metrics::handshake_failed(self.listener);
-        tracing::debug!(listener = self.listener, peer = %from, %error, "a handshake failed");
-    }
-
-    /// Serves the requests on `stream` until it ends, the caller's certificate becomes invalid
-    /// (`vouched`, if it has one), or it has to give up its place. `cork` belongs to the socket of
-    /// `stream`.
-    async fn converse<S>(
-        &self,
-        stream: S,
-        cork: &Cork<TcpStream>,
-        peer: Peer,
-        vouched: Option<Vouched>,
-        place: &Place,
-    ) where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        place.begins(&peer);
-        let stream = Frames::new(stream);
-        let unpaid = stream.unpaid();
-        let service = service_fn(|request: Request<Incoming>| {
-            let (answering, unpaid) = (place.answering(), unpaid.clone());
-            let shares = request.version() == Version::HTTP_2;
-            let request = request.map(|body| Arriving::new(body, shares));
-            // The future has kilobytes, and hyper and tokio move it a dozen times, so it is boxed.
-            let answer = Box::pin(self.app.clone().answer(peer.clone(), request));
-            async move {
-                let _answering = answering;
-                let answer = answer.await;
-                unpaid.answered();
-                Ok::<_, Infallible>(answer)
-            }
-        });
-        let connection = self.builder.serve_connection(TokioIo::new(stream), service);
-        tokio::pin!(connection);
-        let invalid = async {
-            match vouched {
-                Some(vouched) => vouched.over().await,
-                None => pending().await,
-            }
-        };
-        let over = async {
-            tokio::select! {
-                () = invalid => LAST_ANSWERS,
-                () = place.leave() => LEAVING,
-            }
-        };
-        let ended = tokio::select! {
-            ended = cork.pulled_after(connection.as_mut()) => Some(ended),
-            () = self.stop.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                Some(cork.pulled_after(connection).await)
-            }
-            time = over => {
-                connection.as_mut().graceful_shutdown();
-                // Streams without an end, such as watches, are cut off after a time.
-                timeout(time, cork.pulled_after(connection)).await.ok()
-            }
-            // Dropping the connection frees the answers.
-            () = peer.unsent().overdue(self.send_timeout) => {
-                metrics::unread(self.listener);
-                tracing::debug!(listener = self.listener, peer = %peer.address(), "an answer was not taken in time");
-                None
-            }
-        };
-        if let Some(Err(error)) = ended {
-            self.broke(&*error);
-        }
-    }
-
-    /// Records a connection that broke. Peers may disconnect at any time, so this is logged at
-    /// debug only.
-    fn broke(&self, error: &(dyn std::error::Error + 'static)) {
-        if is_flood(error) {
-            metrics::connection_ended(self.listener, Ending::Flood);
-        }
-        tracing::debug!(error, "a connection broke");
-    }
-}
-
-/// Whether a flood of frames ended the connection.
-fn is_flood(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut causes = std::iter::successors(Some(error), |error| error.source());
-    causes.any(|error| {
-        let io = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        error.is::<Flood>() || io.is_some_and(|inner| inner.is::<Flood>())
-    })
-}
-
 /// HTTP/1, and HTTP/2 with prior knowledge as gRPC uses it.
 fn protocol() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
@@ -366,5 +216,7 @@ fn protocol() -> Builder<TokioExecutor> {
 
 #[cfg(test)]
 mod floods;
+#[cfg(test)]
+mod messages;
 #[cfg(test)]
 mod tests;

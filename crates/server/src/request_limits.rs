@@ -41,6 +41,13 @@ pub(crate) struct RequestLimits {
     default_deadline: Arc<ArcSwap<Duration>>,
 }
 
+impl Config {
+    /// The bytes of memory that are budgeted: `server.memory` or its default.
+    pub fn memory(&self) -> u64 {
+        self.server.memory.map_or_else(default_memory, |memory| memory.0)
+    }
+}
+
 impl RequestLimits {
     pub(crate) fn new(config: &Config) -> Self {
         let server = &config.server;
@@ -51,7 +58,7 @@ impl RequestLimits {
             unknown_names: UnknownNames::new(config.images.poll_interval.0),
             hasher: RandomState::new(),
             tensors: Arc::new(ArcSwap::from_pointee(tensors(config))),
-            budget: Budget::new(server.memory.map_or_else(default_memory, |memory| memory.0)),
+            budget: Budget::new(config.memory()),
             default_deadline: Arc::new(ArcSwap::from_pointee(server.default_deadline.0)),
         };
         limits.set_shares(config);

@@ -7,6 +7,8 @@
 //! The format is gRPC's "Length-Prefixed-Message": a byte that is 1 if the message is
 //! compressed, its length in four bytes (big endian), the message.
 
+mod assembly;
+
 use std::{
     fmt,
     pin::{Pin, pin},
@@ -16,6 +18,8 @@ use std::{
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
+
+pub use self::assembly::Assembly;
 
 /// Length of the prefix: the compression flag and the message's length.
 pub const PREFIX: usize = 5;

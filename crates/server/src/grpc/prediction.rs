@@ -1,16 +1,15 @@
 //! PredictionService over encoded messages: they are read and answered in place, without the copy
 //! that tonic's codecs make, and without a router.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     body::{Body as AnyBody, Bytes},
     http::{HeaderMap, HeaderValue, Request, Response},
 };
-use http_body::Body;
 use http_body_util::Either;
-use outrigger_core::{Failure, Reason};
-use outrigger_proto::raw::unary::{self, Reply, Unreadable};
+use outrigger_core::Failure;
+use outrigger_proto::raw::unary::Reply;
 
 use super::messages;
 use crate::{
@@ -19,6 +18,7 @@ use crate::{
     failure,
     front::{Method, Route},
     guard::Guard,
+    listen::Arriving,
     predict::Predictor,
     sending::hold,
 };
@@ -78,16 +78,13 @@ impl Prediction {
     }
 
     /// Answers a request for `route`, whose body is a `message`.
-    pub(super) async fn answer<B>(
+    pub(super) async fn answer(
         &self,
         message: Message,
         route: &'static Route,
         peer: Peer,
-        request: Request<B>,
-    ) -> Response<Either<Reply, AnyBody>>
-    where
-        B: Body<Data = Bytes, Error: fmt::Display>,
-    {
+        request: Request<Arriving>,
+    ) -> Response<Either<Reply, AnyBody>> {
         let unsent = Arc::clone(peer.unsent());
         let work = async |call: &Call, request| {
             let framed = self.work(message, call, request).await?;
@@ -101,17 +98,14 @@ impl Prediction {
     }
 
     /// Reads the message, answers it, and returns the answer with its prefix.
-    async fn work<B>(
+    async fn work(
         &self,
         kind: Message,
         call: &Call,
-        request: Request<B>,
-    ) -> Result<Bytes, Failure>
-    where
-        B: Body<Data = Bytes, Error: fmt::Display>,
-    {
+        request: Request<Arriving>,
+    ) -> Result<Bytes, Failure> {
         let (head, body) = request.into_parts();
-        let message = self.read(call, body).await?;
+        let message = body.message(call.held(), self.max_message).await?;
         // An explanation is text of many times the size of its tensors.
         let is_heavy = matches!(kind, Message::Explain) || message.len() > HEAVY;
         if !is_heavy {
@@ -122,31 +116,6 @@ impl Prediction {
             async move { kind.answer(&predictor, &call, message, named(&head.headers)).await };
         self.predictor.heavy().run(work).await
     }
-
-    /// Reads the message, which is charged to the call as it arrives.
-    async fn read<B>(&self, call: &Call, body: B) -> Result<Bytes, Failure>
-    where
-        B: Body<Data = Bytes, Error: fmt::Display>,
-    {
-        let mut refused = None;
-        let admit = |arrived, whole| match call.held().receive(arrived, whole) {
-            Ok(()) => true,
-            Err(failure) => {
-                refused = Some(failure);
-                false
-            }
-        };
-        let read = unary::read_admitted(body, self.max_message, admit).await;
-        read.map_err(|unreadable| refused.unwrap_or_else(|| unread(&unreadable)))
-    }
-}
-
-fn unread(unreadable: &Unreadable) -> Failure {
-    let reason = match unreadable {
-        Unreadable::TooLarge { .. } => Reason::TooLarge,
-        _ => Reason::RequestMalformed,
-    };
-    Failure::new(reason, unreadable.to_string())
 }
 
 /// The model's name in the metadata; empty if several differ.

@@ -2,15 +2,24 @@
 
 use std::{
     pin::Pin,
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
-use axum::body::{Bytes, HttpBody};
+use axum::{
+    BoxError,
+    body::{Bytes, HttpBody},
+};
+use h2::RecvStream;
 use http_body::{Frame, SizeHint};
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use outrigger_core::Failure;
+use outrigger_proto::raw::unary;
 use tokio::{runtime::Handle, time::timeout};
+
+use super::inbox::{Inbox, unread};
+use crate::held::Held;
 
 /// The most bytes that are read after the answer: a window may be in transit when the answer is
 /// sent. A peer that sends more ignores the answer.
@@ -26,54 +35,132 @@ pub(super) const LONGEST: Duration = Duration::from_secs(5);
 /// connection, together with the good requests on it.
 pub(crate) struct Arriving {
     /// Present until the drop.
-    body: Option<Incoming>,
+    body: Option<Source>,
+    /// The message, if the body is one and the connection keeps it together.
+    inbox: Option<Inbox>,
     shares: bool,
+}
+
+enum Source {
+    Hyper(Incoming),
+    Stream(RecvStream),
 }
 
 impl Arriving {
     /// Wraps a body; `shares` is true if its connection may carry others (HTTP/2).
     pub(super) fn new(body: Incoming, shares: bool) -> Self {
-        Self { body: Some(body), shares }
+        Self { body: Some(Source::Hyper(body)), inbox: None, shares }
+    }
+
+    /// The body of a request on a stream; the data of `inbox` are not in `body`.
+    pub(super) fn on_stream(body: RecvStream, inbox: Option<Inbox>) -> Self {
+        Self { body: Some(Source::Stream(body)), inbox, shares: true }
+    }
+
+    /// Reads the body as one message of at most `limit` bytes, which is charged to `held` as it
+    /// arrives.
+    ///
+    /// # Errors
+    /// The body is not exactly one message within the limit, or there is no room for it.
+    pub(crate) async fn message(
+        mut self,
+        held: &Arc<Held>,
+        limit: usize,
+    ) -> Result<Bytes, Failure> {
+        if let Some(inbox) = &self.inbox {
+            let message = inbox.message(held, limit).await?;
+            self.inbox = None;
+            // The message ended with the body.
+            self.body = None;
+            return Ok(message);
+        }
+        let mut refused = None;
+        let admit =
+            |arrived, whole| held.receive(arrived, whole).map_err(|it| refused = Some(it)).is_ok();
+        let read = unary::read_admitted(&mut self, limit, admit).await;
+        read.map_err(|unreadable| refused.unwrap_or_else(|| unread(&unreadable)))
     }
 }
 
 impl HttpBody for Arriving {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.body {
-            Some(body) => Pin::new(body).poll_frame(context),
+            Some(body) => body.poll_frame(context),
             None => Poll::Ready(None),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
+        self.body.as_ref().is_none_or(Source::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map(HttpBody::size_hint).unwrap_or_default()
-    }
-}
-
-impl Drop for Arriving {
-    fn drop(&mut self) {
-        let rest = self.body.take().filter(|body| self.shares && !body.is_end_stream());
-        // Without a runtime the connection is gone too.
-        if let (Some(rest), Ok(runtime)) = (rest, Handle::try_current()) {
-            runtime.spawn(timeout(LONGEST, forget(rest)));
+        match &self.body {
+            Some(Source::Hyper(body)) => body.size_hint(),
+            _ => SizeHint::default(),
         }
     }
 }
 
-/// Reads a body up to its end or the limit, and discards it.
-async fn forget(mut body: Incoming) {
+impl Source {
+    fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self {
+            Self::Hyper(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
+            Self::Stream(body) => poll_stream(body, context).map_err(Into::into),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Hyper(body) => body.is_end_stream(),
+            Self::Stream(body) => body.is_end_stream(),
+        }
+    }
+}
+
+/// The next frame of a stream, for whose bytes the windows are updated.
+fn poll_stream(
+    body: &mut RecvStream,
+    context: &mut Context<'_>,
+) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+    if let Some(data) = ready!(body.poll_data(context)) {
+        let released = data.and_then(|data| {
+            body.flow_control().release_capacity(data.len())?;
+            Ok(Frame::data(data))
+        });
+        return Poll::Ready(Some(released));
+    }
+    let trailers = ready!(body.poll_trailers(context)).transpose();
+    Poll::Ready(trailers.map(|trailers| trailers.map(Frame::trailers)))
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        if let Some(inbox) = &self.inbox {
+            inbox.give_up();
+        }
+        let rest = self.body.take().filter(|body| self.shares && !body.is_end_stream());
+        // Without a runtime the connection is gone too.
+        if let (Some(rest), Ok(runtime)) = (rest, Handle::try_current()) {
+            runtime.spawn(timeout(LONGEST, forget(rest, self.inbox.take())));
+        }
+    }
+}
+
+/// Reads a body up to its end or the limit, and discards it. A message that was given up, `_inbox`,
+/// is discarded by the connection, and its window is not updated.
+async fn forget(mut body: Source, _inbox: Option<Inbox>) {
     let mut left = MOST;
-    while let Some(Ok(frame)) = body.frame().await {
+    while let Some(Ok(frame)) = std::future::poll_fn(|context| body.poll_frame(context)).await {
         let size = frame.data_ref().map_or(0, Bytes::len);
         match left.checked_sub(size) {
             Some(less) => left = less,

@@ -1,14 +1,17 @@
 //! Floods of HTTP/2 frames over real sockets, and traffic that looks similar.
 
+use std::future::pending;
+
 use axum::routing::{any, get};
 use h2::client;
 use outrigger_testkit::http2;
 use tokio::{
     io::{AsyncWriteExt as _, copy, sink},
     net::tcp::OwnedWriteHalf,
+    time::timeout,
 };
 
-use super::{tests::Served, *};
+use super::{messages::Messages, tests::Served, *};
 
 /// Far more frames than may be unpaid.
 const MANY: usize = 100_000;
@@ -35,8 +38,8 @@ fn application() -> Router {
 }
 
 /// Sends frames until the server ends the connection; returns how many it took in, about.
-async fn flood(begin: &[u8], frames: impl Fn(usize) -> Vec<u8>) -> Option<usize> {
-    let served = Served::by(application());
+async fn flood(app: impl App, begin: &[u8], frames: &Frames) -> Option<usize> {
+    let served = Served::by(app);
     let (mut reader, mut writer) = served.connect().await.into_split();
     let reading = tokio::spawn(async move { copy(&mut reader, &mut sink()).await });
     writer.write_all(&[http2::HELLO, begin].concat()).await.unwrap();
@@ -85,9 +88,12 @@ async fn a_flood_of_frames_of_any_kind_ends_its_connection() {
         ("rapid reset", &[], Box::new(reset)),
     ];
     for (name, begin, frames) in floods {
-        let taken = flood(begin, frames).await;
         // The number includes what was in the sockets' buffers when the connection ended.
-        assert!(taken.is_some_and(|taken| taken < MANY / 2), "{name}: {taken:?}");
+        let ended = |taken: Option<usize>| taken.is_some_and(|taken| taken < MANY / 2);
+        let taken = flood(application(), begin, &frames).await;
+        assert!(ended(taken), "{name}: {taken:?}");
+        let taken = flood(Messages::beside(application()), begin, &frames).await;
+        assert!(ended(taken), "{name}, messages: {taken:?}");
     }
 }
 
@@ -105,7 +111,7 @@ fn request(served: &Served, path: &str) -> Request<()> {
 
 #[tokio::test]
 async fn many_requests_with_small_bodies_are_no_flood() {
-    let served = Served::by(application());
+    let served = Served::by(Messages::beside(application()));
     let (sender, _driver) = connect(&served).await;
     for _ in 0..5000 {
         let mut sender = sender.clone().ready().await.unwrap();
@@ -119,7 +125,7 @@ async fn many_requests_with_small_bodies_are_no_flood() {
 
 #[tokio::test]
 async fn the_updates_of_windows_for_a_long_answer_are_no_flood() {
-    let served = Served::by(application());
+    let served = Served::by(Messages::beside(application()));
     let (sender, _driver) = connect(&served).await;
     for _ in 0..4 {
         let mut sender = sender.clone().ready().await.unwrap();

@@ -15,17 +15,18 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use bytes::BufMut;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::Instant,
 };
 
 /// The first bytes of an HTTP/2 connection.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The bytes of a frame's header.
-const HEADER: usize = 9;
-const DATA: u8 = 0;
-const PADDED: u8 = 8;
+pub(super) const HEADER: usize = 9;
+pub(super) const DATA: u8 = 0;
+pub(super) const PADDED: u8 = 8;
 /// DATA frames with fewer bytes count too.
 const SMALL: usize = 32;
 /// The most frames that may be unpaid.
@@ -42,6 +43,11 @@ const BYTES_PER_FRAME: usize = 2048;
 pub(super) struct Frames<S> {
     stream: S,
     position: Position,
+    counts: Counts,
+}
+
+/// The frames of a connection that were in vain, and the bytes sent that pay for some of them.
+pub(super) struct Counts {
     unpaid: Unpaid,
     paid_at: Instant,
     sent: usize,
@@ -50,6 +56,16 @@ pub(super) struct Frames<S> {
 /// The frames that nothing has paid for. Clones share the count.
 #[derive(Clone, Default)]
 pub(super) struct Unpaid(Arc<AtomicU32>);
+
+/// The header of a frame ([RFC 9113](https://www.rfc-editor.org/rfc/rfc9113), section 4.1).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    /// The bytes after the header.
+    pub(super) length: usize,
+    pub(super) kind: u8,
+    pub(super) flags: u8,
+    pub(super) stream: u32,
+}
 
 /// The position in what a peer sends.
 enum Position {
@@ -80,19 +96,20 @@ impl Unpaid {
     }
 }
 
-impl<S> Frames<S> {
-    pub(super) fn new(stream: S) -> Self {
-        let (position, unpaid) = (Position::Preface(0), Unpaid::default());
-        Self { stream, position, unpaid, paid_at: Instant::now(), sent: 0 }
+impl Counts {
+    pub(super) fn new() -> Self {
+        Self { unpaid: Unpaid::default(), paid_at: Instant::now(), sent: 0 }
     }
 
     pub(super) fn unpaid(&self) -> Unpaid {
         self.unpaid.clone()
     }
 
-    /// Counts the frames whose headers end in `bytes`.
-    fn read(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let counted = self.position.advance(bytes);
+    /// Counts frames that were in vain.
+    ///
+    /// # Errors
+    /// They are too many.
+    pub(super) fn read(&mut self, counted: u32) -> io::Result<()> {
         if counted == 0 {
             return Ok(());
         }
@@ -113,13 +130,50 @@ impl<S> Frames<S> {
         if self.unpaid.0.load(Relaxed) <= MOST { Ok(()) } else { Err(io::Error::other(Flood)) }
     }
 
-    fn wrote(&mut self, bytes: usize) {
+    /// Lets sent bytes pay.
+    pub(super) fn wrote(&mut self, bytes: usize) {
         self.sent += bytes;
         if self.sent >= BYTES_PER_FRAME {
             let frames = self.sent / BYTES_PER_FRAME;
             self.unpaid.pay(u32::try_from(frames).unwrap_or(u32::MAX));
             self.sent %= BYTES_PER_FRAME;
         }
+    }
+}
+
+impl<S> Frames<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, position: Position::Preface(0), counts: Counts::new() }
+    }
+
+    pub(super) fn unpaid(&self) -> Unpaid {
+        self.counts.unpaid()
+    }
+}
+
+impl Head {
+    /// The header of a frame.
+    pub(super) fn of([a, b, c, kind, flags, stream @ ..]: [u8; HEADER]) -> Self {
+        let length = u32::from_be_bytes([0, a, b, c]) as usize;
+        Self { length, kind, flags, stream: u32::from_be_bytes(stream) & (u32::MAX >> 1) }
+    }
+
+    /// Appends the header to `out`.
+    pub(super) fn put(&self, out: &mut impl BufMut) {
+        // A frame has less than 2^24 bytes.
+        out.put_uint(self.length as u64, 3);
+        out.put_slice(&[self.kind, self.flags]);
+        out.put_u32(self.stream);
+    }
+
+    pub(super) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Whether the frame asks for nothing, and so counts.
+    pub(super) fn is_in_vain(&self) -> bool {
+        let carries = self.kind == DATA && self.length >= SMALL && !self.has(PADDED);
+        !carries
     }
 }
 
@@ -147,9 +201,9 @@ impl Position {
                     header[*seen..*seen + length].copy_from_slice(&bytes[..length]);
                     *seen += length;
                     if *seen == HEADER {
-                        let (payload, counts) = frame(*header);
-                        counted += u32::from(counts);
-                        *self = Self::Payload(payload);
+                        let head = Head::of(*header);
+                        counted += u32::from(head.is_in_vain());
+                        *self = Self::Payload(head.length);
                     }
                     length
                 }
@@ -168,13 +222,6 @@ impl Position {
     }
 }
 
-/// The bytes of a frame's payload, and whether the frame counts.
-fn frame([a, b, c, kind, flags, ..]: [u8; HEADER]) -> (usize, bool) {
-    let payload = u32::from_be_bytes([0, a, b, c]) as usize;
-    let carries = kind == DATA && payload >= SMALL && flags & PADDED == 0;
-    (payload, !carries)
-}
-
 impl<S: AsyncRead + Unpin> AsyncRead for Frames<S> {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -184,7 +231,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Frames<S> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
-        Poll::Ready(this.read(&buffer.filled()[before..]))
+        let counted = this.position.advance(&buffer.filled()[before..]);
+        Poll::Ready(this.counts.read(counted))
     }
 }
 
@@ -196,7 +244,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Frames<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = ready!(Pin::new(&mut this.stream).poll_write(context, bytes))?;
-        this.wrote(written);
+        this.counts.wrote(written);
         Poll::Ready(Ok(written))
     }
 
@@ -207,7 +255,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Frames<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = ready!(Pin::new(&mut this.stream).poll_write_vectored(context, pieces))?;
-        this.wrote(written);
+        this.counts.wrote(written);
         Poll::Ready(Ok(written))
     }
 

@@ -5,7 +5,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     runtime::Handle,
     task::{JoinHandle, JoinSet},
-    time::Instant,
+    time::{Instant, timeout},
 };
 
 use super::*;
@@ -20,11 +20,11 @@ pub(super) struct Served {
 }
 
 impl Served {
-    pub(super) fn by(app: Router) -> Self {
+    pub(super) fn by(app: impl App) -> Self {
         Self::with(app, Places::new(1024))
     }
 
-    fn with(app: Router, places: Places) -> Self {
+    fn with(app: impl App, places: Places) -> Self {
         let listener =
             Listener::bind("http", ([127, 0, 0, 1], 0).into(), None, SEND_TIMEOUT).unwrap();
         let (address, stop) = (listener.address().unwrap(), CancellationToken::new());

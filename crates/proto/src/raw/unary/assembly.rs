@@ -1,0 +1,217 @@
+//! A message that is put together in one buffer from the pieces in which it arrives.
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+
+use super::{PREFIX, Unreadable};
+
+/// A message's declared length counts for at most this many times the bytes that have arrived. So a
+/// sender cannot have memory set aside with a length alone, and growing the buffer copies less than
+/// a fiftieth of the message.
+const TRUST: usize = 64;
+/// The least number of bytes that are trusted to have arrived.
+const LEAST: usize = 1 << 10;
+
+/// A message with its prefix, in one buffer that has the message's length as soon as a part of it
+/// has arrived.
+#[derive(Debug, Default)]
+pub struct Assembly {
+    bytes: BytesMut,
+}
+
+impl Assembly {
+    /// The bytes that have arrived, with the prefix.
+    pub fn arrived(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The bytes that are set aside.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// The bytes that can arrive before the buffer must grow.
+    pub fn room(&self) -> usize {
+        self.bytes.capacity() - self.bytes.len()
+    }
+
+    /// The length with the prefix, once that has arrived.
+    pub fn whole(&self) -> Option<usize> {
+        let (prefix, _) = self.bytes.split_first_chunk::<PREFIX>()?;
+        Some(whole(prefix))
+    }
+
+    /// Whether every byte of the message has arrived.
+    pub fn is_whole(&self) -> bool {
+        self.whole() == Some(self.bytes.len())
+    }
+
+    /// Checks what has arrived.
+    ///
+    /// # Errors
+    /// The message is compressed, has more than `limit` bytes, or is followed by more data.
+    pub fn check(&self, limit: usize) -> Result<(), Unreadable> {
+        self.admits(&[], limit)
+    }
+
+    /// Checks what has arrived together with `more`, which has arrived next.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn admits(&self, more: &[u8], limit: usize) -> Result<(), Unreadable> {
+        if self.bytes.first().or(more.first()).is_some_and(|flag| *flag != 0) {
+            return Err(Unreadable::Compressed);
+        }
+        let Some(whole) = self.declared(more) else { return Ok(()) };
+        let size = whole - PREFIX;
+        match (size > limit, self.bytes.len() + more.len() > whole) {
+            (true, _) => Err(Unreadable::TooLarge { size, limit }),
+            (_, true) => Err(Unreadable::Surplus),
+            _ => Ok(()),
+        }
+    }
+
+    /// The capacity to set aside for `more`, which has arrived next: that of the message, or a part
+    /// of it if too little has arrived to trust its declared length.
+    pub fn needs(&self, more: &[u8]) -> usize {
+        let arrived = self.bytes.len() + more.len();
+        match self.declared(more) {
+            Some(whole) if arrived <= whole => step(whole, arrived),
+            _ => arrived.max(2 * self.bytes.len()),
+        }
+    }
+
+    /// The length with the prefix, if it is known when `more` has arrived.
+    fn declared(&self, more: &[u8]) -> Option<usize> {
+        if self.bytes.len() >= PREFIX {
+            return self.whole();
+        }
+        let mut prefix = [0; PREFIX];
+        let mut both = self.arrived().chain(more);
+        if both.remaining() < PREFIX {
+            return None;
+        }
+        both.copy_to_slice(&mut prefix);
+        Some(whole(&prefix))
+    }
+
+    /// Gives the buffer this capacity if it has less. Returns the number of bytes that were moved.
+    pub fn set_aside(&mut self, capacity: usize) -> usize {
+        if capacity <= self.bytes.capacity() {
+            return 0;
+        }
+        let mut larger = BytesMut::with_capacity(capacity);
+        larger.put_slice(&self.bytes);
+        self.bytes = larger;
+        self.bytes.len()
+    }
+
+    /// Appends what has arrived.
+    pub fn push(&mut self, more: &[u8]) {
+        self.bytes.put_slice(more);
+    }
+
+    /// The buffer, for reads that append to it within its capacity.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.bytes
+    }
+
+    /// The message without its prefix.
+    ///
+    /// # Errors
+    /// [`Unreadable::Cut`] if it is incomplete.
+    pub fn finish(self) -> Result<Bytes, Unreadable> {
+        if !self.is_whole() {
+            return Err(Unreadable::Cut);
+        }
+        let mut message = self.bytes.freeze();
+        message.advance(PREFIX);
+        Ok(message)
+    }
+}
+
+fn whole([_, a, b, c, d]: &[u8; PREFIX]) -> usize {
+    u32::from_be_bytes([*a, *b, *c, *d]) as usize + PREFIX
+}
+
+/// The buffer for the first `arrived` bytes of a message: the smallest of its length, a 64th of
+/// that, a 64th of that and so on which holds them.
+fn step(whole: usize, arrived: usize) -> usize {
+    let mut step = whole;
+    while step / TRUST >= arrived.max(LEAST) {
+        step /= TRUST;
+    }
+    step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::raw::unary::framed;
+
+    /// Puts a message together from pieces, as a connection does; returns it with the bytes that
+    /// were moved when the buffer grew.
+    fn assembled(message: &[u8], piece: usize) -> (Bytes, usize) {
+        let (mut assembly, mut moved) = (Assembly::default(), 0);
+        for piece in framed(message).chunks(piece) {
+            moved += assembly.set_aside(assembly.needs(piece));
+            assembly.push(piece);
+            assembly.check(message.len()).unwrap();
+        }
+        (assembly.finish().unwrap(), moved)
+    }
+
+    #[test]
+    fn a_message_moves_little_while_it_grows_whatever_the_pieces() {
+        for length in [0, 1, 5, 1000, 70_000, 95_000, 700_000, 4 << 20] {
+            let message: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            for piece in [1, 7, 16 << 10, 1 << 20] {
+                let (whole, moved) = assembled(&message, piece);
+                assert_eq!(whole, message);
+                assert!(moved <= PREFIX + length / 50, "{moved} of {length}, {piece} at a time");
+            }
+        }
+    }
+
+    #[test]
+    fn a_declared_length_alone_sets_little_aside() {
+        let declared = [0, 0xff, 0xff, 0xff, 0xff];
+        let mut assembly = Assembly::default();
+        assert!(assembly.needs(&declared) <= 64 << 10);
+        for arrived in [100, 1 << 10, 100 << 10] {
+            assembly.set_aside(assembly.needs(&vec![0; arrived]));
+            assembly.push(&declared[..PREFIX.min(5 - assembly.arrived().len().min(5))]);
+            assembly.push(&vec![0; arrived]);
+            let trusted = TRUST * (assembly.arrived().len() + LEAST);
+            assert!(assembly.capacity() <= trusted, "{} of {arrived}", assembly.capacity());
+        }
+    }
+
+    #[test]
+    fn the_buffer_has_exactly_the_length_of_the_message() {
+        let message = vec![1; 95_000];
+        let first = &framed(&message)[..16 << 10];
+        let mut assembly = Assembly::default();
+        assembly.set_aside(assembly.needs(first));
+        assembly.push(first);
+        assert_eq!(assembly.capacity(), PREFIX + message.len());
+        assert_eq!(assembly.room(), PREFIX + message.len() - first.len());
+    }
+
+    #[test]
+    fn incomplete_surplus_compressed_and_large_messages_are_refused() {
+        let of = |bytes: &[u8]| {
+            let mut assembly = Assembly::default();
+            assembly.set_aside(bytes.len());
+            assembly.push(bytes);
+            assembly
+        };
+        let error = |bytes: &[u8]| of(bytes).check(4).unwrap_err();
+        assert!(matches!(error(b"\x01"), Unreadable::Compressed));
+        assert!(matches!(error(b"\0\0\0\0\x05"), Unreadable::TooLarge { size: 5, limit: 4 }));
+        assert!(matches!(error(b"\0\0\0\0\x01ab"), Unreadable::Surplus));
+        for cut in [&b""[..], b"\0\0\0", b"\0\0\0\0\x04abc"] {
+            of(cut).check(4).unwrap();
+            assert!(matches!(of(cut).finish(), Err(Unreadable::Cut)));
+        }
+    }
+}
