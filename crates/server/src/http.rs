@@ -15,7 +15,7 @@ use axum::{
 };
 use outrigger_core::{Failure, Reason};
 use outrigger_lifecycle::Handle;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     call::Call,
