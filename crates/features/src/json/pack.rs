@@ -103,7 +103,7 @@ fn options(cursor: Option<Cursor<'_>>) -> Read<ResponseOptions> {
     read_options(node).map_err(|_| Odd)
 }
 
-/// What of the treatments is wanted.
+/// The wishes of a request about its treatments.
 struct Wanted {
     ids: bool,
     /// Whether treatments with errors are left out.

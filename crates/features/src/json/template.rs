@@ -14,7 +14,7 @@ const MOST: usize = 4096;
 /// The number of misses allowed before the first hit.
 const FEW: u32 = 4;
 
-/// What a value of a treatment is.
+/// The use of a value of a treatment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     Id,
