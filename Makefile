@@ -128,8 +128,8 @@ validate-model: venv build tools ## check a model directory before it ships: MOD
 
 .PHONY: bench
 bench: export CARGO := $(CARGO)
-bench: venv dist ## the figures; ONLY=prefix of their names, QUICK=1 to try, STRICT=1 fails on a miss, BEFORE=commit compares
-	@$(PY) -m outrigger_testenv.bench --output $(TARGET)/bench \
+bench: venv dist ## the figures; ONLY=prefix of their names, QUICK=1 to try, STRICT=1 fails on a miss, BEFORE=commit compares, TABLES=1 writes the tables of the docs
+	@$(PY) -m outrigger_testenv.bench$(if $(TABLES),.tables) --output $(TARGET)/bench \
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick) \
 	  $(if $(STRICT),--strict) $(if $(BEFORE),--before '$(BEFORE)')
 

@@ -36,7 +36,8 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// Opens this number of connections.
+    /// Opens this number of connections. Over gRPC requests are sent in frames of `frame`
+    /// bytes.
     ///
     /// # Errors
     /// One of the connections cannot be opened.
@@ -44,13 +45,14 @@ impl Client {
         server: &Server,
         protocol: Protocol,
         connections: usize,
+        frame: usize,
     ) -> Result<Self, Failure> {
         if protocol == Protocol::Http1 {
             return Pool::open(server, connections).await.map(Self::Http1);
         }
         let mut open = Vec::with_capacity(connections);
         for _ in 0..connections {
-            open.push(Connection::open(server).await?);
+            open.push(Connection::open(server, frame).await?);
         }
         Ok(Self::Grpc(open))
     }
@@ -83,6 +85,8 @@ mod tests {
 
     use super::*;
 
+    const FRAME: usize = 16 << 10;
+
     /// A listener whose connections the system accepts but no server answers.
     fn mute() -> (TcpListener, Server) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -93,14 +97,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_answers_no_handshake_is_reported_as_lost() {
         let (_listener, server) = mute();
-        let failure = Client::open(&server, Protocol::Grpc, 1).await.unwrap_err();
+        let failure = Client::open(&server, Protocol::Grpc, 1, FRAME).await.unwrap_err();
         assert_eq!(failure.to_string(), "CONNECTION_LOST: no reply within 5s");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_answers_no_request_times_out() {
         let (_listener, server) = mute();
-        let client = Client::open(&server, Protocol::Http1, 1).await.unwrap();
+        let client = Client::open(&server, Protocol::Http1, 1, FRAME).await.unwrap();
         let limit = Duration::from_secs(60);
         let message = Message::json(&server, limit, b"{}");
         let failure = client.call(0, &message, limit).await.unwrap_err();

@@ -6,24 +6,34 @@ use bytes::Bytes;
 use outrigger_rpc::{CallError, Calls, Http2, Settings, TransportError};
 use tokio::runtime::Handle;
 
-use crate::{failure::Failure, message::Message, server::Server, stream};
+use crate::{
+    failure::Failure,
+    message::{Frames, Message},
+    server::Server,
+    stream,
+};
 
 /// The time for which calls wait for a lost connection: longer than any call's timeout.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// A connection that is opened again whenever it is lost.
 #[derive(Debug)]
-pub(crate) struct Connection(Calls<Bytes>);
+pub(crate) struct Connection {
+    calls: Calls<Bytes>,
+    /// The largest frame of a request, bytes.
+    frame: usize,
+}
 
 impl Connection {
-    /// Connects, and reconnects until the value is dropped.
+    /// Connects, and reconnects until the value is dropped. Requests are sent in frames of
+    /// `frame` bytes, or of fewer if the server accepts only smaller ones.
     ///
     /// # Errors
     /// The first attempt failed.
-    pub(crate) async fn open(server: &Server) -> Result<Self, Failure> {
+    pub(crate) async fn open(server: &Server, frame: usize) -> Result<Self, Failure> {
         let calls = Calls::new(server, &settings(), &[Handle::current()], Arc::new(()));
         calls.connected().await.map_err(|error| transport_failure(&error))?;
-        Ok(Self(calls))
+        Ok(Self { calls, frame })
     }
 
     /// Sends a request and returns its answer's message without the prefix. Waits while
@@ -31,7 +41,10 @@ impl Connection {
     /// before it shut down is sent again on the next connection, as gRPC clients do.
     pub(crate) async fn call(&self, message: &Message) -> Result<Bytes, Failure> {
         let head = || Some(message.head.clone());
-        let answer = self.0.call(message.body.clone(), usize::MAX, head).await;
+        let answer = self
+            .calls
+            .call_in_pieces(Frames::of(message.body.clone(), self.frame), usize::MAX, head)
+            .await;
         answer.map_err(call_failure)
     }
 }

@@ -1,6 +1,6 @@
 //! The task of a load generator.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use outrigger_features::Plan;
 use outrigger_proto::outrigger::v1::ModelSelector;
@@ -34,6 +34,12 @@ pub struct Job {
     /// number, in an open loop at most; requests beyond it fail with `CLIENT_SATURATED`.
     /// `None` means 64 and 4096, or the number of threads if that is larger.
     pub in_flight: Option<usize>,
+    /// Largest HTTP/2 frame of a gRPC request in bytes, at least 1. Smaller ones are sent if
+    /// the server does not accept this size.
+    pub frame: usize,
+    /// A directory for each different request and its first answer: `request-0.binpb`,
+    /// `answer-0.binpb` and so on, without gRPC's prefix; `.json` for [`Form::Json`].
+    pub save: Option<PathBuf>,
     /// Timeout of a request, which is also sent to the server.
     pub timeout: Duration,
     /// Processes whose CPU time is reported.

@@ -118,7 +118,7 @@ impl Measurement {
     ) -> Result<(Runtime, Worker), Error> {
         let runtime = runtime()?;
         let connections = share(job.connections, index, job.threads);
-        let client = Client::open(&job.server, prepared.protocol, connections);
+        let client = Client::open(&job.server, prepared.protocol, connections, job.frame);
         let client = runtime.block_on(client).map_err(|failure| job.unreachable(failure))?;
         let worker = Worker {
             client,

@@ -44,6 +44,29 @@ impl Message {
     }
 }
 
+/// A body in pieces of at most this size, each of which is sent as a frame.
+#[derive(Debug, Clone)]
+pub(crate) struct Frames {
+    rest: Bytes,
+    size: usize,
+}
+
+impl Frames {
+    /// The pieces of a body; `size` is at least 1.
+    pub(crate) fn of(body: Bytes, size: usize) -> Self {
+        Self { rest: body, size: size.max(1) }
+    }
+}
+
+impl Iterator for Frames {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let length = self.size.min(self.rest.len());
+        (length > 0).then(|| self.rest.split_to(length))
+    }
+}
+
 fn authorization(server: &Server) -> HeaderMap {
     server.authorization.clone().map(|value| (header::AUTHORIZATION, value)).into_iter().collect()
 }

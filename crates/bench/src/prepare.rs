@@ -1,6 +1,6 @@
 //! Preparation before the run: requests are generated or read, encoded and tried once.
 
-use std::{sync::Arc, time::Duration};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use crate::{
     Error, Job, Target, answer,
@@ -41,18 +41,36 @@ pub(crate) async fn prepare(job: &Job) -> Result<Prepared, Error> {
         Target::Model { .. } if users == 1 => (Method::Predict, form.as_str()),
         Target::Model { .. } => (Method::BatchPredict, form.as_str()),
     };
-    let client = Client::open(&job.server, method.protocol(), 1).await;
+    let client = Client::open(&job.server, method.protocol(), 1, job.frame).await;
     let client = client.map_err(|failure| job.unreachable(failure))?;
     let bodies = encode(job, &client, &requests).await?;
     let first = job.timeout.max(FIRST);
-    for (body, scores) in bodies.iter().zip(&requests.scores) {
+    for (at, (body, scores)) in bodies.iter().zip(&requests.scores).enumerate() {
         let message = method.message(&job.server, first, body);
         let answer = client.call(0, &message, first).await.map_err(Error::Refused)?;
-        answer::check(method, answer, users, scores).map_err(Error::Refused)?;
+        answer::check(method, answer.clone(), users, scores).map_err(Error::Refused)?;
+        if let Some(directory) = &job.save {
+            save(directory, at, method, [body, &answer])?;
+        }
     }
     let messages = bodies.iter().map(|body| method.message(&job.server, job.timeout, body));
     let messages = messages.collect();
     Ok(Prepared { protocol: method.protocol(), messages, form, users, treatments })
+}
+
+/// Writes a request and its answer, for other load generators and checks.
+fn save(
+    directory: &Path,
+    at: usize,
+    method: Method,
+    [request, answer]: [&[u8]; 2],
+) -> Result<(), Error> {
+    let kind = if method == Method::Json { "json" } else { "binpb" };
+    for (name, content) in [("request", request), ("answer", answer)] {
+        let path = directory.join(format!("{name}-{at}.{kind}"));
+        fs::write(&path, content).map_err(|source| Error::File { path, source })?;
+    }
+    Ok(())
 }
 
 async fn encode(job: &Job, client: &Client, requests: &Requests) -> Result<Vec<Vec<u8>>, Error> {

@@ -53,6 +53,10 @@ pub(crate) struct Arguments {
     /// Format of the report
     #[arg(short, long, value_enum, default_value_t, help_heading = "Report")]
     output: Output,
+    /// Also write each different request and its first answer to this directory, as
+    /// request-0.binpb, answer-0.binpb and so on: gRPC messages without their prefix, or JSON
+    #[arg(long, value_name = "DIR", help_heading = "Report")]
+    save: Option<PathBuf>,
     /// No progress on standard error. Without this option a terminal shows it every
     /// second, and other output gets a line every 10 seconds
     #[arg(long, help_heading = "Report")]
@@ -181,6 +185,15 @@ struct LoadArguments {
     /// requests fail with CLIENT_SATURATED [default: 64, in an open loop 4096]
     #[arg(long, value_name = "N", value_parser = positive)]
     in_flight: Option<usize>,
+    /// Largest HTTP/2 frame of a gRPC request in bytes, up to 1 MiB. The default is what
+    /// gRPC's own clients and most proxies send, however large the server's limit is
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 16 << 10,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 20),
+    )]
+    frame_size: u32,
     /// Timeout of a request, which is also sent to the server
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     timeout: Duration,
@@ -234,7 +247,7 @@ fn failed(error: Error) -> Exit {
 
 impl Arguments {
     fn job(self) -> Result<Job, Exit> {
-        let Self { target, requests, load, access, processes, .. } = self;
+        let Self { target, requests, load, access, processes, save, .. } = self;
         let plan = requests.file().map(|file| outrigger_bench::read_plan(&file)).transpose();
         let (address, target) = target.read(requests.form)?;
         let access = match target {
@@ -252,6 +265,8 @@ impl Arguments {
             connections: load.connections.unwrap_or(load.threads.max(2)),
             threads: load.threads,
             in_flight: load.in_flight,
+            frame: load.frame_size as usize,
+            save,
             timeout: load.timeout,
             processes,
             stop: Stop::default(),

@@ -110,6 +110,7 @@ fn a_run_without_failures_exits_with_0_and_a_report() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&report["mode"], &report["form"]), (&"rate".into(), &"json".into()));
     assert_eq!((&report["requests"], &report["ok"]), (&20.into(), &20.into()));
+    assert_eq!(report["settings"]["frame_size"], 16 << 10);
     assert_eq!(text(&output.stderr), "", "progress is printed every ten seconds");
     let output = short_run(server, &[]);
     let report = text(&output.stdout);
@@ -240,6 +241,8 @@ fn usage_errors_exit_with_64_and_a_message() {
         &[&asked[..], &few].concat(),
         "3 threads need at least as many requests in flight, not 1",
     );
+    refused(&[&asked[..], &["--max", "--frame-size", "1048577"]].concat(), "1..=1048576");
+    refused(&[&asked[..], &["--max", "--frame-size", "0"]].concat(), "1..=1048576");
     refused(&["--package", "churn", "--max"], "--server");
     refused(&["--direct", "nowhere", "--servable", "churn", "--max"], "HOST:PORT");
     refused(&["--direct", "127.0.0.1:9", "--package", "churn", "--max"], "--servable");

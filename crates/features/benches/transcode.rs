@@ -8,15 +8,22 @@
 
 #![allow(missing_docs)]
 
+#[path = "transcode/borrowed.rs"]
+mod borrowed;
+
 use std::{
     env,
     hint::black_box,
     time::{Duration, Instant},
 };
 
-use outrigger_features::{Limits, Metadata, Plan, reference::Reference};
+use borrowed::Borrowed;
+use bytes::Bytes;
+use outrigger_core::{Content, DType, Tensor};
+use outrigger_features::{Limits, Metadata, Plan, json, reference::Reference};
 use outrigger_proto::outrigger::v1::{
-    FeatureMap, Matrix, PredictRequest, TreatmentTable, Value, predict_request::User, value::Kind,
+    FeatureMap, Matrix, PredictRequest, ServedModel, TreatmentTable, Value, predict_request::User,
+    value::Kind,
 };
 use prost::Message;
 use serde_json::json;
@@ -105,6 +112,9 @@ fn main() {
     bench.speedup("transcode-mixed-speedup", &mixed, &mixture);
     bench.over_copy("transcode-table", &numbers, &table);
     bench.over_copy("transcode-table-ids", &numbers, &with_ids);
+    let [one, five] = [1, 5].map(|times| document(&mut random, times * TREATMENTS));
+    bench.over_tree("json-over-serde", &numbers, &one);
+    bench.evenly("json-5000", &numbers, (&one, &five));
 }
 
 fn plan(inputs: serde_json::Value) -> Plan {
@@ -203,6 +213,40 @@ fn table(random: &mut Random, ids: bool) -> Vec<u8> {
     [head(), table.encode_to_vec()].concat()
 }
 
+/// A request in JSON, as serde_json writes it: the keys are sorted.
+fn document(random: &mut Random, treatments: usize) -> Bytes {
+    let mut treatment = |_| {
+        let features = (0..20).map(|index| {
+            let short: f64 = random.number().to_string().parse().expect("a number");
+            (name(index), json!(short))
+        });
+        let features: serde_json::Map<_, _> = features.collect();
+        json!({"id": format!("t{}", random.below(100_000_000)), "features": features})
+    };
+    let treatments: Vec<_> = (0..treatments).map(&mut treatment).collect();
+    let user: serde_json::Map<_, _> =
+        (0..4).map(|index| (format!("user_feature_{index:02}"), json!(index))).collect();
+    json!({"model": {"name": "m"}, "request_id": "r", "user": user, "treatments": treatments})
+        .to_string()
+        .into()
+}
+
+/// All that is done with a request in JSON, except for the model.
+fn answer(plan: &Plan, body: &Bytes) {
+    let request = json::Request::read(black_box(body).clone()).expect("a request");
+    let packed = plan.pack_json(&request, &Limits::default()).expect("packs");
+    let scores = (0..packed.treatments).flat_map(|row| (row as f32 / 7.0).to_le_bytes());
+    let output = Tensor {
+        name: "scores".into(),
+        dtype: DType::Float32,
+        shape: vec![1, packed.treatments as i64],
+        content: Content::Bytes(scores.collect()),
+    };
+    let (outputs, model) = ([output], ServedModel::default());
+    let answer = plan.answer(&packed, &outputs, &[]).expect("answers");
+    black_box(answer.to_json(&model, None));
+}
+
 fn transcode(plan: &Plan, request: &[u8]) {
     black_box(plan.pack(&[black_box(request)], &Limits::default()).expect("packs"));
 }
@@ -237,6 +281,20 @@ impl Bench {
         let copy = &mut room[apart..][..request.len()];
         let copy = || black_box(&mut *copy).copy_from_slice(black_box(request));
         self.compare(name, request.len(), (|| transcode(plan, request), 40), (copy, 400));
+    }
+
+    /// JSON over parsing its text into borrowed values, and nothing else.
+    fn over_tree(&self, name: &str, plan: &Plan, body: &Bytes) {
+        let tree = || {
+            black_box(serde_json::from_slice::<Borrowed<'_>>(black_box(body)).expect("JSON"));
+        };
+        self.compare(name, body.len(), (|| answer(plan, body), 10), (tree, 10));
+    }
+
+    /// Five times the treatments over five requests.
+    fn evenly(&self, name: &str, plan: &Plan, (one, five): (&Bytes, &Bytes)) {
+        let several = || (0..5).for_each(|_| answer(plan, one));
+        self.compare(name, five.len(), (|| answer(plan, five), 2), (several, 2));
     }
 
     /// The ratio of the times of `one` and `other`, each called a fixed number of times

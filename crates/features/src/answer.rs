@@ -14,7 +14,10 @@ mod sample;
 
 use bytes::BufMut;
 use outrigger_core::{Failure, Reason, Tensor};
-use outrigger_proto::{outrigger::v1::PredictResponse, raw::write as wire};
+use outrigger_proto::{
+    outrigger::v1::{Degraded, PredictResponse, ServedModel},
+    raw::write as wire,
+};
 use prost::Message;
 
 use crate::{packed::Packed, plan::Plan};
@@ -132,6 +135,18 @@ impl Answer<'_> {
             response.encode(out);
         }
         wire::put_filled(2, self.batch.unwrap_or_default(), out);
+    }
+
+    /// About the length of the response as JSON: more if its texts need escapes.
+    pub fn json_room(&self) -> usize {
+        self.responses.iter().map(Response::json_room).sum()
+    }
+
+    /// The response of one user as JSON, with `model` and `degraded` in place of the encoded ones.
+    pub fn to_json(&self, model: &ServedModel, degraded: Option<&Degraded>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.json_room());
+        self.responses.iter().take(1).for_each(|one| one.write_json(model, degraded, &mut out));
+        out
     }
 
     /// The encoded response.

@@ -108,10 +108,7 @@ impl Column {
         value: &impl Values<'a>,
         out: &mut impl Sink,
     ) -> Result<ValueOrigin, Problem> {
-        if value.len() != self.length {
-            let message = format!("expected {} values, found {}", self.length, value.len());
-            return Err(Problem::new(Reason::FeatureLength, message));
-        }
+        self.check_length(value.len())?;
         if let Some(bytes) = value.floats()
             && self.takes_floats()
             && floats::all_finite(bytes)
@@ -130,6 +127,15 @@ impl Column {
             }
         }
         Ok(origin)
+    }
+
+    /// Refuses another number of values than the feature has.
+    pub(crate) fn check_length(&self, found: usize) -> Result<(), Problem> {
+        if found == self.length {
+            return Ok(());
+        }
+        let message = format!("expected {} values, found {found}", self.length);
+        Err(Problem::new(Reason::FeatureLength, message))
     }
 
     fn write_absent(&self, out: &mut impl Sink) -> Result<ValueOrigin, Problem> {

@@ -11,11 +11,25 @@
 //! array is a vector, null is absence. Unknown keys are refused; unknown features
 //! are not. Unlike in the protobuf form, ids are returned unless `treatment_ids`
 //! is false.
+//!
+//! [`Request`] finds the parts of a body without reading them (`parts`, `scan`). When the model is
+//! known, one pass over the text writes the values to the tensors (`pack`, `row`): a treatment is
+//! compared with the text of the one before (`template`), and only its values are read. A body that
+//! this reader does not take is read by a general parser, which encodes it as a `PredictRequest`
+//! (`odd`, `encoder`); it names the first error, so the fast reader has none of its own.
 
+mod cursor;
 mod encoder;
 mod list;
+mod number;
+mod odd;
+mod pack;
+mod parts;
 mod request;
-mod response;
+mod row;
+mod scan;
+mod template;
+mod vector;
 
 use outrigger_core::{Failure, Reason};
 use outrigger_proto::outrigger::v1::ModelSelector;
@@ -23,12 +37,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::reader::{Node, Small, Wrong};
+pub use parts::Request;
 pub(crate) use request::read_request;
 pub use request::{encode_request, predict_request};
-pub use response::predict_response;
 
 /// The fields of a request that are needed to find its model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Routing {
     /// The requested model.
     pub model: ModelSelector,

@@ -19,6 +19,7 @@
 //! ([`RawPlan`]).
 
 mod answer;
+mod arrived;
 mod call;
 mod column;
 mod entries;
@@ -47,6 +48,8 @@ mod reader;
 pub mod reference;
 mod sent;
 mod smoke;
+mod tally;
+mod tensors;
 mod transcode;
 mod value;
 mod vectors;
@@ -54,6 +57,7 @@ mod vectors;
 use outrigger_proto::raw::read as wire;
 
 pub use answer::{Answer, Best, Sample};
+pub use arrived::Arrived;
 pub use golden::{GoldenCase, GoldenCases, GoldenError, MAX_GOLDEN_CASE};
 pub use interface::InterfaceError;
 pub use limits::Limits;

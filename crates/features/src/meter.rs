@@ -4,6 +4,9 @@ use std::fmt;
 
 use outrigger_core::Failure;
 
+/// The number of treatments after which the time is looked at again.
+pub(crate) const OFTEN: usize = 64;
+
 /// Admits the memory of a call, and ends the call when it takes too long.
 pub trait Meter: fmt::Debug {
     /// Admits tensors of this size. Called before they are allocated.

@@ -16,12 +16,6 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Whether any of the outputs is `single`.
-    pub(crate) fn any_single(&self, plan: &Plan) -> bool {
-        let outputs = &plan.metadata.outputs;
-        self.outputs.iter().any(|index| outputs[*index].kind == OutputKind::Single)
-    }
-
     /// An empty list with room for the ids of `count` treatments; `None` if the request
     /// does not ask for ids.
     pub(crate) fn ids<'r>(&self, count: usize) -> Option<Vec<&'r [u8]>> {
@@ -67,6 +61,11 @@ impl Options {
             skip: skips(options, place)?,
         })
     }
+}
+
+/// Whether any of these outputs is `single`.
+pub(crate) fn any_single(outputs: &[usize], plan: &Plan) -> bool {
+    outputs.iter().any(|index| plan.metadata.outputs[*index].kind == OutputKind::Single)
 }
 
 fn skips(options: &ResponseOptions, place: &Place) -> Result<bool, Failure> {

@@ -6,6 +6,7 @@
 //! reading.
 
 mod answer;
+mod document;
 mod fields;
 mod names;
 mod object;
@@ -28,6 +29,7 @@ use crate::{
     plan::Plan,
 };
 pub use answer::answer;
+pub use document::predict_response;
 use fields::fields;
 use names::Names;
 use packer::Packer;

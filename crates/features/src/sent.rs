@@ -4,10 +4,10 @@ use outrigger_core::{Content, DType, Failure, Tensor};
 use outrigger_proto::outrigger::v1::ValueOrigin;
 
 use crate::{
+    arrived::Arrived,
     call::Call,
     limits::Limits,
     metadata::{Encoding, Entity, Feature, Words},
-    pack,
     plan::Plan,
 };
 
@@ -57,7 +57,7 @@ impl Plan {
         matches!(self.encoding(slot), Encoding::Vocabulary { words: Words::Texts(_), .. })
     }
 
-    /// The values that an encoded request of one user sent for these features. For features of
+    /// The values that a request of one user sent for these features. For features of
     /// treatments, they come from one treatment, which `random` selects. `None` if the request has
     /// no treatments.
     ///
@@ -65,13 +65,13 @@ impl Plan {
     /// As [`Plan::pack`].
     pub fn sent(
         &self,
-        request: &[u8],
+        request: &Arrived,
         slots: &[Slot],
         random: u64,
         limits: &Limits,
     ) -> Result<Option<Vec<Sent<'_>>>, Failure> {
         let call = Call { traced: true, ..Call::new(limits) };
-        let (packed, trace) = pack::pack_traced(self, &[request], &call)?;
+        let (packed, trace) = self.pack_arrived_traced(request, &call)?;
         let rows = u64::try_from(packed.treatments).unwrap_or(u64::MAX);
         let Some(drawn) = random.checked_rem(rows) else { return Ok(None) };
         let drawn = usize::try_from(drawn).unwrap_or_default();
@@ -141,6 +141,10 @@ mod tests {
     use super::*;
     use crate::fixtures::{embedding, encoded, number, plan, request, text, user};
 
+    fn arrived(request: &outrigger_proto::outrigger::v1::PredictRequest) -> Arrived {
+        bytes::Bytes::copy_from_slice(encoded(request)).into()
+    }
+
     #[test]
     fn values_are_read_as_they_were_sent() {
         let plan = plan();
@@ -158,7 +162,7 @@ mod tests {
                 ..request(&[0.25, 0.5])
             };
             let limits = Limits::default();
-            plan.sent(encoded(&request), &slots, random, &limits).expect("packs").expect("rows")
+            plan.sent(&arrived(&request), &slots, random, &limits).expect("packs").expect("rows")
         };
         let known = user([
             ("recency_months", number(3.0)),
@@ -170,7 +174,7 @@ mod tests {
         let unknown = user([("channel", text("letter")), ("embedding", embedding())]);
         let expected = [Sent::Missing, Sent::OutOfVocabulary, Sent::Number(0.5), Sent::Missing];
         assert_eq!(sent(unknown, 5), expected);
-        let none = plan.sent(encoded(&request(&[])), &slots, 0, &Limits::default());
+        let none = plan.sent(&arrived(&request(&[])), &slots, 0, &Limits::default());
         assert_eq!(none, Ok(None));
     }
 

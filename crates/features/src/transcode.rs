@@ -31,7 +31,6 @@ mod row;
 mod schema;
 mod stop;
 mod table;
-mod tally;
 mod template;
 mod texts;
 mod unknown;

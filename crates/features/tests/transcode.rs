@@ -10,7 +10,7 @@ mod transcode;
 use std::{fs, path::Path, sync::LazyLock};
 
 use proptest::{collection::vec, prelude::*, sample::Index};
-use transcode::check;
+use transcode::{check, json};
 
 const CASES: u32 = 2000;
 
@@ -22,6 +22,26 @@ proptest! {
     #[test]
     fn any_call_of_any_model_is_packed_and_answered_as_by_the_plain_way(bytes in vec(any::<u8>(), 0..4000)) {
         check::generated(&bytes);
+    }
+
+    #[test]
+    fn any_request_in_json_is_packed_as_its_protobuf_form_is(bytes in vec(any::<u8>(), 0..3000)) {
+        json::generated(&bytes);
+    }
+
+    #[test]
+    fn text_that_is_nearly_json_is_taken_or_refused_as_its_protobuf_form_is(
+        seed in any::<Index>(),
+        changes in vec((any::<Index>(), any::<u8>()), 0..4),
+        end in any::<Index>(),
+    ) {
+        let mut bytes = seed.get(&JSON).clone();
+        for (at, byte) in changes {
+            *at.get_mut(&mut bytes) = byte;
+        }
+        json::raw(&bytes);
+        bytes.truncate(end.index(bytes.len() + 1));
+        json::raw(&bytes);
     }
 
     #[test]
@@ -44,10 +64,14 @@ proptest! {
 /// The corpus that fuzzing starts from.
 static RAW: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| corpus("raw"));
 
+static JSON: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| corpus("json"));
+
 #[test]
 fn the_fuzzing_corpus_packs_as_the_reference_does() {
     type Check = fn(&[u8]);
-    for (target, check) in [("generated", check::generated as Check), ("raw", check::raw)] {
+    for (target, check) in
+        [("generated", check::generated as Check), ("raw", check::raw), ("json", json::any)]
+    {
         let corpus = corpus(target);
         assert!(corpus.len() > 10, "{target}");
         corpus.iter().for_each(|bytes| check(bytes));

@@ -12,7 +12,7 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use bytes::Bytes;
+use outrigger_features::Arrived;
 
 /// The largest number of requests stored per model.
 const MOST: usize = 16;
@@ -27,7 +27,7 @@ const EVERY: u32 = 128;
 pub(crate) struct Recent {
     /// The number of first requests that were selected, stored or not.
     wanted: AtomicUsize,
-    places: [ArcSwapOption<Bytes>; MOST],
+    places: [ArcSwapOption<Arrived>; MOST],
     /// The number of requests stored so far, which gives the next one's place.
     count: AtomicUsize,
     /// The total size of the stored requests, and of those about to be stored.
@@ -43,22 +43,22 @@ impl Recent {
     }
 
     /// Stores a selected request. Never waits.
-    pub(crate) fn offer(&self, request: &Bytes) {
-        if request.len() <= BYTES {
+    pub(crate) fn offer(&self, request: &Arrived) {
+        if request.bytes().len() <= BYTES {
             // The copy avoids keeping the whole received buffer alive.
-            self.keep(Bytes::copy_from_slice(request));
+            self.keep(request.copied());
         }
     }
 
     /// The stored requests, oldest first.
-    pub(crate) fn requests(&self) -> Vec<Bytes> {
+    pub(crate) fn requests(&self) -> Vec<Arrived> {
         let oldest = self.count.load(SeqCst);
         let places = (oldest..oldest + MOST).map(|place| self.places[place % MOST].load_full());
-        places.flatten().map(|request| Bytes::clone(&request)).collect()
+        places.flatten().map(|request| Arrived::clone(&request)).collect()
     }
 
-    fn keep(&self, request: Bytes) {
-        let size = request.len();
+    fn keep(&self, request: Arrived) {
+        let size = request.bytes().len();
         // The size is added first, so that of two concurrent calls at least one sees the total of
         // both.
         self.bytes.fetch_add(size, SeqCst);
@@ -72,9 +72,9 @@ impl Recent {
         }
     }
 
-    fn put(&self, place: usize, request: Option<Arc<Bytes>>) {
+    fn put(&self, place: usize, request: Option<Arc<Arrived>>) {
         if let Some(before) = self.places[place % MOST].swap(request) {
-            self.bytes.fetch_sub(before.len(), SeqCst);
+            self.bytes.fetch_sub(before.bytes().len(), SeqCst);
         }
     }
 }
@@ -93,19 +93,25 @@ fn is_due() -> bool {
 mod tests {
     use std::thread;
 
+    use bytes::Bytes;
+
     use super::*;
+
+    fn arrived(bytes: Vec<u8>) -> Arrived {
+        Bytes::from(bytes).into()
+    }
 
     #[test]
     fn the_latest_are_kept_and_few() {
         let recent = Recent::default();
         for number in 0..100 * u64::from(EVERY) {
             if recent.wants() {
-                recent.offer(&Bytes::copy_from_slice(&number.to_le_bytes()));
+                recent.offer(&arrived(number.to_le_bytes().into()));
             }
         }
         let kept = recent.requests();
         assert_eq!(kept.len(), MOST);
-        let number = |bytes: &Bytes| u64::from_le_bytes(bytes[..].try_into().unwrap());
+        let number = |kept: &Arrived| u64::from_le_bytes(kept.bytes()[..].try_into().unwrap());
         let numbers: Vec<_> = kept.iter().map(number).collect();
         assert!(numbers.is_sorted_by(|a, b| b - a == u64::from(EVERY)), "{numbers:?}");
         assert!(numbers[0] > 80 * u64::from(EVERY), "{numbers:?}");
@@ -114,10 +120,10 @@ mod tests {
     #[test]
     fn large_ones_take_no_more_than_there_is() {
         let recent = Recent::default();
-        recent.offer(&Bytes::from(vec![0; BYTES + 1]));
+        recent.offer(&arrived(vec![0; BYTES + 1]));
         assert!(recent.requests().is_empty());
         for _ in 0..1000 {
-            recent.offer(&Bytes::from(vec![0; BYTES / 3]));
+            recent.offer(&arrived(vec![0; BYTES / 3]));
         }
         assert_eq!(recent.requests().len(), 3);
     }
@@ -132,17 +138,18 @@ mod tests {
                 scope.spawn(move || {
                     for turn in 0..40 {
                         let size = sizes[(thread + turn) % sizes.len()];
-                        recent.keep(Bytes::from(vec![size.to_le_bytes()[0]; size]));
+                        recent.keep(arrived(vec![size.to_le_bytes()[0]; size]));
                         for request in recent.requests() {
-                            let filled = request.len().to_le_bytes()[0];
-                            assert!(request.iter().step_by(997).all(|byte| *byte == filled));
+                            let bytes = request.bytes();
+                            let filled = bytes.len().to_le_bytes()[0];
+                            assert!(bytes.iter().step_by(997).all(|byte| *byte == filled));
                         }
                     }
                 });
             }
         });
         let kept = recent.requests();
-        let bytes: usize = kept.iter().map(Bytes::len).sum();
+        let bytes: usize = kept.iter().map(|request| request.bytes().len()).sum();
         assert!((1..=MOST).contains(&kept.len()) && bytes <= BYTES, "{} of {bytes}", kept.len());
         assert_eq!(bytes, recent.bytes.load(SeqCst), "what is counted is what there is");
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use outrigger_core::Failure;
+use outrigger_features::Arrived;
 use tokio::time::Instant;
 
 use crate::Gate;
@@ -30,7 +30,7 @@ pub struct Replayed {
 
 impl Gate<'_> {
     /// Sends the version recent requests of its model.
-    pub(crate) async fn replay(&self, requests: &[Bytes]) -> Replayed {
+    pub(crate) async fn replay(&self, requests: &[Arrived]) -> Replayed {
         let start = Instant::now();
         let mut replayed = Replayed::default();
         for request in requests {
@@ -48,8 +48,8 @@ impl Gate<'_> {
     }
 
     /// Replays one request; `None` if it cannot be replayed.
-    async fn replay_one(&self, request: &Bytes, end: Instant) -> Option<Result<(), Failure>> {
-        let mut packed = self.scorer.pack(request).ok()?;
+    async fn replay_one(&self, request: &Arrived, end: Instant) -> Option<Result<(), Failure>> {
+        let mut packed = self.scorer.pack_arrived(request).ok()?;
         let now = Instant::now();
         if now >= end || !packed.needs_engine() {
             return None;

@@ -14,16 +14,16 @@ use std::{
 
 use arc_swap::ArcSwap;
 use outrigger_core::{
-    EngineId, ModelKey, Moment, Policy, Version, Versions,
+    EngineId, Failure, ModelKey, Moment, Policy, Version, Versions,
     engine::Condition,
     machines::{Event, Machines},
     model,
 };
 use outrigger_oci::Client;
 use outrigger_store::Store;
-use outrigger_trials::{LocalJudge, Trials, Worker};
+use outrigger_trials::{LocalJudge, Reply, Trials, Worker};
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     task::JoinSet,
     time::{sleep_until, timeout},
 };
@@ -66,6 +66,9 @@ pub struct Service {
     engine_reports: mpsc::Sender<(EngineId, run::Event)>,
     publishing: Publishing,
     trials: Trials,
+    /// The results of decisions on canaries and their askers, who are answered when what followed has
+    /// been published.
+    decisions: Vec<(oneshot::Receiver<Result<(), Failure>>, Reply)>,
     /// Set until the service runs.
     worker: Option<Worker>,
     /// The number of the last state of the trials that was passed on to be written.
@@ -118,6 +121,7 @@ pub fn start(
         engine_reports,
         publishing,
         trials,
+        decisions: Vec::new(),
         worker: Some(worker),
         trials_written: 0,
         schedule: Schedule::new(clock.now()),
@@ -170,6 +174,7 @@ impl Service {
                 () = sleep_until(wake_at) => self.tick(),
             };
             self.publish();
+            self.report_decisions();
             if let Some(stop) = stop {
                 break stop;
             }

@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use bytes::Bytes;
 use outrigger_core::{Digest, ModelKey, ModelName, ServableId, Stage, machines::Machines};
+use outrigger_features::Arrived;
 
 use crate::{
     drains::Drains,
@@ -37,7 +37,7 @@ impl VersionData {
     }
 
     /// The latest requests of a model.
-    pub(crate) fn recent_requests(&self, model: &ModelName) -> Vec<Bytes> {
+    pub(crate) fn recent_requests(&self, model: &ModelName) -> Vec<Arrived> {
         self.recent.get(model).map(|recent| recent.requests()).unwrap_or_default()
     }
 

@@ -52,6 +52,20 @@ impl<B: Buf + Clone + Send + Sync + 'static> Calls<B> {
         limit: usize,
         head: impl Fn() -> Option<Request<()>>,
     ) -> Result<Bytes, CallError> {
+        self.call_in_pieces(std::iter::once(message), limit, head).await
+    }
+
+    /// As [`Self::call`], with a message in pieces. Each piece is a frame of its own, or several if
+    /// the server accepts only smaller ones.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn call_in_pieces(
+        &self,
+        message: impl Iterator<Item = B> + Clone,
+        limit: usize,
+        head: impl Fn() -> Option<Request<()>>,
+    ) -> Result<Bytes, CallError> {
         let (response, in_flight) = self.ask(message, head).await?;
         in_flight.answered();
         answer::read(response, limit).await
@@ -60,7 +74,7 @@ impl<B: Buf + Clone + Send + Sync + 'static> Calls<B> {
     /// Sends the request, and waits until the answer begins.
     async fn ask(
         &self,
-        message: B,
+        message: impl Iterator<Item = B> + Clone,
         head: impl Fn() -> Option<Request<()>>,
     ) -> Result<(Response<RecvStream>, InFlight), CallError> {
         let mut failure = TransportError::Closed;

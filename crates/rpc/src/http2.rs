@@ -51,11 +51,21 @@ impl<B: Buf> Clone for Requests<B> {
 }
 
 impl<B: Buf> Requests<B> {
-    /// Queues a request. On an error no part of it has been sent.
-    pub(crate) fn send(&mut self, head: Request<()>, body: B) -> Result<ResponseFuture, h2::Error> {
-        let (response, mut stream) = self.0.send_request(head, false)?;
-        // If the stream has ended meanwhile, the response carries the error.
-        drop(stream.send_data(body, true));
+    /// Queues a request, with a frame for each piece of the body. On an error no part of it has been
+    /// sent.
+    pub(crate) fn send(
+        &mut self,
+        head: Request<()>,
+        body: impl Iterator<Item = B>,
+    ) -> Result<ResponseFuture, h2::Error> {
+        let mut pieces = body.peekable();
+        let (response, mut stream) = self.0.send_request(head, pieces.peek().is_none())?;
+        while let Some(piece) = pieces.next() {
+            // If the stream has ended meanwhile, the response carries the error.
+            if stream.send_data(piece, pieces.peek().is_none()).is_err() {
+                break;
+            }
+        }
         Ok(response)
     }
 }

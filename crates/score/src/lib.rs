@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 pub use flight::{Flight, Phase, Turns};
 use http::HeaderMap;
 use outrigger_core::{Failure, ServableId, Tensor};
-use outrigger_features::{Limits, Packed, Plan};
+use outrigger_features::{Arrived, Limits, Packed, Plan};
 use outrigger_run::{Call, Engine, Run, RunError, Target};
 use tokio::time::Instant;
 
@@ -66,6 +66,14 @@ impl Scorer {
     /// The request is malformed, over a limit, or does not fit the model.
     pub fn pack(&self, request: &[u8]) -> Result<Packed, Failure> {
         self.plan.pack(&[request], &self.limits())
+    }
+
+    /// As [`Self::pack`], for a request in the form in which it arrived.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn pack_arrived(&self, request: &Arrived) -> Result<Packed, Failure> {
+        self.plan.pack_arrived(request, &self.limits())
     }
 
     /// Runs the model on the tensors, which it takes out of `packed`; if the engine ends before or

@@ -2,37 +2,13 @@
 //! have threads of their own, of a lower priority, so that they take the processor's time from one
 //! another, and from other requests only what those leave.
 
-use std::{io, panic};
+use std::panic;
 
 use outrigger_core::Failure;
-use rustix::process::setpriority_process;
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::failure;
-
-/// The nice value of the threads. While others need the whole processor, they get about a tenth of
-/// it.
-const NICE: i32 = 10;
-
-/// A runtime for heavy requests.
-///
-/// # Errors
-/// The threads cannot be created.
-pub(crate) fn runtime(threads: usize) -> io::Result<Runtime> {
-    let begin = || {
-        // Linux applies this to the calling thread only.
-        if let Err(error) = setpriority_process(None, NICE) {
-            tracing::warn!(%error, "heavy requests have the priority of all others");
-        }
-    };
-    Builder::new_multi_thread()
-        .worker_threads(threads)
-        .thread_name("heavy")
-        .on_thread_start(begin)
-        .enable_all()
-        .build()
-}
 
 /// The threads for heavy requests. Clones share them.
 #[derive(Debug, Clone)]
@@ -66,17 +42,17 @@ impl Heavy {
 mod tests {
     use futures::FutureExt as _;
     use outrigger_core::Reason;
-    use rustix::process::getpriority_process;
-    use tokio::sync::oneshot;
+    use tokio::{runtime::Runtime, sync::oneshot};
 
     use super::*;
+    use crate::runtimes;
 
     /// Threads that end with this value, also within another runtime.
     struct Threads(Option<Runtime>);
 
     impl Threads {
         fn start() -> (Self, Heavy) {
-            let runtime = runtime(1).unwrap();
+            let runtime = runtimes::lower("heavy", 1).unwrap();
             let heavy = Heavy::on(runtime.handle());
             (Self(Some(runtime)), heavy)
         }
@@ -86,15 +62,6 @@ mod tests {
         fn drop(&mut self) {
             self.0.take().into_iter().for_each(Runtime::shutdown_background);
         }
-    }
-
-    #[tokio::test]
-    async fn heavy_requests_run_at_a_lower_priority() {
-        let (_threads, heavy) = Threads::start();
-        let here = getpriority_process(None).unwrap();
-        let there = heavy.run(async { Ok(getpriority_process(None).unwrap()) }).await.unwrap();
-        assert_eq!(there, NICE.max(here));
-        assert_eq!(getpriority_process(None).unwrap(), here);
     }
 
     #[tokio::test]

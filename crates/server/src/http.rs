@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::{
     Extension, Json, Router,
     extract::{Path as InPath, Request, State, rejection::PathRejection},
-    http::StatusCode,
+    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
     middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -78,15 +78,21 @@ async fn predict(
         Ok(body) => document::predict(&app.predictor, &call, body).await,
         Err(failure) => Err(failure),
     };
-    respond(&call, result)
+    respond(&call, result.map(|document| ([(CONTENT_TYPE, JSON)], document)))
 }
 
+/// The content type of a prediction.
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
 async fn list(State(app): State<App>, Extension(call): Extension<Call>) -> Response {
-    let snapshot = app.models.models();
-    let models = snapshot.models.iter();
-    let models: Vec<_> =
-        models.map(|(name, view)| model_json(name, view, History::Omitted)).collect();
-    respond(&call, Ok(json!({"models": models})))
+    states(app, call, |models| {
+        let snapshot = models.models();
+        let models = snapshot.models.iter();
+        let models: Vec<_> =
+            models.map(|(name, view)| model_json(name, view, History::Omitted)).collect();
+        Ok(json!({"models": models}))
+    })
+    .await
 }
 
 async fn show(
@@ -94,9 +100,24 @@ async fn show(
     Extension(call): Extension<Call>,
     name: Result<InPath<String>, PathRejection>,
 ) -> Response {
-    let name = name.map_err(|rejection| routing::invalid("name", &rejection.body_text()));
-    let found = name.and_then(|InPath(name)| find(&app.models, &name));
-    respond(&call, found.map(|(name, view)| model_json(&name, &view, History::Included)))
+    states(app, call, move |models| {
+        let InPath(name) =
+            name.map_err(|rejection| routing::invalid("name", &rejection.body_text()))?;
+        let (name, view) = find(models, &name)?;
+        Ok(model_json(&name, &view, History::Included))
+    })
+    .await
+}
+
+/// Answers with states of models. Writing many takes milliseconds, so it is heavy work.
+async fn states(
+    app: App,
+    call: Call,
+    states: impl FnOnce(&Handle) -> Result<Value, Failure> + Send + 'static,
+) -> Response {
+    let App { predictor, models, .. } = app;
+    let write = async move { Ok(Json(states(&models)?).into_response()) };
+    respond(&call, predictor.heavy().run(write).await)
 }
 
 async fn unknown_path(Extension(call): Extension<Call>) -> Response {
@@ -117,11 +138,11 @@ async fn wrong_verb(Extension(call): Extension<Call>) -> Response {
     failure::to_http_as(StatusCode::METHOD_NOT_ALLOWED, &failure)
 }
 
-fn respond(call: &Call, result: Result<Value, Failure>) -> Response {
+fn respond(call: &Call, result: Result<impl IntoResponse, Failure>) -> Response {
     match result {
         Ok(value) => {
             call.answered();
-            Json(value).into_response()
+            value.into_response()
         }
         Err(failure) => {
             call.failed(&failure);

@@ -73,7 +73,7 @@ pub(crate) trait App: Clone + Send + Sync + 'static {
     /// The body type of its responses.
     type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
 
-    /// Whether the requests for a path are read as one message ([`Arriving::message`]). An
+    /// Returns true for paths whose requests are read as one message ([`Arriving::message`]). An
     /// application that has such paths is served over HTTP/2 without hyper.
     const IS_MESSAGE: Option<fn(&str) -> bool> = None;
 

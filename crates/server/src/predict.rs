@@ -5,10 +5,9 @@
 use std::time::Duration;
 
 use axum::http::HeaderMap;
-use bytes::Bytes;
 use outrigger_canary::Outcome;
 use outrigger_core::{Failure, ModelName, Reason, Selector, Tensor};
-use outrigger_features::{Limits, Packed, Routing, Sample};
+use outrigger_features::{Arrived, Limits, Packed, Routing, Sample};
 use outrigger_lifecycle::{Answered, Crowded, Handle, Lease};
 use outrigger_score::{Conditions, Scorer};
 use tokio::time::Instant;
@@ -38,8 +37,8 @@ pub(crate) trait Exchange {
     /// The request does not fit the model.
     fn pack(&mut self, scorer: &Scorer) -> Result<Packed, Failure>;
 
-    /// The request as an encoded `PredictRequest`, if it is a single one and has not been freed.
-    fn request(&self) -> Option<&Bytes>;
+    /// The request, if it is a single one and has not been freed.
+    fn request(&self) -> Option<Arrived>;
 
     /// Checks the outputs and encodes the answer.
     ///
@@ -235,8 +234,10 @@ impl Predictor {
         }
         let scored = Scored { lease, terms, packed, outputs: &outputs };
         let answer = timed(call, Stage::Encode, || exchange.answer(&scored))?;
-        if let Some(request) = exchange.request() {
-            lease.answered(&Answered { request, packed, outputs: &outputs });
+        if lease.needs_request()
+            && let Some(request) = exchange.request()
+        {
+            lease.answered(&Answered { request: &request, packed, outputs: &outputs });
         }
         Ok(answer)
     }

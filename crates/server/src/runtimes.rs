@@ -4,20 +4,25 @@
 use std::{io, time::Duration};
 
 pub(crate) use outrigger_net::{Seats, Workers};
+use rustix::process::setpriority_process;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{Error, config, heavy};
+use crate::{Error, config};
 
 /// The time that threads get to end after their work is done or abandoned.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
+
+/// The nice value of the threads of a lower priority.
+const NICE: i32 = 10;
 
 /// The runtimes of the process.
 pub(crate) struct Runtimes {
     /// Runs predictions and the engine's connections; nothing on it blocks.
     pub(crate) serving: Workers,
-    /// Runs heavy requests at a lower priority.
+    /// Runs heavy requests, at a lower priority.
     pub(crate) heavy: Runtime,
-    /// Runs pulls, hashing, disk access and the state machines of models.
+    /// Runs pulls, hashing, disk access, the reading of packages and the state machines of models, at
+    /// a lower priority.
     pub(crate) lifecycle: Runtime,
     /// Runs the admin listener, and the order of start and stop.
     pub(crate) control: Runtime,
@@ -36,8 +41,8 @@ impl Runtimes {
         Ok(Self {
             serving: Workers::start(threads, config.scheduling.into())
                 .map_err(failed("no threads for serving"))?,
-            heavy: heavy::runtime(threads).map_err(failed("no threads for heavy requests"))?,
-            lifecycle: runtime("lifecycle", 2).map_err(failed("no threads for lifecycle"))?,
+            heavy: lower("heavy", threads).map_err(failed("no threads for heavy requests"))?,
+            lifecycle: lower("lifecycle", 2).map_err(failed("no threads for lifecycle"))?,
             control: runtime("control", 1).map_err(failed("no threads for control"))?,
             health: runtime("health", 1).map_err(failed("no threads for health"))?,
         })
@@ -60,6 +65,45 @@ impl Runtimes {
     }
 }
 
+/// A runtime whose threads get about a tenth of the processor's time while others need all of it.
+///
+/// # Errors
+/// The threads cannot be created.
+pub(crate) fn lower(name: &str, threads: usize) -> io::Result<Runtime> {
+    let begin = || {
+        // Linux applies this to the calling thread only.
+        if let Err(error) = setpriority_process(None, NICE) {
+            tracing::warn!(%error, "a thread has the priority of those that serve");
+        }
+    };
+    builder(name, threads).on_thread_start(begin).build()
+}
+
 fn runtime(name: &str, threads: usize) -> io::Result<Runtime> {
-    Builder::new_multi_thread().worker_threads(threads).thread_name(name).enable_all().build()
+    builder(name, threads).build()
+}
+
+fn builder(name: &str, threads: usize) -> Builder {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(threads).thread_name(name).enable_all();
+    builder
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::getpriority_process;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn threads_of_a_lower_priority_are_the_only_ones() {
+        let lower = lower("lower", 1).unwrap();
+        let here = getpriority_process(None).unwrap();
+        let priority = || getpriority_process(None).unwrap();
+        let running = lower.spawn(async move { priority() }).await.unwrap();
+        let blocking = lower.spawn_blocking(priority).await.unwrap();
+        assert_eq!((running, blocking), (NICE.max(here), NICE.max(here)));
+        assert_eq!(priority(), here);
+        lower.shutdown_background();
+    }
 }

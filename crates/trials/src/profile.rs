@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use outrigger_canary::{Entity, Feature, FeatureValue, Profile};
 use outrigger_core::{Failure, Reason};
-use outrigger_features::{Limits, Plan, Sent, Slot, metadata};
+use outrigger_features::{Arrived, Limits, Plan, Sent, Slot, metadata};
 
 /// The distributions of a model's features in training, and the positions of the features in
 /// requests.
@@ -40,7 +40,7 @@ impl Profiled {
     pub(crate) fn categories(
         &self,
         plan: &Plan,
-        request: &[u8],
+        request: &Arrived,
         random: u64,
         limits: &Limits,
     ) -> Option<Vec<usize>> {
@@ -74,7 +74,8 @@ fn slot(feature: &Feature, plan: &Plan) -> Result<Slot, String> {
 
 #[cfg(test)]
 mod tests {
-    use outrigger_features::Metadata;
+    use bytes::Bytes;
+    use outrigger_features::{Metadata, json};
     use prost::Message as _;
     use serde_json::json;
 
@@ -116,12 +117,15 @@ mod tests {
             "model": {"name": "m"}, "user": {"channel": "letter", "v": [1, 2]},
             "treatments": [{"id": "a", "features": {"price": 3}}],
         });
-        let request =
-            outrigger_features::json::predict_request(&plan, request.to_string().as_bytes());
-        let request = request.expect("a request").encode_to_vec();
-        let found = profiled.categories(&plan, &request, 7, &Limits::default());
-        assert_eq!(found, Some(vec![1, 0, 3]), "unknown, missing, and above the edge");
-        assert_eq!(profiled.categories(&plan, b"no request", 7, &Limits::default()), None);
+        let body = Bytes::from(request.to_string());
+        let message = json::predict_request(&plan, &body).expect("a request").encode_to_vec();
+        let document = Arrived::Json(json::Request::read(body).expect("a request"));
+        for request in [Bytes::from(message).into(), document] {
+            let found = profiled.categories(&plan, &request, 7, &Limits::default());
+            assert_eq!(found, Some(vec![1, 0, 3]), "unknown, missing, and above the edge");
+        }
+        let no_request = Bytes::from_static(b"no request").into();
+        assert_eq!(profiled.categories(&plan, &no_request, 7, &Limits::default()), None);
     }
 
     #[test]

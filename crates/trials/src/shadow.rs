@@ -2,9 +2,8 @@
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use outrigger_canary::Pair;
-use outrigger_features::Best;
+use outrigger_features::{Arrived, Best};
 use tokio::time::Instant;
 
 use crate::{
@@ -19,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Shadow<L> {
     /// A lease on the canary.
     pub(crate) lease: L,
-    pub(crate) request: Bytes,
+    pub(crate) request: Arrived,
     /// The treatment that live ranks first.
     pub(crate) live: Best,
     pub(crate) outcomes: Arc<Outcomes>,
@@ -38,7 +37,7 @@ impl<L: Deref<Target: Servable>> Shadow<L> {
     /// treatment first.
     async fn pair(&self) -> Option<Pair> {
         let (scorer, live) = (self.lease.scorer(), &self.live);
-        let mut packed = scorer.pack(&self.request).ok()?;
+        let mut packed = scorer.pack_arrived(&self.request).ok()?;
         let outputs = scorer.score(&mut packed, Instant::now() + PATIENCE).await.ok()?;
         let plan = &scorer.plan;
         let best = plan.best(&packed, &outputs).ok().flatten();

@@ -2,10 +2,9 @@
 
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use outrigger_canary::{Draw, Observation, Outcome, Share};
 use outrigger_core::{Arm, ModelKey, Tensor};
-use outrigger_features::Packed;
+use outrigger_features::{Arrived, Packed};
 use outrigger_score::Scorer;
 
 use crate::{
@@ -47,8 +46,8 @@ pub struct Split<S> {
 /// A request that has been answered.
 #[derive(Debug)]
 pub struct Answered<'a> {
-    /// The encoded `PredictRequest`.
-    pub request: &'a Bytes,
+    /// The request.
+    pub request: &'a Arrived,
     /// Its tensors.
     pub packed: &'a Packed,
     /// The engine's answer.
@@ -106,7 +105,7 @@ impl<S: Servable> Split<S> {
         if !self.outcomes.wants_features(arm) {
             return;
         }
-        self.aside.offer(answered.request.len(), || {
+        self.aside.offer(answered.request.bytes().len(), || {
             let scorer = servable.scorer();
             let (profile, plan, limits) =
                 (Arc::clone(profile), Arc::clone(&scorer.plan), scorer.limits());
@@ -140,7 +139,7 @@ impl<S: Servable> Split<S> {
             };
             shadow.compare()
         };
-        if !self.aside.offer(answered.request.len(), compare) {
+        if !self.aside.offer(answered.request.bytes().len(), compare) {
             self.outcomes.count_skipped();
         }
     }

@@ -120,7 +120,7 @@ def test_a_file_holds_the_details_that_the_line_omits(tmp_path):
 
 
 def test_figures_are_chosen_by_how_they_begin():
-    assert [each.name for each in chosen("path-kv")] == ["path-kv-ratio"]
+    assert [each.name for each in chosen("path-kv")] == ["path-kv-ratio", "path-kv-frames"]
     assert chosen("") == list(FIGURES)
     assert chosen("no-such") == []
 
@@ -130,6 +130,6 @@ def test_no_two_figures_have_one_name():
     assert len(set(names)) == len(names)
 
 
-def test_all_of_them_take_less_than_twenty_five_minutes():
+def test_all_of_them_take_less_than_forty_minutes():
     assert all(each.seconds(QUICK) > 0 for each in FIGURES)
-    assert sum(each.seconds(FULL) for each in FIGURES) < 25 * 60
+    assert sum(each.seconds(FULL) for each in FIGURES) < 40 * 60

@@ -1,8 +1,10 @@
 """Runs of the load generator and cargo, and of figures one by one."""
 
 import json
+import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,15 +17,17 @@ from outrigger_testenv.bench.canary import value
 from outrigger_testenv.bench.figure import QUICK, Failed, Figure, Measurement, at_least
 from outrigger_testenv.bench.generator import (
     CLOSED_LOOP,
+    FRAME,
     Side,
     compare,
+    execute,
     find_rate,
     rate,
     run,
 )
 from outrigger_testenv.bench.machine import cpu_model
 from outrigger_testenv.bench.programs import Program, executables
-from outrigger_testenv.bench.setup import Setup
+from outrigger_testenv.bench.setup import Setup, through
 from outrigger_testenv.bench.system_calls import calls
 
 SIDE = Side("engine", ["--direct", "unix:/engine.sock"], {"engine": 7})
@@ -95,6 +99,28 @@ def test_requests_that_fail_fail_the_figure_and_say_why(generator):
     generator(report, code=1, complaint="3 of 1000 requests failed")
     with pytest.raises(Failed, match=r"engine: 3 of 1000 requests failed \(3 OVERLOADED\)"):
         run(SIDE, CLOSED_LOOP, QUICK)
+
+
+def test_requests_of_a_crowd_may_fail(generator):
+    generator(json.dumps({**REPORT, "errors": {"OVERLOADED": 3}}), code=1, complaint="failed")
+    command = [os.environ["OUTRIGGER_BIN"], "bench"]
+    report = execute("crowd", command, may_fail=True)
+    assert (report.failed, report.errors) == (3, "3 OVERLOADED")
+
+
+def test_a_crowd_that_could_not_begin_fails(generator):
+    generator("", code=1, complaint="cannot connect")
+    with pytest.raises(Failed, match="crowd: cannot connect"):
+        execute("crowd", [os.environ["OUTRIGGER_BIN"], "bench"], may_fail=True)
+
+
+def test_figures_without_a_client_in_their_names_are_of_one_frame():
+    process = SimpleNamespace(pid=1)
+    serve = SimpleNamespace(target="127.0.0.1:9000", process=process)
+    stack = SimpleNamespace(serve=serve, engine=SimpleNamespace(process=process))
+    package = SimpleNamespace(directory=Path("/package"))
+    assert "--frame-size 1048576" in " ".join(through(stack, package, "kv").arguments)
+    assert "--frame-size 16384" in " ".join(through(stack, package, "kv", FRAME).arguments)
 
 
 def test_a_generator_that_could_not_begin_fails_with_its_message(generator):

@@ -21,6 +21,8 @@ pub struct Settings {
     pub threads: usize,
     /// Requests in flight at once; in an open loop and in a search this is a maximum.
     pub in_flight: usize,
+    /// Largest HTTP/2 frame of a gRPC request in bytes; HTTP/1.1 has no frames.
+    pub frame_size: usize,
 }
 
 impl Settings {
@@ -32,6 +34,7 @@ impl Settings {
             connections: job.connections,
             threads: job.threads,
             in_flight: job.in_flight(job.load.is_open()),
+            frame_size: job.frame,
         }
     }
 }
@@ -39,8 +42,9 @@ impl Settings {
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { form, duration_seconds, warmup_seconds, .. } = self;
-        let Self { connections, threads, in_flight, .. } = self;
+        let Self { connections, threads, in_flight, frame_size, .. } = self;
         write!(f, "form {form}, duration {duration_seconds} s, warm-up {warmup_seconds} s, ")?;
-        write!(f, "connections {connections}, threads {threads}, in flight {in_flight}")
+        write!(f, "connections {connections}, threads {threads}, in flight {in_flight}, ")?;
+        write!(f, "frames of {frame_size} bytes")
     }
 }

@@ -4,6 +4,7 @@ mod control_plane;
 mod departures;
 mod engine;
 mod find_rate;
+mod frames;
 mod open_loop;
 mod options;
 mod outcomes;

@@ -204,7 +204,7 @@ fn a_report_has_the_settings_of_the_run() {
     let server = ControlPlane::willing();
     let job = model_job(server.grpc, &Package::linear(), Some(Form::Columnar), Load::Max);
     let (duration, warmup) = (Duration::from_millis(100), Duration::from_millis(50));
-    let short = Job { duration, warmup, connections: 3, threads: 2, ..job };
+    let short = Job { duration, warmup, connections: 3, threads: 2, frame: 1000, ..job };
     let report = run(&short);
     let expected = json!({
         "form": "columnar",
@@ -213,10 +213,11 @@ fn a_report_has_the_settings_of_the_run() {
         "connections": 3,
         "threads": 2,
         "in_flight": 64,
+        "frame_size": 1000,
     });
     assert_eq!(json_of(&report)["settings"], expected);
     let settings = "settings    form columnar, duration 0.1 s, warm-up 0.05 s, connections 3, \
-                threads 2, in flight 64\n";
+                threads 2, in flight 64, frames of 1000 bytes\n";
     assert!(report.to_string().contains(settings), "{report}");
     assert_eq!(run(&Job { load: rate(100.0), ..short.clone() }).settings.in_flight, 4096);
     let given = run(&Job { in_flight: Some(5), ..short });

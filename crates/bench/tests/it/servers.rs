@@ -296,6 +296,8 @@ fn job(server: String, target: Target, package: &Package, load: Load) -> Job {
         connections: 2,
         threads: 1,
         in_flight: None,
+        frame: 16 << 10,
+        save: None,
         // Long enough that only tests of timeouts reach it.
         timeout: Duration::from_secs(60),
         processes: Vec::new(),

@@ -1,5 +1,7 @@
 //! One user's `PredictResponse`, measured and written.
 
+mod json;
+
 use std::borrow::Cow;
 
 use bytes::BufMut;

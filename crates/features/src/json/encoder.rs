@@ -330,7 +330,6 @@ fn put_options<E: Error>(encoder: &mut Encoder<'_>, options: Option<Small>) -> R
     let mut path = encoder.path.clone();
     push_key(&mut path, "options");
     let node = options.as_ref().map(|Small(value)| Node { path, value });
-    let node = node.filter(|node| !node.value.is_null());
     let options = read_options(node).map_err(|wrong| encoder.fail(malformed(wrong)))?;
     put(PredictRequest { options: Some(options), ..PredictRequest::default() }, encoder);
     Ok(())

@@ -5,11 +5,12 @@ use outrigger_proto::outrigger::v1::{
     ModelSelector, OnTreatmentError, PredictRequest, ResponseOptions, model_selector::Version,
 };
 use prost::Message as _;
+use serde_json::Value;
 
 use super::{encoder::encode, not_json};
 use crate::{
     plan::Plan,
-    reader::{Node, Object, Wrong},
+    reader::{Node, Object, Small, Wrong},
 };
 
 /// Encodes the JSON form of a request as an `outrigger.v1.PredictRequest`. Features that
@@ -53,6 +54,11 @@ pub(super) fn read_text(node: &Node<'_>) -> Result<String, Wrong> {
     if node.value.is_null() { Ok(String::new()) } else { node.text().map(str::to_owned) }
 }
 
+/// A value with few others in it.
+pub(super) fn read_small(text: &[u8]) -> Result<Value, serde_json::Error> {
+    serde_json::from_slice::<Small>(text).map(|Small(value)| value)
+}
+
 pub(super) fn read_model(node: &Node<'_>) -> Result<ModelSelector, Wrong> {
     let object = node.object()?;
     object.only(&["name", "tag", "digest"])?;
@@ -69,7 +75,7 @@ pub(super) fn read_model(node: &Node<'_>) -> Result<ModelSelector, Wrong> {
 
 pub(super) fn read_options(node: Option<Node<'_>>) -> Result<ResponseOptions, Wrong> {
     let mut options = ResponseOptions { treatment_ids: true, ..ResponseOptions::default() };
-    let Some(node) = node else { return Ok(options) };
+    let Some(node) = node.filter(|node| !node.value.is_null()) else { return Ok(options) };
     let object = node.object()?;
     object.only(&["top_k", "treatment_ids", "outputs", "on_treatment_error"])?;
     options.treatment_ids = object.flag("treatment_ids", true)?;

@@ -1,16 +1,24 @@
+use std::{cell::Cell, sync::LazyLock};
+
 use outrigger_proto::outrigger::v1::{
     Arm, OnTreatmentError, PredictResponse, ScoreList, ServedModel, TreatmentError,
     model_selector::Version, predict_response::Output,
 };
 use serde_json::json;
 
-use super::*;
+use super::{cursor::Cursor, row::Row, template::Template, *};
 use crate::{
+    entries::{STRANGERS, STRANGERS_PER_ROW},
     fixtures::{encoded, everything, fields, floats, ints, plan},
     limits::Limits,
+    meter::Meter,
     packed::Packed,
     plan::Plan,
+    reference::predict_response,
+    tensors::Tensors,
 };
+
+static PLAN: LazyLock<Plan> = LazyLock::new(plan);
 
 fn pack_json(plan: &Plan, body: Value) -> Result<Packed, Failure> {
     let request = predict_request(plan, body.to_string().as_bytes())?;
@@ -182,6 +190,95 @@ fn routing_is_read_without_metadata() {
         assert_eq!(failure.reason, Reason::RequestMalformed);
         assert_eq!(fields(&failure), Vec::from_iter(field), "{failure}");
     }
+}
+
+/// Ends a call after a number of steps.
+#[derive(Debug)]
+struct Steps(Cell<u32>);
+
+impl Meter for Steps {
+    fn admit(&self, _: u64) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn proceed(&self) -> Result<(), Failure> {
+        let left = self.0.get().checked_sub(1);
+        self.0.set(left.unwrap_or_default());
+        left.map(drop).ok_or_else(|| Failure::new(Reason::Deadline, "over"))
+    }
+}
+
+fn read(body: &Value) -> Request {
+    Request::read(body.to_string().into()).expect("a request")
+}
+
+#[test]
+fn a_call_whose_time_is_over_is_packed_no_further() {
+    let user = json!({"embedding": [1, 0.5, -2, 1e-3]});
+    let treatments = vec![json!({"features": {"discount": 1}}); 5000];
+    let body = json!({"model": {"name": "m"}, "user": user, "treatments": treatments});
+    let pack = |steps| {
+        let meter = Steps(Cell::new(steps));
+        plan().metered(&meter).pack_json(&read(&body), &Limits::default())
+    };
+    assert_eq!(pack(100).expect("packs").treatments, 5000);
+    assert_eq!(pack(40).expect_err("over").reason, Reason::Deadline);
+}
+
+#[test]
+fn too_many_treatments_are_refused_before_they_are_read() {
+    let body = r#"{"model": {"name": "m"}, "treatments": [{}, {}, {7}, {}]}"#;
+    let request = Request::read(body.into()).expect("the brackets close");
+    let limits = Limits { max_treatments: 3, ..Limits::default() };
+    let refused = plan().pack_json(&request, &limits).expect_err("four");
+    assert_eq!(refused.reason, Reason::TooManyTreatments);
+    let malformed = plan().pack_json(&request, &Limits::default()).expect_err("no JSON");
+    assert_eq!(malformed.reason, Reason::RequestMalformed);
+    assert_eq!(request.check().expect_err("no JSON"), malformed);
+}
+
+#[test]
+fn features_that_the_model_does_not_name_are_limited_in_number() {
+    let pack = |count: usize| {
+        let mut user = json!({"embedding": [1, 0.5, -2, 1e-3]});
+        let strange = (0..count).map(|index| (format!("n{index}"), json!(index)));
+        user.as_object_mut().expect("an object").extend(strange);
+        plan().pack_json(&read(&json!({"model": {"name": "m"}, "user": user})), &Limits::default())
+    };
+    let most = STRANGERS + STRANGERS_PER_ROW;
+    assert_eq!(pack(most).expect("packs").counts.unknown, most as u64);
+    let refused = pack(most + 1).expect_err("too many");
+    assert_eq!(refused.reason, Reason::RequestMalformed);
+    assert!(refused.message.contains("more entries"), "{refused}");
+}
+
+#[test]
+fn treatments_written_alike_need_not_have_their_keys_read() {
+    let treatment = |index: usize| {
+        format!(r#"{{"id":"t{index}", "features": {{"discount":{index}.5,"x":null,"y":"z"}} }}"#)
+    };
+    let treatments: Vec<_> = (0..100).map(treatment).collect();
+    let (mut row, mut tensors) =
+        (Row::new(&PLAN.inputs, &PLAN.fields.treatment, false), Tensors::new(&PLAN, false, 1, 1));
+    tensors.make_room(1);
+    let text = treatments.join("");
+    let (mut cursor, mut template) = (Cursor::new(text.as_bytes()), Template::new());
+    let mut alike = 0;
+    for index in 0..100 {
+        let start = cursor;
+        row.begin(0);
+        let id = template.apply(&mut cursor, &mut row, &mut tensors.buffers, 4).expect("JSON");
+        if let Some(id) = id {
+            assert_eq!((id, row.unknown), (format!("t{index}").into_bytes().into(), 1));
+            alike += 1;
+            continue;
+        }
+        (cursor, row.unknown) = (start, 0);
+        template.begin(cursor.rest);
+        pack::treatment(&mut cursor, &mut row, &mut tensors, &mut template.shape).expect("JSON");
+        template.end(cursor.rest);
+    }
+    assert_eq!((alike, cursor.rest), (99, &b""[..]));
 }
 
 #[test]

@@ -22,6 +22,20 @@ impl Ids {
         Self { bytes, ends }
     }
 
+    /// No texts yet, with room for `count` short ones.
+    pub(crate) fn with_room(count: usize) -> Self {
+        /// The length of a short text.
+        const SHORT: usize = 12;
+        Self { bytes: Vec::with_capacity(SHORT * count), ends: Vec::with_capacity(count) }
+    }
+
+    /// Copies one more text, which must be UTF-8.
+    #[inline]
+    pub(crate) fn push(&mut self, id: &[u8]) {
+        self.bytes.extend_from_slice(id);
+        self.ends.push(self.bytes.len());
+    }
+
     /// The text at a position, in UTF-8.
     ///
     /// # Panics
@@ -29,6 +43,11 @@ impl Ids {
     pub(crate) fn get(&self, position: usize) -> &[u8] {
         let start = position.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start..self.ends[position]]
+    }
+
+    /// The number of bytes of all texts.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len()
     }
 
     /// All texts, in order.

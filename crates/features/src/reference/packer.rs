@@ -9,7 +9,7 @@ use crate::{
     column::{Buffer, Problem},
     finish,
     metadata::Entity,
-    options::Options,
+    options::{Options, any_single},
     packed::{FeatureCounts, Ids, Packed, UserRows},
     place::Place,
     plan::{InputPlan, Plan},
@@ -81,7 +81,7 @@ impl<'p> Packer<'p> {
         self.add_computed(kept.len(), request_id);
         self.counts.unknown += view.unknown.count;
         self.unknown.push(view.unknown.names.iter().flatten().cloned().collect());
-        self.single_wanted |= options.any_single(self.plan);
+        self.single_wanted |= any_single(&options.outputs, self.plan);
         let ids: Vec<_> = kept.iter().map(|index| view.id(*index as usize)).collect();
         let user = UserRows {
             request_id: request_id.into(),

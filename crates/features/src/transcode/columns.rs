@@ -3,13 +3,11 @@
 
 use bytes::Bytes;
 
-use super::{
-    table::{Matrix, Source, Table},
-    tally::Tally,
-};
+use super::table::{Matrix, Source, Table};
 use crate::{
     column::{Buffer, floats},
     plan::{BadFeature, Field, Fields, InputPlan},
+    tally::Tally,
     value::Value,
 };
 

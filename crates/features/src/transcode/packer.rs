@@ -1,43 +1,31 @@
 //! The packer: appends the requests of a call to the engine's tensors.
 
 use outrigger_core::Failure;
-use outrigger_proto::outrigger::v1::{TreatmentError, ValueOrigin};
-use smallvec::SmallVec;
+use outrigger_proto::outrigger::v1::TreatmentError;
 
 use super::{
-    columns::Columns, part::Part, request::User, row::Rows, stop::Stop, table::Table, tally::Tally,
+    columns::Columns, part::Part, request::User, row::Rows, stop::Stop, table::Table,
     template::Template, unknown::Unknown,
 };
 use crate::{
     call::{Call, Trace},
-    column::Buffer,
-    finish,
-    metadata::Entity,
-    meter::Meter,
+    meter::{Meter, OFTEN},
     options::Options,
     packed::{Ids, Packed, UserRows},
     place::Place,
-    plan::{BadFeature, InputPlan, Plan},
+    plan::{BadFeature, Plan},
+    tensors::Tensors,
     wire::Malformed,
 };
 
-/// The number of treatments after which the time is looked at again.
-const OFTEN: usize = 64;
-
-/// Appends the rows of one user after the other; pads at the end, when T is known.
+/// Appends the rows of one user after the other.
 #[derive(Debug)]
 pub(super) struct Packer<'p, 'r> {
     plan: &'p Plan,
     meter: &'p dyn Meter,
     traced: bool,
-    /// For each input, its elements.
-    buffers: Vec<Buffer>,
-    tally: Tally,
-    users: Vec<UserRows>,
-    /// The number of treatments of all users so far.
-    treatment_rows: usize,
+    tensors: Tensors<'p>,
     unknown: Vec<Vec<String>>,
-    single_wanted: bool,
     user_rows: Rows<'p, 'r>,
     /// Created when the first treatment needs it.
     pub(super) treatments: Option<Rows<'p, 'r>>,
@@ -51,25 +39,14 @@ type Outcome<'r> = (Vec<TreatmentError>, Option<Vec<&'r [u8]>>);
 impl<'p, 'r> Packer<'p, 'r> {
     /// Creates a packer with room for `users` users and `treatments` treatments in total.
     pub(super) fn new(plan: &'p Plan, call: &Call<'p>, users: usize, treatments: usize) -> Self {
-        let buffer = |input: &InputPlan| {
-            let rows = match input.entity {
-                Entity::Treatment => treatments,
-                _ => users,
-            };
-            Buffer::new(input.dtype, rows * input.width)
-        };
         let (inputs, fields) = (&plan.inputs, &plan.fields);
         let traced = call.traced;
         Self {
             plan,
             meter: call.meter,
             traced,
-            buffers: inputs.iter().map(buffer).collect(),
-            tally: Tally::new(inputs.len(), traced),
-            users: Vec::with_capacity(users),
-            treatment_rows: 0,
+            tensors: Tensors::new(plan, traced, users, treatments),
             unknown: Vec::new(),
-            single_wanted: false,
             user_rows: Rows::new(inputs, &fields.user, traced),
             treatments: None,
             template: Template::new(inputs, &fields.treatment, traced),
@@ -91,11 +68,10 @@ impl<'p, 'r> Packer<'p, 'r> {
             Some(table) => self.add_columns(part, table, &options, place)?,
             None => self.add_treatments(part, &mut unknown, &options, place)?,
         };
-        self.tally.counts.unknown += unknown.count;
+        self.tensors.tally.counts.unknown += unknown.count;
         if let Some(names) = unknown.names {
             self.unknown.push(names.into_iter().collect());
         }
-        self.single_wanted |= options.any_single(self.plan);
         let user = UserRows {
             request_id: part.request.request_id.into(),
             requested: part.count,
@@ -104,8 +80,7 @@ impl<'p, 'r> Packer<'p, 'r> {
             top_k: options.top_k,
             outputs: options.outputs,
         };
-        self.add_computed(user.kept(), &user.request_id);
-        self.users.push(user);
+        self.tensors.add_user(user);
         Ok(())
     }
 
@@ -123,9 +98,8 @@ impl<'p, 'r> Packer<'p, 'r> {
         unknown: &mut Unknown,
         place: &Place,
     ) -> Result<(), Stop> {
-        let row = self.users.len();
-        resize(&mut self.buffers, self.plan, Entity::User, row + 1);
-        let (rows, buffers) = (&mut self.user_rows, &mut self.buffers);
+        let row = self.tensors.begin_user();
+        let (rows, buffers) = (&mut self.user_rows, &mut self.tensors.buffers);
         rows.begin(row);
         for features in part.request.looked_up {
             rows.read(features, buffers)?;
@@ -139,7 +113,7 @@ impl<'p, 'r> Packer<'p, 'r> {
             rows.set_merged(slot, value, buffers)?;
         }
         rows.count_unknown(unknown);
-        rows.finish(buffers, &mut self.tally).map_err(|bad| bad.of_user(place).into())
+        rows.finish(buffers, &mut self.tensors.tally).map_err(|bad| bad.of_user(place).into())
     }
 
     fn add_treatments(
@@ -149,8 +123,7 @@ impl<'p, 'r> Packer<'p, 'r> {
         options: &Options,
         place: &Place,
     ) -> Result<Outcome<'r>, Stop> {
-        let before = self.treatment_rows;
-        resize(&mut self.buffers, self.plan, Entity::Treatment, before + part.count);
+        self.tensors.make_room(part.count);
         let (mut errors, mut ids) = (Vec::new(), options.ids(part.count));
         let (treatments, mut index) = (&part.request.treatments, 0);
         loop {
@@ -175,7 +148,7 @@ impl<'p, 'r> Packer<'p, 'r> {
             }
             index += 1;
         }
-        resize(&mut self.buffers, self.plan, Entity::Treatment, self.treatment_rows);
+        self.tensors.trim();
         Ok((errors, ids))
     }
 
@@ -187,9 +160,9 @@ impl<'p, 'r> Packer<'p, 'r> {
         unknown: &mut Unknown,
         ids: Option<&mut Vec<&'r [u8]>>,
     ) -> usize {
-        let (row, buffers, tally) = (self.treatment_rows, &mut self.buffers, &mut self.tally);
-        let applied = self.template.apply(treatments, row, buffers, tally, unknown, ids);
-        self.treatment_rows += applied;
+        let Tensors { treatment_rows: row, buffers, tally, .. } = &mut self.tensors;
+        let applied = self.template.apply(treatments, *row, buffers, tally, unknown, ids);
+        *row += applied;
         applied
     }
 
@@ -199,16 +172,16 @@ impl<'p, 'r> Packer<'p, 'r> {
         body: &'r [u8],
         unknown: &mut Unknown,
     ) -> Result<(&'r [u8], Result<(), BadFeature<'p>>), Malformed> {
-        let (row, buffers, tally) = (self.treatment_rows, &mut self.buffers, &mut self.tally);
+        let Tensors { treatment_rows: row, buffers, tally, .. } = &mut self.tensors;
         let Plan { inputs, fields, .. } = self.plan;
         let rows = || Rows::new(inputs, &fields.treatment, self.traced);
         let rows = self.treatments.get_or_insert_with(rows);
-        rows.begin(row);
+        rows.begin(*row);
         let id = rows.read(body, buffers)?;
         rows.count_unknown(unknown);
         let added = rows.finish(buffers, tally);
         if added.is_ok() {
-            self.treatment_rows += 1;
+            *row += 1;
             self.template.learn(body);
         }
         Ok((id, added))
@@ -224,23 +197,22 @@ impl<'p, 'r> Packer<'p, 'r> {
         let (inputs, fields, count) = (&self.plan.inputs, &self.plan.fields.treatment, part.count);
         let (sources, shared) = (&part.sources, part.request.shared);
         let columns = Columns { inputs, fields, table, sources, count, shared };
-        if columns.append(&mut self.buffers, &mut self.tally) {
-            self.treatment_rows += count;
+        if columns.append(&mut self.tensors.buffers, &mut self.tensors.tally) {
+            self.tensors.treatment_rows += count;
             let mut ids = options.ids(count);
             if let Some(ids) = &mut ids {
                 ids.extend(table.ids().take(count));
             }
             return Ok((Vec::new(), ids));
         }
-        let before = self.treatment_rows;
-        resize(&mut self.buffers, self.plan, Entity::Treatment, before + count);
+        self.tensors.make_room(count);
         let (mut errors, mut ids) = (Vec::new(), options.ids(count));
         for (index, id) in (0..count).zip(table.ids()) {
             let position = u32::try_from(index).expect("treatments are limited");
-            let row = self.treatment_rows;
-            match columns.write_row(index, row, &mut self.buffers, &mut self.tally) {
+            let Tensors { treatment_rows: row, buffers, tally, .. } = &mut self.tensors;
+            match columns.write_row(index, *row, buffers, tally) {
                 Ok(()) => {
-                    self.treatment_rows += 1;
+                    *row += 1;
                     if let Some(ids) = &mut ids {
                         ids.push(id);
                     }
@@ -252,41 +224,12 @@ impl<'p, 'r> Packer<'p, 'r> {
                 }
             }
         }
-        resize(&mut self.buffers, self.plan, Entity::Treatment, self.treatment_rows);
+        self.tensors.trim();
         Ok((errors, ids))
-    }
-
-    fn add_computed(&mut self, treatments: usize, request_id: &str) {
-        let count = i64::try_from(treatments).expect("treatments are limited");
-        let seed = farmhash::fingerprint64(request_id.as_bytes()).cast_signed();
-        for (index, input) in self.plan.inputs.iter().enumerate() {
-            let value = match input.entity {
-                Entity::User | Entity::Treatment | Entity::Joined => continue,
-                Entity::TreatmentCount => count,
-                Entity::Seed => seed,
-            };
-            self.buffers[index].push_integer(value);
-            self.tally.record(index, ValueOrigin::Computed);
-        }
     }
 
     /// Pads and shapes the tensors.
     pub(super) fn finish(self) -> (Packed, Trace) {
-        let Self { plan, buffers, tally, users, single_wanted, .. } = self;
-        let kept: SmallVec<[_; 1]> = users.iter().map(UserRows::kept).collect();
-        let treatments = kept.iter().copied().max().unwrap_or(0);
-        let tensors = finish::tensors(plan, buffers, &kept, treatments);
-        let origins = finish::origins(plan, tally.origins.unwrap_or_default(), &kept, treatments);
-        let packed = Packed { tensors, users, counts: tally.counts, treatments, single_wanted };
-        (packed, Trace { origins, unknown: self.unknown })
-    }
-}
-
-/// Resizes the buffers of an entity to exactly `rows` rows.
-fn resize(buffers: &mut [Buffer], plan: &Plan, entity: Entity, rows: usize) {
-    for (buffer, input) in buffers.iter_mut().zip(&plan.inputs) {
-        if input.entity == entity {
-            buffer.resize(rows * input.width);
-        }
+        self.tensors.finish(self.unknown)
     }
 }

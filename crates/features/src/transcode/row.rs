@@ -6,7 +6,6 @@ use super::{
     lists::{List, Lists},
     merged::Merged,
     order::Order,
-    tally::Tally,
     unknown::{Stranger, Unknown},
 };
 use crate::{
@@ -14,6 +13,7 @@ use crate::{
     entries::{Entries, STRANGERS, STRANGERS_PER_ROW},
     metadata::Entity,
     plan::{BadFeature, Fields, InputPlan},
+    tally::Tally,
     value::{Scalar, Value},
     wire::{MAX_DEPTH, Malformed, Reader},
 };

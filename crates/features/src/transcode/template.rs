@@ -6,10 +6,11 @@ mod shape;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 mod windows;
 
-use super::{tally::Tally, unknown::Unknown};
+use super::unknown::Unknown;
 use crate::{
     column::Buffer,
     plan::{Fields, InputPlan},
+    tally::Tally,
     wire::{Reader, is_text},
 };
 use block::Block;

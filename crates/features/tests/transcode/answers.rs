@@ -2,7 +2,9 @@
 
 use outrigger_core::{Content, DType, Tensor};
 use outrigger_features::{Answer, Packed, Plan, metadata::OutputKind, reference};
-use outrigger_proto::outrigger::v1::{Arm, BatchPredictResponse, ServedModel};
+use outrigger_proto::outrigger::v1::{
+    Arm, BatchPredictResponse, Degraded, PredictResponse, ServedModel,
+};
 use prost::Message;
 
 use super::entropy::Entropy;
@@ -22,6 +24,13 @@ pub(crate) fn both(plan: &Plan, packed: &Packed, entropy: &mut Entropy<'_>) {
     if let Ok([response]) = built.as_deref() {
         let written = plan.answer(packed, &outputs, &named).expect("as in a batch");
         same(&written, response, response.additional_outputs.len());
+        let degraded = entropy
+            .chance(60)
+            .then(|| Degraded { reason: "ENGINE_FAILED".into(), used: "live".into() });
+        let response = PredictResponse { degraded: degraded.clone(), ..response.clone() };
+        let document = reference::predict_response(plan, &response).to_string();
+        let written = written.to_json(&model, degraded.as_ref());
+        assert_eq!(String::from_utf8_lossy(&written), document);
     }
     match (written, built) {
         (Ok(written), Ok(responses)) => {

@@ -4,6 +4,7 @@ mod answers;
 pub(crate) mod check;
 mod entropy;
 mod joined;
+pub(crate) mod json;
 mod models;
 mod objects;
 mod requests;

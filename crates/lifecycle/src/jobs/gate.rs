@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use outrigger_core::{Attempt, Failure, ModelKey, Reason, ServableId, model::Fault};
+use outrigger_features::Arrived;
 
 use super::{Done, Prepared, prepare::prepare};
 use crate::{Gate, metrics, world::World};
@@ -16,7 +16,7 @@ pub(crate) async fn check(
     attempt: Attempt,
     id: ServableId,
     known: Option<Arc<Prepared>>,
-    recent: Vec<Bytes>,
+    recent: Vec<Arrived>,
 ) -> Done {
     let fresh = known.is_none();
     let prepared = match known {

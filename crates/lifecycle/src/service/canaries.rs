@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use outrigger_core::{machines::Event, tags};
 use outrigger_trials::{CanaryRecord, Effect as TrialEffect, Trials};
-use tokio::time::sleep_until;
+use tokio::{sync::oneshot::error::TryRecvError, time::sleep_until};
 
 use super::{Service, Stop};
 use crate::{
@@ -29,6 +29,19 @@ impl Service {
         self.try_canaries(|trials, cx| trials.judge(cx));
         self.show_canaries();
         None
+    }
+
+    /// Answers those whose decisions have been made.
+    pub(super) fn report_decisions(&mut self) {
+        for (mut decision, done) in std::mem::take(&mut self.decisions) {
+            match decision.try_recv() {
+                // The caller may have gone.
+                Ok(result) => drop(done.send(result)),
+                Err(TryRecvError::Empty) => self.decisions.push((decision, done)),
+                // Dropped at the stop, which is the answer.
+                Err(TryRecvError::Closed) => {}
+            }
+        }
     }
 
     /// Publishes the canaries on trial.

@@ -8,6 +8,7 @@ use outrigger_core::{
     model::{self, Fault, State},
     tags,
 };
+use tokio::sync::oneshot;
 
 use super::{Service, Stop, report};
 use crate::{
@@ -41,7 +42,9 @@ impl Service {
             }
             Some(Command::Decide { model, tag, act, by, done }) => {
                 let key = TagKey { name: model, tag };
-                self.try_canaries(|trials, cx| trials.decide(&key, act, by, done, cx));
+                let (decided, decision) = oneshot::channel();
+                self.decisions.push((decision, done));
+                self.try_canaries(|trials, cx| trials.decide(&key, act, by, decided, cx));
                 self.show_canaries();
             }
             Some(Command::Reconfigure { names, tunables, done }) => {
@@ -51,6 +54,7 @@ impl Service {
             }
             Some(Command::Unload { model, selector, delete, done }) => {
                 let result = self.unload(model, selector, delete);
+                self.publish();
                 done.send(result).ok();
             }
         }

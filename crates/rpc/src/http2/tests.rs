@@ -51,7 +51,7 @@ async fn answers_as_large_as_the_windows_are_sent_without_waiting() {
         let mut server = builder.handshake::<_, Bytes>(theirs).await.expect("HTTP/2");
         let mut begun = Vec::new();
         for _ in 0..connection_window / stream_window {
-            let request = sender.send(Request::new(()), Bytes::new()).expect("open");
+            let request = sender.send(Request::new(()), [Bytes::new()].into_iter()).expect("open");
             let (_, mut respond) = server.accept().await.expect("open").expect("a request");
             let mut answer = respond.send_response(Response::new(()), false).expect("open");
             answer.reserve_capacity(stream_window as usize);

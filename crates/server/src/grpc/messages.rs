@@ -3,7 +3,7 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use outrigger_core::{Failure, Reason};
-use outrigger_features::{Answer, Packed, Request, Routing, requests, routing_key};
+use outrigger_features::{Answer, Arrived, Packed, Request, Routing, requests, routing_key};
 use outrigger_proto::{
     outrigger::v1::{ExplainResponse, ResponseOptions},
     raw::unary,
@@ -70,8 +70,8 @@ impl Exchange for Single<'_, '_> {
         scorer.plan.metered(self.call).pack_request(parts)
     }
 
-    fn request(&self) -> Option<&Bytes> {
-        self.sent.map(|(_, message)| message)
+    fn request(&self) -> Option<Arrived> {
+        self.sent.map(|(_, message)| message.clone().into())
     }
 
     fn answer(&self, scored: &Scored<'_>) -> Result<Bytes, Failure> {
@@ -123,7 +123,7 @@ impl Exchange for Batch<'_> {
         plan.pack_batch(self.requests, self.options, &scorer.limits())
     }
 
-    fn request(&self) -> Option<&Bytes> {
+    fn request(&self) -> Option<Arrived> {
         None
     }
 

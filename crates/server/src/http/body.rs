@@ -38,7 +38,7 @@ impl Received {
         joined.freeze()
     }
 
-    fn push(&mut self, mut data: &[u8]) {
+    pub(super) fn push(&mut self, mut data: &[u8]) {
         self.length += data.len();
         while !data.is_empty() {
             if self.blocks.last().is_none_or(|last| last.len() == BLOCK) {

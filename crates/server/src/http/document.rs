@@ -1,30 +1,22 @@
 //! Predictions as JSON documents, typed by the model's metadata.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
-use outrigger_core::Failure;
-use outrigger_features::{Packed, Plan, Request, Routing, json};
-use outrigger_proto::outrigger::v1::PredictResponse;
+use outrigger_core::{Failure, Reason};
+use outrigger_features::{Arrived, Packed, json::Request};
 use outrigger_score::Scorer;
-use serde_json::Value;
 
 use super::body::Received;
 use crate::{
     call::Call,
     predict::{Exchange, Predictor, Scored},
     served::served,
+    trial::Attempts,
 };
 
-/// Larger bodies are heavy: 64 KiB take about half a millisecond to parse.
+/// Larger bodies are heavy: 64 KiB take half a millisecond to read if they are malformed.
 const HEAVY: usize = 64 << 10;
-/// The memory of a body while it is parsed, as a multiple of its length; a test in the crate
+/// The memory of a body while it is read, as a multiple of its length; a test in the crate
 /// `features` holds it.
-const PARSED: u64 = 16;
-/// The memory of a score and its treatment's id as JSON.
-const SCORE: usize = 512;
-/// The memory of an answer besides its scores.
-const ANSWER: usize = 8 << 10;
+const READ: u64 = 1;
 
 /// Scores one user's treatments.
 ///
@@ -34,86 +26,80 @@ pub(super) async fn predict(
     predictor: &Predictor,
     call: &Call,
     body: Received,
-) -> Result<Value, Failure> {
+) -> Result<Vec<u8>, Failure> {
     if body.len() <= HEAVY {
-        return answer(predictor, call, body.join()).await;
+        return answer(predictor, call, body).await;
     }
     let (with, call) = (predictor.clone(), call.clone());
-    predictor.heavy().run(async move { answer(&with, &call, body.join()).await }).await
+    predictor.heavy().run(async move { answer(&with, &call, body).await }).await
 }
 
-async fn answer(predictor: &Predictor, call: &Call, body: Bytes) -> Result<Value, Failure> {
-    let json::Routing { model, request_id, routing_key } = &parse(call, &body, json::selector)?;
-    let routing = Routing { model: Some(model), request_id, routing_key };
-    let lease = predictor.lease(call, routing, None).await?.sampled();
-    predictor.exchange(call, lease, Document { call, body, encoded: None }).await
+/// As in the gRPC form, a request that is not needed again is freed as soon as it is packed.
+async fn answer(predictor: &Predictor, call: &Call, body: Received) -> Result<Vec<u8>, Failure> {
+    let request = read(call, body)?;
+    let lease = match predictor.lease(call, request.routing(), None).await {
+        Ok(lease) => lease.sampled(),
+        Err(failure) => return Err(refused(&request, failure)),
+    };
+    let attempts = Attempts::new(call, lease);
+    let mut document = Document { call, request: Some(request) };
+    let packed = predictor.pack(call, attempts.lease(), &mut document);
+    if !attempts.lease().needs_request() {
+        document.request = None;
+        call.held().release_body();
+    }
+    predictor.answer(call, attempts, packed, document).await
 }
 
-/// Parses `body` with `parse`, which is charged to the call.
-fn parse<T>(
-    call: &Call,
-    body: &[u8],
-    parse: impl FnOnce(&[u8]) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    call.held().work(body.len() as u64 * PARSED)?;
-    parse(body)
+/// Reads the route of a request. What reading takes is charged to the call until it is packed.
+fn read(call: &Call, body: Received) -> Result<Request, Failure> {
+    call.held().work(body.len() as u64 * READ)?;
+    Request::read(body.join())
+}
+
+/// The failure of a request that got no version. That its body is no JSON is otherwise found when
+/// it is packed, and precedes every failure but that of a crowded version, which must cost little.
+fn refused(request: &Request, failure: Failure) -> Failure {
+    if failure.reason == Reason::Overloaded {
+        return failure;
+    }
+    request.check().err().unwrap_or(failure)
 }
 
 /// A request in JSON.
 struct Document<'a> {
     call: &'a Call,
-    body: Bytes,
-    /// The request as an encoded `PredictRequest`, by the metadata of the model that it was last
-    /// packed for.
-    encoded: Option<(Bytes, Arc<Plan>)>,
-}
-
-impl Document<'_> {
-    /// The request as it is encoded for `plan`.
-    fn encoded(&mut self, plan: &Arc<Plan>) -> Result<&Bytes, Failure> {
-        let encoded = match self.encoded.take() {
-            Some((encoded, of)) if Arc::ptr_eq(&of, plan) => encoded,
-            _ => self.encode(plan)?,
-        };
-        Ok(&self.encoded.insert((encoded, Arc::clone(plan))).0)
-    }
-
-    fn encode(&self, plan: &Plan) -> Result<Bytes, Failure> {
-        let encode = |body: &[u8]| json::encode_request(plan, body).map(Bytes::from);
-        let encoded = parse(self.call, &self.body, encode)?;
-        self.call.held().receive(self.body.len() + encoded.len(), None)?;
-        Ok(encoded)
-    }
+    /// `None` once it is packed and not needed again.
+    request: Option<Request>,
 }
 
 impl Exchange for Document<'_> {
-    type Answer = Value;
+    type Answer = Vec<u8>;
 
     fn pack(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
-        let call = self.call;
-        let encoded = self.encoded(&scorer.plan)?;
-        scorer.plan.metered(call).pack_request(&Request::read(encoded, &scorer.limits())?)
+        let gone = || Failure::new(Reason::Internal, "the request was freed before its answer");
+        let request = self.request.as_ref().ok_or_else(gone)?;
+        scorer.plan.metered(self.call).pack_json(request, &scorer.limits())
     }
 
-    fn request(&self) -> Option<&Bytes> {
-        self.encoded.as_ref().map(|(encoded, _)| encoded)
+    fn request(&self) -> Option<Arrived> {
+        self.request.clone().map(Arrived::Json)
     }
 
-    fn answer(&self, scored: &Scored<'_>) -> Result<Value, Failure> {
+    fn answer(&self, scored: &Scored<'_>) -> Result<Vec<u8>, Failure> {
         let &Scored { lease, terms, packed, outputs } = scored;
-        let scores: usize = packed.users.iter().map(|user| user.kept() * user.outputs.len()).sum();
-        self.call.held().answer((ANSWER + scores * SCORE) as u64)?;
-        let (model, degraded) = (Some(served(lease)), terms.degraded.clone());
-        let response = lease.scorer.plan.response(packed, outputs)?;
-        let response = PredictResponse { model, degraded, ..response };
-        Ok(json::predict_response(&lease.scorer.plan, &response))
+        let answer = lease.scorer.plan.answer(packed, outputs, &[])?;
+        let held = self.call.held();
+        held.answer(answer.json_room() as u64)?;
+        let written = answer.to_json(&served(lease), terms.degraded.as_ref());
+        held.answer(written.capacity() as u64)?;
+        Ok(written)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use outrigger_budget::Budget;
-    use outrigger_core::Reason;
     use outrigger_trace::Span;
     use tokio::time::Instant;
 
@@ -124,7 +110,7 @@ mod tests {
     };
 
     #[test]
-    fn a_body_without_room_to_be_parsed_is_refused() {
+    fn a_body_without_room_to_be_read_is_refused() {
         let budget = Budget::new(256 << 20);
         let party = Party::Unknown(std::net::Ipv4Addr::LOCALHOST.into());
         let share = Limit::new(0, "one caller", metrics::Limit::Caller).enter(|| party.clone());
@@ -133,10 +119,16 @@ mod tests {
         let now = Instant::now();
         let call = Call::begin(&FRONT, Method::Predict, now, now, Span::none());
         call.seat(Held::new((place, share.unwrap()), &party, &budget, counted));
-        // 76.8 MiB of requests, half of it for one caller, and sixteen times this body.
-        let body = vec![b' '; 3 << 20];
-        assert_eq!(parse(&call, &body, |_| Ok(())).unwrap_err().reason, Reason::TooLarge);
-        parse(&call, &body[..1 << 20], |_| Ok(())).unwrap();
-        assert_eq!(budget.requests.used(), PARSED << 20);
+        // 76.8 MiB of requests, half of it for one caller.
+        let body = |length: usize| {
+            let mut body = br#"{"model":{"name":"m"}}"#.to_vec();
+            body.resize(length, b' ');
+            let mut received = Received::default();
+            received.push(&body);
+            received
+        };
+        assert_eq!(read(&call, body(40 << 20)).unwrap_err().reason, Reason::TooLarge);
+        read(&call, body(1 << 20)).unwrap();
+        assert_eq!(budget.requests.used(), READ << 20);
     }
 }

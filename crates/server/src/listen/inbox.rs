@@ -26,7 +26,7 @@ const MANY: usize = super::STREAM_WINDOW as usize / 4;
 /// The window of the connection is updated when this much of it is due.
 const DUE: usize = super::CONNECTION_WINDOW as usize / 4;
 
-/// What the messages of a connection report to it.
+/// The reports of messages to their connection.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     /// The bytes that a handler has taken charge of or given up, and for which the connection's window

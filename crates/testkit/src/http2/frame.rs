@@ -108,7 +108,8 @@ impl Frame {
         self.stream
     }
 
-    pub(super) fn payload(&self) -> &[u8] {
+    /// The frame without its head.
+    pub fn payload(&self) -> &[u8] {
         &self.payload
     }
 
@@ -123,12 +124,12 @@ impl Frame {
     }
 
     /// Whether this is a DATA frame.
-    pub(super) fn is_data(&self) -> bool {
+    pub fn is_data(&self) -> bool {
         self.kind == DATA
     }
 
-    /// Whether this is the last frame of its answer.
-    pub(super) fn is_end(&self) -> bool {
+    /// Whether this is the last frame of its request or answer.
+    pub fn is_end(&self) -> bool {
         matches!(self.kind, DATA | HEADERS) && self.flags & END_STREAM != 0
     }
 

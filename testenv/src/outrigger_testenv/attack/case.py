@@ -40,9 +40,9 @@ class Case:
     name: str
     about: str
     attack: Act
-    # Sends the same bytes to a program that discards them. Without it the neighbour's latency is
-    # not compared.
-    discard: Act | None = None
+    # The load that the neighbour's latency is compared with: mostly the same bytes, sent to a
+    # program that discards them. Without it the latency is not compared.
+    baseline: Act | None = None
     # Prepares the turn of this number, before the neighbour is measured.
     prepare: Callable[["Scene", int], None] | None = None
     # Paths of the health listener that must answer during the attack.

@@ -14,7 +14,7 @@ from outrigger_testenv.attack.wire import connect, many_files, paced
 _GROUP = 100
 # Frames per second: bounded, so that the program that discards is sent as many.
 _RATE = 10_000
-# What an attacker prints when it holds all of its connections.
+# Printed by an attacker when it holds all of its connections.
 OPENED = "opened"
 
 

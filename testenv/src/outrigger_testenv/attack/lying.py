@@ -115,7 +115,7 @@ def _manifest(repository: str) -> bytes:
 
 
 def _index(repository: str) -> bytes:
-    # Of one image alone the platform would not be compared.
+    # Two, because the platform of a single image is not compared.
     image = {"mediaType": MANIFEST, "digest": _digest(repository.encode()), "size": 1000}
     platforms = [{"os": f"{FORGERY}{number}", "architecture": FORGERY} for number in range(2)]
     manifests = [{**image, "platform": platform} for platform in platforms]

@@ -58,13 +58,18 @@ def _content() -> str:
 
 
 def _greedy(scene: Scene, turn: Turn) -> str:
-    _send(scene, turn, _stack(scene).serve.target)
+    _send(scene, turn, 10 * _MODEST)
     return "others keep their share"
 
 
-def _send(scene: Scene, turn: Turn, address: str) -> str:
-    during(scene, turn, predict, address=address, content=_content(), rate=10 * _MODEST)
+def _fair(scene: Scene, turn: Turn) -> str:
+    _send(scene, turn, _MODEST)
     return ""
+
+
+def _send(scene: Scene, turn: Turn, rate: int) -> None:
+    address = _stack(scene).serve.target
+    during(scene, turn, predict, address=address, content=_content(), rate=rate)
 
 
 CASES = [
@@ -79,7 +84,7 @@ CASES = [
         "overload-caller",
         "a caller that sends ten times its share",
         _greedy,
-        lambda scene, turn: _send(scene, turn, scene.discards(False)),
+        _fair,
         stack=_stack,
         neighbour=_modest,
     ),

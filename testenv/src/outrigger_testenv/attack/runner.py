@@ -72,14 +72,14 @@ def _turns(row: Row, scene: Scene, effort: Effort) -> None:
     def attacked() -> Report | None:
         return _probed(row, scene, Turn(next(attacks), effort.seconds), effort)
 
-    def discarded() -> Report | None:
+    def unharmed() -> Report | None:
         turn = Turn(next(baselines), effort.seconds)
-        return _beside(scene, turn, case.discard, case, effort)[0]
+        return _beside(scene, turn, case.baseline, case, effort)[0]
 
-    if case.discard is None or not effort.times:
+    if case.baseline is None or not effort.times:
         in_turns(effort.turns, attacked)
     else:
-        row.ratio, row.quantile = compared(in_turns(effort.turns, attacked, discarded))
+        row.ratio, row.quantile = compared(in_turns(effort.turns, attacked, unharmed))
 
 
 def compared(rounds: list[tuple[Report, Report]]) -> tuple[float, str]:

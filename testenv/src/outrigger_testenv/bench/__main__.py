@@ -32,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="shorter, for trying it out")
     parser.add_argument(
-        "--before", metavar="COMMIT", help="compare with this commit: measures before-* only"
+        "--before",
+        metavar="COMMIT",
+        help="compare with this commit: measures the figures that compare only",
     )
     parser.add_argument("--strict", action="store_true", help="a missed target is a failure")
     parser.add_argument("--output", type=Path, required=True, help="directory of the JSON files")

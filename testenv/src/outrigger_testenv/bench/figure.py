@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from outrigger_testenv.bench.setup import Setup
 
+# Units.
+RATIO, RATE, MILLISECONDS, CORES, ALLOCATIONS = "x", "/s", "ms", "cores", "allocations"
+PERCENT, REQUESTS, REGRESSIONS, KILOBYTES, MEGABYTES = "%", "requests", "regressions", "kB", "MB"
+NANOSECONDS, MICROSECONDS, SECONDS, MEBIBYTES = "ns", "us", "s", "MiB"
+
 
 class Failed(RuntimeError):
     """A figure could not be measured; the message says why."""

@@ -16,8 +16,22 @@ from outrigger_testenv.bench import (
     system_calls,
     transcode,
 )
+from outrigger_testenv.bench.client_figures import CLIENT_COMPARISONS, CLIENT_FIGURES
 from outrigger_testenv.bench.figure import (
+    ALLOCATIONS,
+    CORES,
     FULL,
+    KILOBYTES,
+    MEGABYTES,
+    MICROSECONDS,
+    MILLISECONDS,
+    NANOSECONDS,
+    PERCENT,
+    RATE,
+    RATIO,
+    REGRESSIONS,
+    REQUESTS,
+    SECONDS,
     Effort,
     Figure,
     Measurement,
@@ -26,10 +40,6 @@ from outrigger_testenv.bench.figure import (
     at_most,
 )
 from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE, Setup
-
-RATIO, RATE, MILLISECONDS, CORES, ALLOCATIONS = "x", "/s", "ms", "cores", "allocations"
-PERCENT, REQUESTS, REGRESSIONS, KILOBYTES, MEGABYTES = "%", "requests", "regressions", "kB", "MB"
-NANOSECONDS, MICROSECONDS, SECONDS = "ns", "us", "s"
 
 # The time for starting a process, connecting and encoding requests; seconds a run.
 _START = 0.2
@@ -228,6 +238,7 @@ COMPARISONS = (
         at_most(20),
         lambda effort: _WARM + 2 * before.pairs(effort) * _START,
     ),
+    *CLIENT_COMPARISONS,
 )
 
 FIGURES = (
@@ -329,6 +340,7 @@ FIGURES = (
         at_most(7.2),
         _runs,
     ),
+    *CLIENT_FIGURES,
     _outage("hanging", "hangs", outage.hanging),
     _outage("down", "is down", outage.down),
     _allocations("path-allocations", "on the threads that serve, a columnar request"),

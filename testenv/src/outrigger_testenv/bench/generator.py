@@ -1,4 +1,7 @@
-"""The load generator, `outrigger bench`, as a process."""
+"""The load generator, `outrigger bench`, as a process.
+
+`clients` has the others, which are written with the libraries that callers use.
+"""
 
 import json
 import subprocess
@@ -20,6 +23,10 @@ CONNECTIONS = THREADS = 2
 IN_FLIGHT = 16
 
 CONTROL_PLANE, ENGINE, PROXY = "control-plane", "engine", "proxy"
+
+# The frames in which a message is sent, bytes: as the field's clients send them, and as one frame,
+# which every figure was measured with before there was a choice.
+FRAME, ONE_FRAME = 16 << 10, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,11 @@ class Report:
         """The 99th percentile of latency, in milliseconds from when a request was due."""
         return self.json["latency_ms"]["p99"]
 
+    @property
+    def failed(self) -> int:
+        """The number of failed requests."""
+        return sum(self.json["errors"].values())
+
     def cpu(self, *processes: str) -> float:
         """CPU seconds per request of these processes together."""
         return sum(self.json["cpu_seconds_per_request"][name] for name in processes)
@@ -90,7 +102,9 @@ class Report:
 
 
 def run(side: Side, load: Load, effort: Effort, seconds: float | None = None) -> Report:
-    """Runs the generator once, for `seconds` or the usual time. Raises Failed if requests fail."""
+    """Runs `outrigger bench` once, for `seconds` or the usual time. Raises Failed if requests
+    fail.
+    """
     measured = effort.measured if seconds is None else seconds
     command = [str(outrigger()), "bench", *side.arguments, *load]
     command += ["--treatments", str(TREATMENTS)]
@@ -99,12 +113,19 @@ def run(side: Side, load: Load, effort: Effort, seconds: float | None = None) ->
     for name, process in side.processes.items():
         command += ["--pid", f"{name}={process}"]
     command += ["--output", "json", "--quiet"]
+    return execute(side.name, command)
+
+
+def execute(side: str, command: Sequence[str], may_fail: bool = False) -> Report:
+    """Runs a load generator. Raises Failed if it could not begin or, unless they may, requests
+    fail.
+    """
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     # No output means that the run could not begin.
-    report = Report(side.name, command, json.loads(done.stdout)) if done.stdout else None
-    if done.returncode != 0:
+    report = Report(side, command, json.loads(done.stdout)) if done.stdout else None
+    if report is None or (done.returncode != 0 and not may_fail):
         reasons = f" ({report.errors})" if report else ""
-        raise Failed(f"{side.name}: {done.stderr.strip()}{reasons}")
+        raise Failed(f"{side}: {done.stderr.strip()}{reasons}")
     return report
 
 

@@ -7,17 +7,22 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from outrigger_testenv.bench.figure import Failed
-from outrigger_testenv.bench.generator import CONTROL_PLANE, ENGINE, PROXY, Side
+from outrigger_testenv.bench.generator import CONTROL_PLANE, ENGINE, ONE_FRAME, PROXY, Side
+from outrigger_testenv.bench.messages import Messages
 from outrigger_testenv.bench.programs import ECHO_PROXY, Commit, Program
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.builder import ModelPackage
 from outrigger_testenv.processes import Process, free_ports, listens
-from outrigger_testenv.stack import Stack
+from outrigger_testenv.stack import Stack, merge
 
 MODEL = "reference"
-KEY_VALUE, COLUMNAR = "kv", "columnar"
+KEY_VALUE, COLUMNAR, JSON = "kv", "columnar", "json"
+
+# The limit of the control plane's memory in the figures of many callers.
+MEMORY = "512MiB"
 
 # The product's default; tests use a second.
 _OVERRIDES = {"images": {"poll_interval": "30s"}}
@@ -43,20 +48,20 @@ class Setup:
     def __exit__(self, *error: object) -> None:
         self._open.__exit__(*error)
 
-    def through(self, form: str) -> Side:
+    def through(self, form: str, frame: int = ONE_FRAME) -> Side:
         """The control plane with the engine behind it, for requests of this form."""
-        return through(self.stack, self.package, form)
+        return through(self.stack, self.package, form, frame)
 
-    def direct(self) -> Side:
+    def direct(self, frame: int = ONE_FRAME) -> Side:
         """The engine called directly, with the tensors that the control plane would send."""
         engine = self.stack.engine
-        return Side("engine", self._direct(engine.endpoint), {ENGINE: engine.process.pid})
+        return Side("engine", self._direct(engine.endpoint, frame), {ENGINE: engine.process.pid})
 
     def proxied(self) -> Side:
         """The proxy that only passes bytes on, called with the same tensors."""
         target, process = self._proxy
         processes = {PROXY: process.pid, ENGINE: self.stack.engine.process.pid}
-        return Side("proxy", self._direct(target), processes)
+        return Side("proxy", self._direct(target, ONE_FRAME), processes)
 
     @cached_property
     def package(self) -> ModelPackage:
@@ -73,6 +78,18 @@ class Setup:
         stack = self._open.enter_context(new_stack())
         self.serve_model(stack)
         return stack
+
+    @cached_property
+    def bounded(self) -> Stack:
+        """The same, with a limit on the control plane's memory as in a pod."""
+        stack = self._open.enter_context(new_stack({"server": {"memory": MEMORY}}))
+        self.serve_model(stack)
+        return stack
+
+    @cached_property
+    def messages(self) -> Messages:
+        """The requests that load generators send, and the scores that they must get."""
+        return Messages(self.package)
 
     @property
     def before(self) -> Commit:
@@ -111,9 +128,10 @@ class Setup:
         client.load(MODEL)
         client.wait_until_serving(MODEL, digest)
 
-    def _direct(self, endpoint: str) -> list[str]:
+    def _direct(self, endpoint: str, frame: int) -> list[str]:
         (version,) = self.stack.client().model(MODEL).versions
-        return ["--direct", endpoint, "--servable", version.servable, *_package(self.package)]
+        servable = ["--servable", version.servable, *_frames(frame)]
+        return ["--direct", endpoint, *servable, *_package(self.package)]
 
     @cached_property
     def _proxy(self) -> tuple[str, Process]:
@@ -127,17 +145,26 @@ class Setup:
         return listen, process
 
 
-def through(stack: Stack, package: ModelPackage, form: str) -> Side:
+def through(stack: Stack, package: ModelPackage, form: str, frame: int = ONE_FRAME) -> Side:
     """The control plane of a stack with its engine, for requests of this form."""
-    serve, engine = stack.serve, stack.engine
-    arguments = ["--server", serve.target, "--model", MODEL, "--form", form, *_package(package)]
-    processes = {CONTROL_PLANE: serve.process.pid, ENGINE: engine.process.pid}
-    return Side(f"control plane, {form}", arguments, processes)
+    arguments = ["--server", stack.serve.target, "--model", MODEL, "--form", form]
+    arguments += [*_frames(frame), *_package(package)]
+    return Side(f"control plane, {form}", arguments, processes(stack))
 
 
-def new_stack() -> Stack:
+def processes(stack: Stack) -> dict[str, int]:
+    """The processes of a stack whose CPU time is measured."""
+    return {CONTROL_PLANE: stack.serve.process.pid, ENGINE: stack.engine.process.pid}
+
+
+def new_stack(overrides: Mapping[str, Any] | None = None) -> Stack:
     """A stack that is not started. Requests do not need a registry."""
-    return Stack(_OVERRIDES, with_registry=False, threads=THREADS, start=False)
+    overrides = merge(_OVERRIDES, overrides or {})
+    return Stack(overrides, with_registry=False, threads=THREADS, start=False)
+
+
+def _frames(size: int) -> list[str]:
+    return ["--frame-size", str(size)]
 
 
 def _package(package: ModelPackage) -> list[str]:

@@ -12,11 +12,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from outrigger_testenv.bench.figure import Effort
-from outrigger_testenv.bench.generator import CLOSED_LOOP, Side, run
+from outrigger_testenv.bench.generator import CLOSED_LOOP, FRAME, ONE_FRAME, Side, run
 from outrigger_testenv.bench.setup import TENSORFLOW, THREADS
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.builder import ModelPackage
@@ -28,6 +28,8 @@ from outrigger_testenv.stack import Stack
 # has it. Without the narrower ones, other processors would run code that was optimized for size.
 VECTORS = ("64", "32", "16")
 FORMS = ("columnar", "kv", "json")
+# Callers send frames of 16 KiB, and some larger ones.
+FRAMES = (FRAME, ONE_FRAME)
 _EFFORT = Effort(repeats=1, warmup=0.5, measured=6, held=0)
 # The tool may be of another LLVM than the compiler's, but not older than the format that the
 # compiler writes.
@@ -70,16 +72,23 @@ def serve(packages: dict[str, ModelPackage]) -> None:
             digest = stack.push(package, model)
             client.load(model)
             client.wait_until_serving(model, digest)
-            for form in FORMS:
+            for form, frame in rounds():
                 address = http if form == "json" else stack.serve.target
                 arguments = ["--server", address, "--model", model, "--form", form]
-                _ask(f"{model}, {form}", arguments, package)
+                arguments += ["--frame-size", str(frame)]
+                _ask(f"{model}, {form}, frames of {frame >> 10} KiB", arguments, package)
             (version,) = client.model(model).versions
             direct = ["--direct", stack.engine.endpoint, "--servable", version.servable]
             _ask(f"{model}, direct", direct, package)
         # Stopped, because a killed process writes no counts.
         for part in (stack.serve, stack.engine):
             part.process.stop()
+
+
+def rounds() -> Iterator[tuple[str, int]]:
+    """The forms with the sizes of frames in which each is sent; JSON has no frames."""
+    for form in FORMS:
+        yield from ((form, frame) for frame in (FRAMES[:1] if form == "json" else FRAMES))
 
 
 def judge() -> None:

@@ -179,9 +179,10 @@ fn sent_values_are_read_from_a_random_row() {
     let plan = joined();
     let slot = |entity, name| plan.slot(entity, name).expect("a single number");
     let slots = [slot(Entity::User, "visits"), slot(Entity::Treatment, "discount")];
-    let request = first().encode_to_vec();
+    let request = bytes::Bytes::from(first().encode_to_vec());
     for (random, discount) in [(0, 0.25), (1, 0.75)] {
-        let sent = plan.sent(&request, &slots, random, &Limits::default()).expect("packs");
+        let sent =
+            plan.sent(&request.clone().into(), &slots, random, &Limits::default()).expect("packs");
         assert_eq!(sent, Some(vec![Sent::Number(3.0), Sent::Number(discount)]));
     }
 }

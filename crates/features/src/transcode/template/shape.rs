@@ -1,12 +1,10 @@
 //! The shape of a treatment: its features without their values.
 
-use super::{
-    super::{entry, tally::Tally},
-    block::Block,
-};
+use super::{super::entry, block::Block};
 use crate::{
     column::Buffer,
     plan::{Fields, InputPlan},
+    tally::Tally,
     value::Value,
     wire::Reader,
 };

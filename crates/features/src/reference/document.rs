@@ -1,4 +1,4 @@
-//! Conversion of a `PredictResponse` to JSON.
+//! Conversion of a `PredictResponse` to JSON, as a tree of values.
 
 use outrigger_proto::outrigger::v1::{
     Arm, PredictResponse, ScoreList, ServedModel, TreatmentError, predict_response::Output,

@@ -1,0 +1,273 @@
+//! A reader of JSON text that stops at the first byte it does not expect.
+
+use std::borrow::Cow;
+
+/// Text that this reader does not take: it is no JSON, or so unusual that the general reader of
+/// requests decides about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Odd;
+
+pub(super) type Read<T> = Result<T, Odd>;
+
+/// The most levels of arrays and objects; the general reader takes a few more.
+const DEPTH: u32 = 100;
+
+/// The rest of a text in UTF-8.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cursor<'a> {
+    pub(super) rest: &'a [u8],
+}
+
+/// A string, checked as far as its end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Text<'a> {
+    /// With its quotes.
+    quoted: &'a [u8],
+    escaped: bool,
+}
+
+impl<'a> Text<'a> {
+    /// The content, if it stands in the text as it is.
+    pub(super) fn plain(self) -> Option<&'a [u8]> {
+        (!self.escaped).then(|| &self.quoted[1..self.quoted.len() - 1])
+    }
+
+    /// The content.
+    pub(super) fn read(self) -> Read<Cow<'a, [u8]>> {
+        match self.plain() {
+            Some(plain) => Ok(Cow::Borrowed(plain)),
+            None => {
+                let text = serde_json::from_slice::<String>(self.quoted).map_err(|_| Odd)?;
+                Ok(Cow::Owned(text.into_bytes()))
+            }
+        }
+    }
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(rest: &'a [u8]) -> Self {
+        Self { rest }
+    }
+
+    /// The next byte, which stays.
+    #[inline]
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
+    /// Skips white space; returns the byte after it, which stays.
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<u8> {
+        loop {
+            let byte = self.peek()?;
+            if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                return Some(byte);
+            }
+            self.rest = &self.rest[1..];
+        }
+    }
+
+    /// Skips a byte that has been seen.
+    #[inline]
+    pub(super) fn skip(&mut self) {
+        self.rest = &self.rest[1..];
+    }
+
+    /// Reads this byte, after white space.
+    #[inline]
+    pub(super) fn expect(&mut self, byte: u8) -> Read<()> {
+        if self.next() != Some(byte) {
+            return Err(Odd);
+        }
+        self.skip();
+        Ok(())
+    }
+
+    /// Reads the end of the text.
+    pub(super) fn end(&mut self) -> Read<()> {
+        if self.next().is_none() { Ok(()) } else { Err(Odd) }
+    }
+
+    /// Reads these bytes if they come next.
+    #[inline]
+    pub(super) fn accept(&mut self, bytes: &[u8]) -> bool {
+        match self.rest.strip_prefix(bytes) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Reads one of the words `true`, `false` and `null`.
+    pub(super) fn word(&mut self, word: &str) -> Read<()> {
+        if self.accept(word.as_bytes()) { Ok(()) } else { Err(Odd) }
+    }
+
+    /// Reads a string, whose quote comes next.
+    #[inline]
+    pub(super) fn text(&mut self) -> Read<Text<'a>> {
+        if self.peek() != Some(b'"') {
+            return Err(Odd);
+        }
+        let (all, mut at, mut escaped) = (self.rest, 1, false);
+        loop {
+            at += plain(&all[at..]);
+            match all.get(at) {
+                Some(b'"') => break,
+                Some(b'\\') if at + 1 < all.len() => {
+                    escaped = true;
+                    at += 2;
+                }
+                _ => return Err(Odd),
+            }
+        }
+        let (quoted, rest) = all.split_at(at + 1);
+        self.rest = rest;
+        Ok(Text { quoted, escaped })
+    }
+
+    /// Reads an object: calls `member` with each key, before its value is read.
+    #[inline]
+    pub(super) fn object<E: From<Odd>>(
+        &mut self,
+        mut member: impl FnMut(Text<'a>, &mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.expect(b'{')?;
+        if self.next() == Some(b'}') {
+            self.skip();
+            return Ok(());
+        }
+        loop {
+            self.next();
+            let key = self.text()?;
+            self.expect(b':')?;
+            self.next();
+            member(key, self)?;
+            match self.next() {
+                Some(b',') => self.skip(),
+                Some(b'}') => {
+                    self.skip();
+                    return Ok(());
+                }
+                _ => return Err(Odd.into()),
+            }
+        }
+    }
+
+    /// Reads an array: calls `item` before each item is read.
+    #[inline]
+    pub(super) fn array<E: From<Odd>>(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.expect(b'[')?;
+        if self.next() == Some(b']') {
+            self.skip();
+            return Ok(());
+        }
+        loop {
+            self.next();
+            item(self)?;
+            match self.next() {
+                Some(b',') => self.skip(),
+                Some(b']') => {
+                    self.skip();
+                    return Ok(());
+                }
+                _ => return Err(Odd.into()),
+            }
+        }
+    }
+
+    /// Checks and skips any value, within `depth` others.
+    pub(super) fn value(&mut self, depth: u32) -> Read<()> {
+        let depth = deeper(depth)?;
+        match self.peek() {
+            Some(b'{') => self.object(|key, this| {
+                key.read()?;
+                this.value(depth)
+            }),
+            Some(b'[') => self.array(|this| this.value(depth)),
+            Some(b'"') => self.text()?.read().map(drop),
+            Some(b't') => self.word("true"),
+            Some(b'f') => self.word("false"),
+            Some(b'n') => self.word("null"),
+            _ => super::number::read(&mut self.rest).map(drop).ok_or(Odd),
+        }
+    }
+}
+
+/// One level below `depth`.
+pub(super) fn deeper(depth: u32) -> Read<u32> {
+    if depth < DEPTH { Ok(depth + 1) } else { Err(Odd) }
+}
+
+/// The number of bytes before the next quote, backslash or control character.
+#[inline]
+fn plain(text: &[u8]) -> usize {
+    let (words, _) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let found = special(u64::from_le_bytes(*word));
+        if found != 0 {
+            return 8 * index + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let start = 8 * words.len();
+    let tail = text[start..].iter().position(|byte| *byte < b' ' || matches!(byte, b'"' | b'\\'));
+    tail.map_or(text.len(), |tail| start + tail)
+}
+
+/// A word whose lowest set bit is in the first byte of `word` that is a quote, a backslash or a
+/// control character; 0 if none is.
+#[inline]
+fn special(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 0xff;
+    const HIGHS: u64 = 0x80 * ONES;
+    // The subtractions borrow only from bytes after one that was found.
+    let zero = |word: u64| word.wrapping_sub(ONES) & !word;
+    let control = word.wrapping_sub(0x20 * ONES) & !word;
+    let quote = zero(word ^ (u64::from(b'"') * ONES));
+    let backslash = zero(word ^ (u64::from(b'\\') * ONES));
+    (control | quote | backslash) & HIGHS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_end_where_serde_ends_them() {
+        let texts = ["", "a", "1234567", "12345678", "123456789 é", "\u{7f}\u{80}"];
+        for text in texts {
+            for end in ["\"", "\"x\"", "\\\"\" ", "\n\"", "\u{1}\"", "\\u00e4\"", "\\", ""] {
+                let json = format!("\"{text}{end}");
+                let mut stream = serde_json::Deserializer::from_str(&json).into_iter::<String>();
+                let expected = stream.next().and_then(Result::ok);
+                let end = stream.byte_offset();
+                let mut cursor = Cursor::new(json.as_bytes());
+                let found = cursor.text().and_then(Text::read).ok();
+                assert_eq!(found.as_deref(), expected.as_ref().map(String::as_bytes), "{json:?}");
+                if expected.is_some() {
+                    assert_eq!(json.len() - cursor.rest.len(), end, "{json:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_skipped_whole() {
+        let json = br#"{"a" : [1, -2.5e3, "x", true,false, null , {}], "b":[] } ,"#;
+        let mut cursor = Cursor::new(json);
+        assert_eq!(cursor.value(0), Ok(()));
+        assert_eq!(cursor.rest, b" ,");
+        for odd in
+            ["", "[", "[1,]", "{\"a\"}", "{\"a\":1,}", "tru", "nul", "[1 2]", "\"\\x\"", "01x"]
+        {
+            let mut cursor = Cursor::new(odd.as_bytes());
+            assert!(cursor.value(0).is_err() || !cursor.rest.is_empty(), "{odd}");
+        }
+        assert_eq!(Cursor::new("[".repeat(1000).as_bytes()).value(0), Err(Odd));
+    }
+}

@@ -1,0 +1,174 @@
+"""The figures of real clients, large requests and crowds."""
+
+from functools import partial
+
+from outrigger_testenv.bench import traffic
+from outrigger_testenv.bench.clients import CORE, GO, Client
+from outrigger_testenv.bench.figure import (
+    MEBIBYTES,
+    RATIO,
+    REQUESTS,
+    Effort,
+    Figure,
+    Target,
+    at_least,
+    at_most,
+)
+from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE
+
+# The forms, by the word for them in names of figures.
+_FORMS = {"table": COLUMNAR, "kv": KEY_VALUE}
+# The time for starting a generator, which sends each request once; seconds a run.
+_START = 1.0
+# The control plane's bound on memory, 512 MiB, and what is beside it.
+_RESIDENT = 600
+
+
+def _pairs(effort: Effort) -> float:
+    return 2 * effort.repeats * (_START + effort.warmup + effort.measured)
+
+
+def _frames(name: str, form: str) -> Figure:
+    return Figure(
+        f"path-{name}-frames",
+        f"throughput with frames of 16 KiB over that with one frame, {form}, outrigger bench",
+        RATIO,
+        partial(traffic.frames, form),
+        None,
+        _pairs,
+    )
+
+
+def _cpu(client: str, generator: Client, name: str, form: str, most: float) -> Figure:
+    return Figure(
+        f"client-{client}-{name}-cpu",
+        f"CPU of the control plane with {generator.name} over outrigger bench in one frame, {form}",
+        RATIO,
+        partial(traffic.cpu_over_one_frame, generator, form),
+        at_most(most),
+        _pairs,
+    )
+
+
+def _crowd(name: str, connections: int) -> tuple[Figure, ...]:
+    """A crowd whose requests can wait."""
+    form = _FORMS[name]
+    about = f"4,096 in flight over {connections} connections, {form}, deadlines of 10 s"
+    scene = traffic.Scene(form, connections, traffic.PATIENT)
+
+    def part(end: str, method: str, what: str, unit: str, target: Target) -> Figure:
+        measure = partial(traffic.crowd, method, scene)
+        title = f"crowd-{name}-{connections}{end}"
+        return Figure(title, f"{about}: {what}", unit, measure, target, _third)
+
+    return (
+        part("", "goodput", "answers a second over those with 512 in flight", RATIO, at_least(0.9)),
+        part("-failed", "failed", "failed requests", REQUESTS, at_most(0)),
+        part("-memory", "resident", "resident memory", MEBIBYTES, at_most(_RESIDENT)),
+    )
+
+
+def _hurried(name: str, connections: int) -> tuple[Figure, ...]:
+    """A crowd most of whose requests must be refused."""
+    form = _FORMS[name]
+    about = f"4,096 in flight over {connections} connections, {form}, deadlines of 0.2 s"
+    scene = traffic.Scene(form, connections, traffic.HURRIED)
+
+    def part(end: str, method: str, what: str, unit: str, target: Target) -> Figure:
+        measure = partial(traffic.crowd, method, scene)
+        title = f"crowd-{name}-{connections}-hurried{end}"
+        return Figure(title, f"{about}: {what}", unit, measure, target, _third)
+
+    return (
+        part("", "goodput", "answers a second over those with 512 in flight", RATIO, at_least(0.8)),
+        part("-unexplained", "unexplained", "failed without a reason", REQUESTS, at_most(0)),
+        part(
+            "-refusal-cpu",
+            "refusal_cpu",
+            "CPU of the control plane for a refusal over that for an answer",
+            RATIO,
+            at_most(0.2),
+        ),
+    )
+
+
+def _third(effort: Effort) -> float:
+    # One run gives three figures.
+    return _pairs(traffic.crowd_effort(effort)) / 3
+
+
+def _open(name: str, form: str) -> Figure:
+    return Figure(
+        f"open-2x-{name}",
+        "answers a second of an open loop at twice the capacity, deadlines of 1 s, over that"
+        f" capacity, {form}, grpc-go",
+        RATIO,
+        partial(traffic.open_loop, form),
+        at_least(0.85),
+        _pairs,
+    )
+
+
+def _idlers(end: str, part: str, what: str, unit: str, most: float) -> Figure:
+    return Figure(
+        f"connections-8000-{end}",
+        f"8,000 connections, a request on each every 10 s, columnar: {what}",
+        unit,
+        partial(traffic.idlers, part),
+        at_most(most),
+        lambda effort: traffic.idlers_seconds(effort) / 2,
+    )
+
+
+CLIENT_FIGURES = (
+    *(_frames(name, form) for name, form in _FORMS.items()),
+    _cpu("go", GO, "table", COLUMNAR, 1.25),
+    _cpu("go", GO, "kv", KEY_VALUE, 1.4),
+    _cpu("core", CORE, "table", COLUMNAR, 1.5),
+    _cpu("core", CORE, "kv", KEY_VALUE, 1.5),
+    Figure(
+        "kv-5000-cpu",
+        "CPU of the control plane for 5,000 treatments over that for 1,000, key-value, outrigger"
+        " bench in frames of 16 KiB",
+        RATIO,
+        partial(traffic.growth, 1000, 5000),
+        at_most(6),
+        _pairs,
+    ),
+    *(
+        figure
+        for kind in (_crowd, _hurried)
+        for name in _FORMS
+        for connections in (64, 512)
+        for figure in kind(name, connections)
+    ),
+    *(_open(name, form) for name, form in _FORMS.items()),
+    _idlers("failed", "failed", "failed requests", REQUESTS, 0),
+    _idlers("memory", "resident", "resident memory", MEBIBYTES, _RESIDENT),
+)
+
+
+def _ratio(name: str, form: str, least: float) -> Figure:
+    return Figure(
+        f"client-go-{name}-ratio",
+        f"throughput with grpc-go over that through the commit before, {form}",
+        RATIO,
+        partial(traffic.throughput_over_before, GO, form),
+        at_least(least),
+        _pairs,
+    )
+
+
+# Measured where a commit to compare with is given.
+CLIENT_COMPARISONS = (
+    _ratio("table", COLUMNAR, 1.25),
+    _ratio("kv", KEY_VALUE, 1.5),
+    Figure(
+        "json-cpu",
+        "CPU of the control plane for JSON of 1,000 x 20 over the commit before's",
+        RATIO,
+        traffic.json_cpu,
+        at_most(0.33),
+        _pairs,
+    ),
+)
