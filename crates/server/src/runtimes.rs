@@ -4,7 +4,7 @@
 use std::{io, time::Duration};
 
 pub(crate) use outrigger_net::{Seats, Workers};
-use rustix::process::setpriority_process;
+use rustix::process::{getpriority_process, setpriority_process};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{Error, config};
@@ -72,7 +72,9 @@ impl Runtimes {
 pub(crate) fn lower(name: &str, threads: usize) -> io::Result<Runtime> {
     let begin = || {
         // Linux applies this to the calling thread only.
-        if let Err(error) = setpriority_process(None, NICE) {
+        let lowered = getpriority_process(None)
+            .and_then(|priority| setpriority_process(None, priority.max(NICE)));
+        if let Err(error) = lowered {
             tracing::warn!(%error, "a thread has the priority of those that serve");
         }
     };
@@ -91,8 +93,6 @@ fn builder(name: &str, threads: usize) -> Builder {
 
 #[cfg(test)]
 mod tests {
-    use rustix::process::getpriority_process;
-
     use super::*;
 
     #[tokio::test]
