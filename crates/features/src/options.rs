@@ -63,7 +63,7 @@ impl Options {
     }
 }
 
-/// Whether any of these outputs is `single`.
+/// True if any of these outputs is `single`.
 pub(crate) fn any_single(outputs: &[usize], plan: &Plan) -> bool {
     outputs.iter().any(|index| plan.metadata.outputs[*index].kind == OutputKind::Single)
 }

@@ -31,7 +31,7 @@ impl<'a> Space<'a> {
         self.most
     }
 
-    /// Whether nothing fits.
+    /// True if nothing fits.
     pub fn is_empty(&self) -> bool {
         self.most == 0
     }

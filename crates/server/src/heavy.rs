@@ -1,6 +1,6 @@
-//! Heavy requests: explanations and large bodies, whose work takes milliseconds without a wait. They
-//! have threads of their own, of a lower priority, so that they take the processor's time from one
-//! another, and from other requests only what those leave.
+//! Heavy requests: explanations, states of models and large bodies, whose work takes milliseconds
+//! without a wait. They have threads of their own, of a lower priority: they take the processor's
+//! time from one another, and from other requests only what those leave.
 
 use std::panic;
 

@@ -172,18 +172,25 @@ def test_a_refused_first_request_ends_the_run_with_its_reason(client, tmp_path):
         ask(client, seen.port, tmp_path, files(tmp_path, b"request"), Call(), may_fail=True)
 
 
-def test_a_deadline_ends_a_request(client, tmp_path):
-    forever = threading.Event()
+@contextmanager
+def unanswered():
+    """A server that answers the first request only, as long as the body runs."""
+    over = threading.Event()
 
     def waits(number, message, context):
         if number > 1:
-            forever.wait(30)
+            over.wait(30)
         return scores()
 
     with server(waits) as seen:
+        yield seen
+        over.set()
+
+
+def test_a_deadline_ends_a_request(client, tmp_path):
+    with unanswered() as seen:
         call = Call(in_flight=2, timeout=0.1)
         report = ask(client, seen.port, tmp_path, files(tmp_path, b"r"), call, may_fail=True)
-        forever.set()
     assert set(report.json["errors"]) == {"DEADLINE_EXCEEDED"}
 
 
@@ -196,17 +203,9 @@ def test_an_open_loop_sends_at_its_rate(go, tmp_path):
 
 
 def test_an_open_loop_counts_what_it_may_not_send(go, tmp_path):
-    forever = threading.Event()
-
-    def waits(number, message, context):
-        if number > 1:
-            forever.wait(30)
-        return scores()
-
-    with server(waits) as seen:
+    with unanswered() as seen:
         call = Call(rate=100, in_flight=2, timeout=0.45)
         report = ask(GO, seen.port, tmp_path, files(tmp_path, b"r"), call, may_fail=True)
-        forever.set()
     assert report.json["errors"]["CLIENT_SATURATED"] >= 30
     assert report.json["requests"] == 40
 

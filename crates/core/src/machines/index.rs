@@ -188,8 +188,8 @@ impl Machines {
         self.index.facts.keys().cloned().collect()
     }
 
-    /// Whether the files of `digest` must stay: they are in use, or of a version that a preload or a
-    /// followed tag keeps up. Those of a refused version may go, because only their reason is needed.
+    /// True if the files of `digest` must stay. They must while they are in use, and while a preload or
+    /// a followed tag keeps their version up. A refused version needs none of its files.
     pub fn needs_files(&self, digest: &Digest) -> bool {
         self.index.files.contains_key(digest)
     }

@@ -42,7 +42,7 @@ impl ModelMachine {
         self.state.needs_files() || (exists && untroubled)
     }
 
-    /// Whether it failed for good: it is not tried again until something changes.
+    /// True if its last attempt failed and no other one is due.
     pub fn is_refused(&self) -> bool {
         !self.state.needs_files()
             && self.trouble.as_ref().is_some_and(|trouble| trouble.retry_at.is_none())

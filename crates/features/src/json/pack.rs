@@ -106,7 +106,7 @@ fn options(cursor: Option<Cursor<'_>>) -> Read<ResponseOptions> {
 /// The wishes of a request about its treatments.
 struct Wanted {
     ids: bool,
-    /// Whether treatments with errors are left out.
+    /// True if treatments with errors are left out.
     skip: bool,
 }
 

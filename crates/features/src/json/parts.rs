@@ -153,7 +153,7 @@ fn split(body: &[u8]) -> Read<(Routing, Option<Members>)> {
 const TREATMENTS: usize = 4;
 
 widest! {
-    /// Whether the body is ASCII.
+    /// True if all bytes of the body are ASCII.
     fn is_ascii(body: &[u8]) -> bool = all_ascii;
 }
 

@@ -30,7 +30,7 @@ enum State {
 pub(super) struct Row<'p> {
     inputs: &'p [InputPlan],
     fields: &'p Fields,
-    /// Whether the origin of every value is recorded.
+    /// True if the origin of every value is recorded.
     traced: bool,
     states: Vec<State>,
     /// The number of slots that are written.

@@ -70,7 +70,7 @@ fn until<'a>(text: &'a [u8], rest: &[u8]) -> &'a [u8] {
 #[derive(Debug)]
 pub(super) struct Template<'a> {
     pub(super) shape: Shape<'a>,
-    /// Whether there is a shape to apply.
+    /// True if `shape` was learned from a whole treatment.
     learned: bool,
     trusted: bool,
     hits: u32,

@@ -249,7 +249,7 @@ async fn over(vouched: Option<Vouched>, place: &Place) -> Duration {
     }
 }
 
-/// Whether a flood of frames ended the connection.
+/// True if a flood of frames ended the connection.
 fn is_flood(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |error| error.source());
     causes.any(|error| {

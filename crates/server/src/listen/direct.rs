@@ -139,8 +139,8 @@ where
     }
 }
 
-/// Whether the body of a request is taken out as a message. h2 compares the length of a body with
-/// the one in the headers, so a body with such a length stays with h2.
+/// True if the body of a request is taken out as a message. A body whose length is in the headers
+/// stays with h2, which compares the two.
 fn is_message(request: &Request<RecvStream>, by_path: fn(&str) -> bool) -> bool {
     by_path(request.uri().path()) && !request.headers().contains_key(CONTENT_LENGTH)
 }

@@ -67,12 +67,19 @@ pub(super) struct Head {
     pub(super) stream: u32,
 }
 
+/// The first bytes of a frame's header.
+#[derive(Debug, Default)]
+pub(super) struct Begun {
+    bytes: [u8; HEADER],
+    seen: usize,
+}
+
 /// The position in what a peer sends.
 enum Position {
     /// In the preface, after this number of its bytes.
     Preface(usize),
-    /// In a frame's header, after this number of its bytes.
-    Header([u8; HEADER], usize),
+    /// In a frame's header.
+    Header(Begun),
     /// In the content of a frame, before this number of its bytes.
     Payload(usize),
     /// The peer does not speak HTTP/2.
@@ -170,10 +177,27 @@ impl Head {
         self.flags & flag != 0
     }
 
-    /// Whether the frame asks for nothing, and so counts.
+    /// True if the frame asks for nothing, and so counts.
     pub(super) fn is_in_vain(&self) -> bool {
         let carries = self.kind == DATA && self.length >= SMALL && !self.has(PADDED);
         !carries
+    }
+}
+
+impl Begun {
+    /// True if no byte has come.
+    pub(super) fn is_empty(&self) -> bool {
+        self.seen == 0
+    }
+
+    /// Adds `bytes` up to the end of the header. Returns how many, and the header when it is whole;
+    /// the next one begins then.
+    pub(super) fn add(&mut self, bytes: &[u8]) -> (usize, Option<[u8; HEADER]>) {
+        let count = bytes.len().min(HEADER - self.seen);
+        self.bytes[self.seen..self.seen + count].copy_from_slice(&bytes[..count]);
+        self.seen += count;
+        let whole = (self.seen == HEADER).then(|| std::mem::take(self).bytes);
+        (count, whole)
     }
 }
 
@@ -191,17 +215,14 @@ impl Position {
                         return counted;
                     }
                     match *seen + length {
-                        all if all == PREFACE.len() => *self = Self::Header([0; HEADER], 0),
+                        all if all == PREFACE.len() => *self = Self::Header(Begun::default()),
                         part => *self = Self::Preface(part),
                     }
                     length
                 }
-                Self::Header(header, seen) => {
-                    let length = bytes.len().min(HEADER - *seen);
-                    header[*seen..*seen + length].copy_from_slice(&bytes[..length]);
-                    *seen += length;
-                    if *seen == HEADER {
-                        let head = Head::of(*header);
+                Self::Header(begun) => {
+                    let (length, header) = begun.add(bytes);
+                    if let Some(head) = header.map(Head::of) {
                         counted += u32::from(head.is_in_vain());
                         *self = Self::Payload(head.length);
                     }
@@ -215,7 +236,7 @@ impl Position {
             };
             bytes = &bytes[taken..];
             if matches!(self, Self::Payload(0)) {
-                *self = Self::Header([0; HEADER], 0);
+                *self = Self::Header(Begun::default());
             }
         }
         counted

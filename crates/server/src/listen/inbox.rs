@@ -84,7 +84,7 @@ impl Link {
         (self.due.load(Relaxed) >= DUE).then(|| self.due.swap(0, Relaxed))
     }
 
-    /// Whether a handler has taken charge of a message of which much had arrived.
+    /// True if a handler has taken charge, since the last call, of a message of which much had arrived.
     pub(super) fn take_claimed(&self) -> bool {
         self.has_claimed.load(Relaxed) && self.has_claimed.swap(false, Relaxed)
     }
@@ -126,7 +126,7 @@ impl Inbox {
         Self(Arc::new(Shared { state: Mutex::default(), link: Arc::clone(link) }))
     }
 
-    /// Whether only one clone is left.
+    /// True if only one clone is left.
     pub(super) fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
@@ -233,7 +233,7 @@ impl Inbox {
         taken
     }
 
-    /// Whether h2 gets the rest of the body.
+    /// True if h2 gets the rest of the body.
     pub(super) fn is_elsewhere(&self) -> bool {
         matches!(self.state().handler, Handler::Elsewhere)
     }

@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
     CONNECTION_WINDOW,
-    frames::{Counts, HEADER, Head, Unpaid},
+    frames::{Begun, Counts, Head, Unpaid},
     inbox::Link,
     parser::{Parser, Position, copied},
     streams::{Exceeded, Streams, Table},
@@ -52,10 +52,8 @@ pub(super) struct Intake<S> {
 /// The state of what h2 sends.
 #[derive(Default)]
 struct Writer {
-    head: [u8; HEADER],
-    /// The bytes of a frame's header that were sent.
-    seen: usize,
-    /// The bytes of its payload that are left.
+    head: Begun,
+    /// The bytes of the frame's payload that are left.
     left: usize,
 }
 
@@ -72,29 +70,22 @@ impl<S> Intake<S> {
 }
 
 impl Writer {
-    /// Whether a frame ends here.
+    /// True if a frame ends here.
     fn is_between_frames(&self) -> bool {
-        self.seen == 0
+        self.left == 0 && self.head.is_empty()
     }
 
     /// Moves over bytes that were sent.
     fn advance(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            if self.seen < HEADER {
-                let length = bytes.len().min(HEADER - self.seen);
-                self.head[self.seen..self.seen + length].copy_from_slice(&bytes[..length]);
-                self.seen += length;
-                bytes = &bytes[length..];
-                if self.seen == HEADER {
-                    self.left = Head::of(self.head).length;
-                }
+            if self.left == 0 {
+                let (count, header) = self.head.add(bytes);
+                self.left = header.map_or(0, |header| Head::of(header).length);
+                bytes = &bytes[count..];
             }
-            let length = bytes.len().min(self.left);
-            self.left -= length;
-            bytes = &bytes[length..];
-            if self.seen == HEADER && self.left == 0 {
-                self.seen = 0;
-            }
+            let count = bytes.len().min(self.left);
+            self.left -= count;
+            bytes = &bytes[count..];
         }
     }
 }

@@ -8,7 +8,7 @@ use bytes::{BufMut as _, BytesMut};
 
 use super::{
     FRAME,
-    frames::{DATA, HEADER, Head, PADDED},
+    frames::{Begun, DATA, HEADER, Head, PADDED},
     inbox::Inbox,
     streams::{END_STREAM, Table},
 };
@@ -37,11 +37,11 @@ pub(super) fn copied(_bytes: usize) {
 /// The state of what a peer sends.
 pub(super) struct Parser {
     pub(super) position: Position,
-    /// Whether a header block continues in the next frame, which no other may precede.
+    /// True if the next frame must continue a header block.
     in_block: bool,
-    /// Whether messages come in small frames.
+    /// True if messages come in small frames.
     pub(super) is_split: bool,
-    /// Whether requests began since h2 last had its turn.
+    /// True if requests began since h2 last had its turn.
     pub(super) has_new: bool,
     /// The frames in vain since they were last counted.
     pub(super) in_vain: u32,
@@ -51,8 +51,8 @@ pub(super) struct Parser {
 
 /// The position in what a peer sends.
 pub(super) enum Position {
-    /// In a frame's header, after this number of its bytes.
-    Head([u8; HEADER], usize),
+    /// In a frame's header.
+    Head(Begun),
     /// In the payload of a frame for h2, before this number of its bytes.
     Passed(usize),
     /// Before the byte that has the length of a DATA frame's padding.
@@ -79,7 +79,7 @@ struct OverPadded;
 impl Parser {
     pub(super) fn new() -> Self {
         Self {
-            position: Position::Head([0; HEADER], 0),
+            position: Position::Head(Begun::default()),
             in_block: false,
             is_split: false,
             has_new: false,
@@ -100,12 +100,9 @@ impl Parser {
     /// Takes in bytes of one part of a frame; returns their number.
     fn feed_some(&mut self, table: &mut Table, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.position {
-            Position::Head(header, seen) => {
-                let length = bytes.len().min(HEADER - *seen);
-                header[*seen..*seen + length].copy_from_slice(&bytes[..length]);
-                *seen += length;
-                if *seen == HEADER {
-                    let header = *header;
+            Position::Head(begun) => {
+                let (length, header) = begun.add(bytes);
+                if let Some(header) = header {
                     self.begin(table, header)?;
                 }
                 Ok(length)
@@ -177,7 +174,7 @@ impl Parser {
 
     /// Takes in the length of a frame's padding.
     fn pad(&mut self, table: &mut Table, padding: u8) -> io::Result<()> {
-        let ended = Position::Head([0; HEADER], 0);
+        let ended = Position::Head(Begun::default());
         let position = std::mem::replace(&mut self.position, ended);
         let Position::Padded(mut taken) = position else { return Ok(()) };
         taken.padding = usize::from(padding);
@@ -217,7 +214,7 @@ impl Parser {
         if !is_over {
             return;
         }
-        let ended = Position::Head([0; HEADER], 0);
+        let ended = Position::Head(Begun::default());
         let position = std::mem::replace(&mut self.position, ended);
         let Position::Taken(Taken { head, inbox, .. }) = position else { return };
         let is_end = head.has(END_STREAM);

@@ -31,7 +31,7 @@ pub(super) struct Table {
     last: u32,
     /// The bytes for h2.
     pub(super) control: BytesMut,
-    /// Whether new requests wait to be accepted. Nothing is read meanwhile.
+    /// True while new requests wait to be accepted. Nothing is read meanwhile.
     pub(super) is_paused: bool,
     link: Arc<Link>,
 }
@@ -39,7 +39,7 @@ pub(super) struct Table {
 struct Entry {
     stream: u32,
     inbox: Inbox,
-    /// Whether the handler is known to read a message.
+    /// True if the handler is known to read a message.
     is_accepted: bool,
     is_ended: bool,
     /// The bytes that the peer may send.
@@ -104,7 +104,7 @@ impl Table {
         }
     }
 
-    /// Whether a HEADERS frame of this stream begins a request.
+    /// True if a HEADERS frame of this stream begins a request.
     pub(super) fn is_new(&self, stream: u32) -> bool {
         stream > self.last
     }

@@ -128,7 +128,7 @@ impl Frame {
         self.kind == DATA
     }
 
-    /// Whether this is the last frame of its request or answer.
+    /// True if this is the last frame of its request or answer.
     pub fn is_end(&self) -> bool {
         matches!(self.kind, DATA | HEADERS) && self.flags & END_STREAM != 0
     }

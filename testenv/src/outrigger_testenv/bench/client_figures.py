@@ -1,5 +1,6 @@
 """The figures of real clients, large requests and crowds."""
 
+from collections.abc import Callable
 from functools import partial
 
 from outrigger_testenv.bench import traffic
@@ -50,17 +51,27 @@ def _cpu(client: str, generator: Client, name: str, form: str, most: float) -> F
     )
 
 
-def _crowd(name: str, connections: int) -> tuple[Figure, ...]:
-    """A crowd whose requests can wait."""
+def _parts(
+    name: str, connections: int, deadline: float, more: str = ""
+) -> Callable[[str, str, str, str, Target], Figure]:
+    """A maker of the figures of one crowd, whose titles go on with `more`. It takes the end of a
+    title, the method that measures the figure, its description, its unit and its target.
+    """
     form = _FORMS[name]
-    about = f"4,096 in flight over {connections} connections, {form}, deadlines of 10 s"
-    scene = traffic.Scene(form, connections, traffic.PATIENT)
+    about = f"4,096 in flight over {connections} connections, {form}, deadlines of {deadline:g} s"
+    scene = traffic.Scene(form, connections, deadline)
+    title = f"crowd-{name}-{connections}{more}"
 
     def part(end: str, method: str, what: str, unit: str, target: Target) -> Figure:
         measure = partial(traffic.crowd, method, scene)
-        title = f"crowd-{name}-{connections}{end}"
-        return Figure(title, f"{about}: {what}", unit, measure, target, _third)
+        return Figure(f"{title}{end}", f"{about}: {what}", unit, measure, target, _third)
 
+    return part
+
+
+def _crowd(name: str, connections: int) -> tuple[Figure, ...]:
+    """A crowd whose requests can wait."""
+    part = _parts(name, connections, traffic.PATIENT)
     return (
         part("", "goodput", "answers a second over those with 512 in flight", RATIO, at_least(0.9)),
         part("-failed", "failed", "failed requests", REQUESTS, at_most(0)),
@@ -70,15 +81,7 @@ def _crowd(name: str, connections: int) -> tuple[Figure, ...]:
 
 def _hurried(name: str, connections: int) -> tuple[Figure, ...]:
     """A crowd most of whose requests must be refused."""
-    form = _FORMS[name]
-    about = f"4,096 in flight over {connections} connections, {form}, deadlines of 0.2 s"
-    scene = traffic.Scene(form, connections, traffic.HURRIED)
-
-    def part(end: str, method: str, what: str, unit: str, target: Target) -> Figure:
-        measure = partial(traffic.crowd, method, scene)
-        title = f"crowd-{name}-{connections}-hurried{end}"
-        return Figure(title, f"{about}: {what}", unit, measure, target, _third)
-
+    part = _parts(name, connections, traffic.HURRIED, "-hurried")
     return (
         part("", "goodput", "answers a second over those with 512 in flight", RATIO, at_least(0.8)),
         part("-unexplained", "unexplained", "failed without a reason", REQUESTS, at_most(0)),

@@ -40,7 +40,7 @@ impl Assembly {
         Some(whole(prefix))
     }
 
-    /// Whether every byte of the message has arrived.
+    /// True if every byte of the message has arrived.
     pub fn is_whole(&self) -> bool {
         self.whole() == Some(self.bytes.len())
     }
