@@ -3,12 +3,16 @@
 use std::{
     alloc::{GlobalAlloc, Layout},
     cell::RefCell,
-    ptr,
+    ffi::c_long,
+    io, ptr,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    thread,
+    time::Duration,
 };
 
-use libmimalloc_sys::{mi_option_set, mi_option_t};
+use libmimalloc_sys::{mi_collect, mi_option_set, mi_option_t};
 use mimalloc::MiMalloc;
+use outrigger_net::lower_priority;
 
 /// Requests have up to a megabyte, and the system's allocator returns such buffers to the
 /// kernel each time. mimalloc is built without huge pages (`no_thp`): with them, each
@@ -23,7 +27,7 @@ const PURGE_DELAY_OPTION: mi_option_t = 15;
 /// requests than usual, their memory was returned to the kernel, and at the next such
 /// second each page of it cost a fault of two microseconds. That is more than reading a
 /// request costs, at the time of the highest load.
-const PURGE_DELAY_MS: std::ffi::c_long = 10_000;
+const PURGE_DELAY_MS: c_long = 10_000;
 
 /// Sizes of the blocks that a thread caches when it frees them. mimalloc allocates blocks
 /// of more than 512 KiB in an arena that all threads share, so they move from thread to
@@ -53,8 +57,38 @@ pub(crate) fn set_purge_delay() {
     if std::env::var_os("MIMALLOC_PURGE_DELAY").is_some() {
         return;
     }
+    set_purge_delay_to(PURGE_DELAY_MS);
+}
+
+fn set_purge_delay_to(milliseconds: c_long) {
     // SAFETY: the option exists, and may be set at any time.
-    unsafe { mi_option_set(PURGE_DELAY_OPTION, PURGE_DELAY_MS) };
+    unsafe { mi_option_set(PURGE_DELAY_OPTION, milliseconds) };
+}
+
+/// Returns freed memory to the kernel on a thread of its own, as often as [`set_purge_delay`]
+/// makes any thread do it. It takes milliseconds after large requests, and otherwise the thread
+/// that happens to allocate next does it, amid a request.
+///
+/// # Errors
+/// The thread cannot be created.
+pub(crate) fn purge_aside() -> io::Result<()> {
+    if std::env::var_os("MIMALLOC_PURGE_DELAY").is_some() {
+        return Ok(());
+    }
+    // No other thread does it: all memory is returned before its delay is over.
+    set_purge_delay_to(3 * PURGE_DELAY_MS);
+    thread::Builder::new().name("allocator".to_owned()).spawn(purge)?;
+    Ok(())
+}
+
+fn purge() {
+    // With its old priority it does the same.
+    let _ = lower_priority();
+    loop {
+        thread::sleep(Duration::from_millis(PURGE_DELAY_MS.unsigned_abs()));
+        // SAFETY: it may be called at any time, on any thread.
+        unsafe { mi_collect(true) };
+    }
 }
 
 struct Allocator;

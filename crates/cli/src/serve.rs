@@ -129,6 +129,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     }
     let large = usize::try_from(loaded.config.memory() / LARGE_BLOCKS).unwrap_or(usize::MAX);
     allocator::cache_large_blocks(large);
+    allocator::purge_aside()
+        .map_err(|error| Exit::Failed(format!("no thread for freed memory: {error}")))?;
     outrigger_server::run(loaded.config, source).map_err(failed)
 }
 

@@ -13,7 +13,7 @@
 //!   does after each poll of the connection.
 //! - [`timeout_at`] sets deadlines without waking the runtime that it is called on.
 //! - [`Workers`] are threads with a runtime each, over which connections are distributed;
-//!   [`Scheduling`] is how the kernel schedules them.
+//!   [`Scheduling`] is how the kernel schedules them, and [`lower_priority`] is for other threads.
 
 mod ahead;
 mod cork;
@@ -27,6 +27,6 @@ pub use ahead::ReadAhead;
 pub use cork::{Cork, Corked};
 pub use deadline::timeout_at;
 pub use scatter::{Scatter, Space};
-pub use schedule::Scheduling;
+pub use schedule::{Scheduling, lower_priority};
 pub use stream::{Socket, Stream};
 pub use workers::{Seat, Seats, Workers};

@@ -3,17 +3,14 @@
 
 use std::{io, time::Duration};
 
+use outrigger_net::lower_priority;
 pub(crate) use outrigger_net::{Seats, Workers};
-use rustix::process::{getpriority_process, setpriority_process};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{Error, config};
 
 /// The time that threads get to end after their work is done or abandoned.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
-
-/// The nice value of the threads of a lower priority.
-const NICE: i32 = 10;
 
 /// The runtimes of the process.
 pub(crate) struct Runtimes {
@@ -71,10 +68,7 @@ impl Runtimes {
 /// The threads cannot be created.
 pub(crate) fn lower(name: &str, threads: usize) -> io::Result<Runtime> {
     let begin = || {
-        // Linux applies this to the calling thread only.
-        let lowered = getpriority_process(None)
-            .and_then(|priority| setpriority_process(None, priority.max(NICE)));
-        if let Err(error) = lowered {
+        if let Err(error) = lower_priority() {
             tracing::warn!(%error, "a thread has the priority of those that serve");
         }
     };
@@ -93,16 +87,18 @@ fn builder(name: &str, threads: usize) -> Builder {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::getpriority_process;
+
     use super::*;
 
     #[tokio::test]
     async fn threads_of_a_lower_priority_are_the_only_ones() {
         let lower = lower("lower", 1).unwrap();
-        let here = getpriority_process(None).unwrap();
         let priority = || getpriority_process(None).unwrap();
+        let here = priority();
         let running = lower.spawn(async move { priority() }).await.unwrap();
         let blocking = lower.spawn_blocking(priority).await.unwrap();
-        assert_eq!((running, blocking), (NICE.max(here), NICE.max(here)));
+        assert_eq!((running, blocking), (here.max(10), here.max(10)));
         assert_eq!(priority(), here);
         lower.shutdown_background();
     }
