@@ -1,6 +1,7 @@
 //! An engine that something outside of it kills, beside versions that end it.
 
 use super::{world::STEP, *};
+use crate::machines::watch::UNEXPLAINED;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -21,7 +22,7 @@ impl Random {
 /// The times and the traffic of a series of kills from outside.
 #[derive(Debug, Clone, Copy)]
 struct Weather {
-    /// The time from one kill to the next.
+    /// The mean time from one kill to the next: it is at least half, and below one and a half times.
     every: Duration,
     /// The time in which the engine starts.
     start: Duration,
@@ -31,7 +32,7 @@ struct Weather {
     busy: u64,
 }
 
-/// The world, with an engine that is killed at regular times.
+/// The world, with an engine that is killed from outside.
 struct Storm {
     world: World,
     random: Random,
@@ -96,7 +97,9 @@ impl Storm {
             self.loaded_at = now;
         }
         if now >= self.kill_at {
-            self.kill_at = self.kill_at + self.weather.every;
+            let every = u64::try_from(self.weather.every.as_millis()).expect("a short time");
+            let after = every / 2 + self.random.below(every);
+            self.kill_at = self.kill_at + Duration::from_millis(after);
             if self.back.is_none() {
                 let calling = self.calling();
                 self.world.end();
@@ -123,7 +126,7 @@ impl Storm {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
-const SEEDS: u64 = 3;
+const SEEDS: u64 = 6;
 
 /// A storm with these kills and this traffic, and with other times for each seed.
 fn weather(every: u32, busy: u64, seed: u64) -> Weather {
@@ -131,7 +134,7 @@ fn weather(every: u32, busy: u64, seed: u64) -> Weather {
     Weather {
         every: SECOND * every,
         start: Duration::from_millis(1000 + random.below(1000)),
-        load: Duration::from_millis(100 + random.below(100)),
+        load: Duration::from_millis(200 + random.below(800)),
         busy,
     }
 }
@@ -150,11 +153,14 @@ fn is_unexplained(world: &World) -> bool {
 
 #[test]
 fn kills_from_outside_put_no_version_with_little_traffic_in_quarantine() {
-    for (seed, every) in (0..SEEDS).flat_map(|seed| [(seed, 5), (seed, 20)]) {
+    for (seed, every) in (0..SEEDS).flat_map(|seed| [(seed, 5), (seed, 8), (seed, 12)]) {
         let mut storm = Storm::over(World::new(&[]), seed, weather(every, 10, seed));
         storm.run(SECOND * every * 12);
         assert_eq!(storm.quarantined, models(&[]), "seed {seed}, every {every} s");
         assert!(is_unexplained(&storm.world), "seed {seed}, every {every} s");
+        storm.world.crash(BTreeSet::new());
+        let loading = storm.world.machines.model(&model("a")).expect("it is known");
+        assert_eq!(storm.world.machines.activity_of(loading), UNEXPLAINED);
         storm.kill_at = storm.world.now + MINUTE * 60;
         storm.run(MINUTE);
         assert!(NAMES[..9].iter().all(|text| storm.world.is_ready(&model(text))));
