@@ -1,25 +1,36 @@
 //! Finds the version that ends an engine again and again.
 //!
 //! Only that an engine has restarted is visible, not why its process ended. So no single crash
-//! convicts a version: it takes crashes in a row, each less than [`QUIET`] after the one before, and
-//! the versions that were loading or had calls in flight in each of them.
+//! convicts a version: it takes a series of crashes, each less than [`QUIET`] after the one before,
+//! and the versions that were loading or had calls in flight in each of them.
 //!
-//! - **Loading.** A version that was loading, or at its first run, at two crashes is convicted if no
-//!   other one was at both. After the first of them, the versions that were loading are loaded one at
-//!   a time, so at the second crash there is only one. If some of them were never in the engine for
-//!   [`QUIET`] without a crash, only these are suspected. A version that was has loaded well before,
-//!   and is convicted at the fourth crash only.
+//! - **Loading.** A version is fresh until it has passed its first run in this engine once. A fresh
+//!   version that was loading, or at its first run, at two crashes is convicted if no other one was at
+//!   both. After the first of them, the versions that were loading are loaded one at a time, so at the
+//!   second crash there is only one. Fresh versions are suspected first. Any other version has loaded
+//!   well before, and is convicted at the fourth crash only. A version that comes up is cleared: a
+//!   version that ends the engine by its load does not come up.
 //! - **Calls.** The version whose request ends the engine had a call in flight at each crash. From the
 //!   second crash on, the common versions make one call at a time, so that the third crash leaves
 //!   one of them. It is convicted at the fourth crash.
 //!
-//! A restart at which nothing was loading and no call was in flight is no crash. An operator who
-//! restarts the engine twice under load convicts no version that has served: for that, it takes four
-//! restarts within [`QUIET`] of each other, each during a call of the same version alone.
+//! A restart at which nothing was loading and no call was in flight is no crash, unless it is part of
+//! a series. An operator who restarts the engine twice under load convicts no version that has served:
+//! for that, it takes four restarts within [`QUIET`] of each other, each during a call of the same
+//! version alone.
 //!
 //! A version that was convicted for its load may have been at two crashes by chance, while another
-//! version's request caused them. If the engine crashes again without it, during a call of a version
-//! that had calls in flight at the second crash too, it is released.
+//! version's request caused them. If the engine crashes again in the same series without it, during a
+//! call of a version that had calls in flight at both crashes too, it is released, once.
+//!
+//! **No version explains a series** if the crashes go on in spite of convictions, or if again and again
+//! no version was at both a crash and the ones before ([`series`]): most likely something outside of
+//! the engine kills it, or its memory is too small. Then the convicted versions are released, and until
+//! the series is over, convictions take twice as many crashes.
+
+mod as_list;
+mod sentence;
+mod series;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,14 +39,17 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, ModelKey, Reason};
+pub use sentence::Sentence;
 
-/// Crashes further apart have nothing to do with each other. A version that was in the engine for
-/// this long without a crash is proven.
+use crate::{Failure, ModelKey};
+use series::Series;
+
+/// Crashes further apart have nothing to do with each other.
 pub const QUIET: Duration = Duration::from_secs(600);
-/// The crashes during loads that convict a version.
+/// The crashes during loads that convict a fresh version.
 const LOADS: u32 = 2;
-/// The crashes that convict a version that is proven, or is the only one with calls at all of them.
+/// The crashes that convict a version that has loaded well before, or is the only one with calls at
+/// all of them.
 const MOST: u32 = 4;
 /// The crashes after which suspected versions make one call at a time.
 const APART: u32 = 2;
@@ -45,10 +59,9 @@ const APART: u32 = 2;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Crashes {
-    /// The time of the last crash.
     #[serde(default)]
-    last: Option<Duration>,
-    /// The number of crashes at which each version was loading.
+    series: Series,
+    /// The number of crashes at which each version was loading, since it last came up.
     #[serde(default, with = "as_list")]
     loads: BTreeMap<ModelKey, u32>,
     /// The crashes with calls in flight, and the versions that had some at each of them.
@@ -56,30 +69,15 @@ pub struct Crashes {
     calls: u32,
     #[serde(default)]
     common: BTreeSet<ModelKey>,
-    /// Versions that were up for [`QUIET`] without a crash.
+    /// Versions that have passed their first run once: all others are fresh.
     #[serde(default)]
-    proven: BTreeSet<ModelKey>,
+    passed: BTreeSet<ModelKey>,
     #[serde(default, with = "as_list")]
     convicted: BTreeMap<ModelKey, Sentence>,
     /// Versions that are being loaded now. If the process ends in disorder meanwhile, they count as
     /// loading at a crash.
     #[serde(default)]
     loading: BTreeSet<ModelKey>,
-    /// The time since which each version is up.
-    #[serde(skip)]
-    up: BTreeMap<ModelKey, Duration>,
-}
-
-/// The reason why a version is not loaded any more.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sentence {
-    /// True: for crashes during its load or first run. False: for crashes during its calls.
-    pub for_load: bool,
-    /// The number of crashes.
-    pub crashes: u32,
-    /// Versions with calls in flight at the last of the crashes, which may have caused it.
-    others: BTreeSet<ModelKey>,
 }
 
 /// The consequences of a crash.
@@ -88,7 +86,9 @@ pub struct Verdict {
     /// The version that must not be loaded any more.
     pub convicted: Option<ModelKey>,
     /// Versions that were convicted wrongly.
-    pub released: Vec<ModelKey>,
+    pub released: BTreeSet<ModelKey>,
+    /// True if this crash shows that no version explains the series.
+    pub is_unexplained: bool,
 }
 
 impl Crashes {
@@ -100,31 +100,38 @@ impl Crashes {
         loading: &BTreeSet<ModelKey>,
         calling: &BTreeSet<ModelKey>,
     ) -> Verdict {
-        if loading.is_empty() && calling.is_empty() {
+        self.expire(now);
+        let is_idle = loading.is_empty() && calling.is_empty();
+        if is_idle && !self.series.is_going_on() {
             return Verdict::default();
         }
-        self.prove(now);
-        self.expire(now);
-        self.last = Some(now);
+        self.series.crashed(now);
+        let was_unexplained = self.are_unexplained();
         let suspected = self.suspected(loading);
-        let released = if suspected.is_empty() { self.release(calling) } else { Vec::new() };
+        // A fresh version explains a crash at its load.
+        let is_explained = !suspected.is_subset(&self.passed);
+        let released =
+            if is_explained { BTreeSet::new() } else { self.release(&suspected, calling) };
         self.count(&suspected, calling);
         let guilty = self.by_load(&suspected, calling).or_else(|| self.by_calls(&suspected));
         let convicted = guilty.map(|(key, sentence)| {
             // The crashes are explained, and the other versions are not suspected any more.
-            self.forget();
+            self.clear();
+            self.series.convict(&key);
             self.convicted.insert(key.clone(), sentence);
             key
         });
-        Verdict { convicted, released }
+        let is_unexplained = self.are_unexplained() && !was_unexplained;
+        Verdict { convicted, released, is_unexplained }
     }
 
-    /// The versions to suspect among those that were loading: unproven ones first.
+    /// The versions to suspect among those that were loading: fresh ones first.
     fn suspected(&self, loading: &BTreeSet<ModelKey>) -> BTreeSet<ModelKey> {
-        let unproven: BTreeSet<_> = loading.difference(&self.proven).cloned().collect();
-        if unproven.is_empty() { loading.clone() } else { unproven }
+        let fresh: BTreeSet<_> = loading.difference(&self.passed).cloned().collect();
+        if fresh.is_empty() { loading.clone() } else { fresh }
     }
 
+    /// Counts a crash against the versions that may have caused it.
     fn count(&mut self, loading: &BTreeSet<ModelKey>, calling: &BTreeSet<ModelKey>) {
         loading.iter().for_each(|key| *self.loads.entry(key.clone()).or_default() += 1);
         if calling.is_empty() {
@@ -137,68 +144,111 @@ impl Crashes {
         self.calls += 1;
     }
 
+    /// The version that is convicted for its load.
     fn by_load(
         &self,
         loading: &BTreeSet<ModelKey>,
         calling: &BTreeSet<ModelKey>,
     ) -> Option<(ModelKey, Sentence)> {
-        let least = |key: &ModelKey| if self.proven.contains(key) { MOST } else { LOADS };
-        let crashes = |key: &ModelKey| self.loads.get(key).copied().unwrap_or_default();
-        let mut guilty = loading.iter().filter(|key| crashes(key) >= least(key));
+        let mut guilty = loading.iter().filter(|key| self.loads_of(key) >= self.least(key));
         let key = guilty.next().filter(|_| guilty.next().is_none())?;
-        let others = calling.iter().filter(|other| *other != key).cloned().collect();
-        Some((key.clone(), Sentence { for_load: true, crashes: crashes(key), others }))
+        let crashes = self.loads_of(key);
+        // Without calls at one of its crashes, no call explains all of them.
+        let had_calls = self.calls >= crashes && !calling.is_empty();
+        let others = self.common.iter().filter(|other| had_calls && *other != key);
+        let others = others.cloned().collect();
+        Some((key.clone(), Sentence { for_load: true, crashes, others }))
     }
 
+    /// The version that is convicted for its calls.
     fn by_calls(&self, loading: &BTreeSet<ModelKey>) -> Option<(ModelKey, Sentence)> {
-        let is_enough = self.calls >= MOST && loading.is_empty();
+        let is_enough = self.calls >= self.scaled(MOST) && loading.is_empty();
         let key = self.sole().filter(|_| is_enough)?;
         let others = BTreeSet::new();
         Some((key.clone(), Sentence { for_load: false, crashes: self.calls, others }))
     }
 
-    /// Releases versions that were convicted for their load, if a crash without them has the mark of
-    /// the same cause.
-    fn release(&mut self, calling: &BTreeSet<ModelKey>) -> Vec<ModelKey> {
-        let is_wrong = |sentence: &Sentence| !sentence.others.is_disjoint(calling);
-        let wrong = self.convicted.iter().filter(|(_, sentence)| is_wrong(sentence));
-        let wrong: Vec<_> = wrong.map(|(key, _)| key.clone()).collect();
-        for sentence in wrong.iter().filter_map(|key| self.convicted.remove(key)) {
-            // The crashes that it was convicted for count for the others.
-            self.calls = sentence.crashes;
-            self.common = sentence.others;
+    /// The number of crashes at loads of the version since it last came up.
+    fn loads_of(&self, key: &ModelKey) -> u32 {
+        self.loads.get(key).copied().unwrap_or_default()
+    }
+
+    /// The number of crashes at its loads that convicts the version.
+    fn least(&self, key: &ModelKey) -> u32 {
+        self.scaled(if self.passed.contains(key) { MOST } else { LOADS })
+    }
+
+    /// A number of crashes that has a consequence: twice as many if no version explains the series.
+    fn scaled(&self, crashes: u32) -> u32 {
+        if self.are_unexplained() { crashes * 2 } else { crashes }
+    }
+
+    /// Releases the versions that were convicted in this series and cannot have caused this crash, if
+    /// it shows that they were convicted wrongly.
+    fn release(
+        &mut self,
+        loading: &BTreeSet<ModelKey>,
+        calling: &BTreeSet<ModelKey>,
+    ) -> BTreeSet<ModelKey> {
+        let was_unexplained = self.are_unexplained();
+        let mut wrong = BTreeSet::new();
+        if self.series.record(loading, calling, &self.passed) {
+            wrong = self.series.take_refuted(&self.passed);
+        } else if loading.is_empty() {
+            wrong = self.take_bystanders(calling);
+        }
+        if self.are_unexplained() && !was_unexplained {
+            self.clear();
+        }
+        self.convicted.retain(|key, _| !wrong.contains(key));
+        wrong
+    }
+
+    /// Takes the versions that were convicted for their load, if this crash has the mark of the same
+    /// cause: a call of a version that had calls at all the crashes that convicted them.
+    fn take_bystanders(&mut self, calling: &BTreeSet<ModelKey>) -> BTreeSet<ModelKey> {
+        let mut wrong = BTreeSet::new();
+        for key in self.series.convicted_once() {
+            let Some(sentence) = self.convicted.get(&key) else { continue };
+            if !sentence.others.is_disjoint(calling) {
+                // The crashes that it was convicted for count for the others.
+                (self.calls, self.common) = (sentence.crashes, sentence.others.clone());
+                self.series.release(&key);
+                wrong.insert(key);
+            }
         }
         wrong
     }
 
     /// Records that a version is being loaded.
     pub fn load(&mut self, key: &ModelKey) {
-        self.up.remove(key);
         self.loading.insert(key.clone());
     }
 
     /// Records that a version has passed its first run.
-    pub fn arrived(&mut self, now: Duration, key: &ModelKey) {
+    pub fn arrived(&mut self, key: &ModelKey) {
         self.loading.remove(key);
-        self.up.entry(key.clone()).or_insert(now);
+        self.loads.remove(key);
+        self.passed.insert(key.clone());
     }
 
     /// Records that a version is not in the engine any more.
     pub fn left(&mut self, key: &ModelKey) {
         self.loading.remove(key);
-        self.up.remove(key);
     }
 
     /// Takes up the state of an earlier process. If that ended in disorder while it loaded versions,
     /// the engine has most likely ended with it: a crash. Returns the convicted version.
     pub fn resume(&mut self, now: Duration) -> Verdict {
         let loading = std::mem::take(&mut self.loading);
+        if loading.is_empty() {
+            return Verdict::default();
+        }
         self.crashed(now, &loading, &BTreeSet::new())
     }
 
     /// Records that the process ends in order.
-    pub fn stop(&mut self, now: Duration) {
-        self.prove(now);
+    pub fn stop(&mut self) {
         self.loading.clear();
     }
 
@@ -207,65 +257,80 @@ impl Crashes {
         self.convicted.remove(key);
         self.loads.remove(key);
         self.common.remove(key);
+        self.series.pardon(key);
     }
 
-    fn prove(&mut self, now: Duration) {
-        let last = self.last.unwrap_or_default();
-        let is_long = |since: &Duration| now.saturating_sub((*since).max(last)) >= QUIET;
-        let proven = self.up.iter().filter(|(_, since)| is_long(since));
-        self.proven.extend(proven.map(|(key, _)| key.clone()));
-    }
-
-    /// Clears all suspicion after ten minutes without a crash. Returns true if there was any.
+    /// Ends the series after ten minutes without a crash, with all suspicion. Returns true if there
+    /// was one.
     pub fn expire(&mut self, now: Duration) -> bool {
-        let is_over = self.last.is_some_and(|last| now.saturating_sub(last) >= QUIET);
+        let is_over = self.expires_at().is_some_and(|at| now >= at);
         if is_over {
-            self.forget();
+            self.clear();
+            self.series = Series::default();
         }
         is_over
     }
 
-    fn forget(&mut self) {
-        (self.last, self.calls) = (None, 0);
+    /// Clears all suspicion.
+    fn clear(&mut self) {
+        self.calls = 0;
         self.loads.clear();
         self.common.clear();
     }
 
-    /// The time at which [`Self::expire`] clears the suspicion.
+    /// The time at which [`Self::expire`] ends the series.
     pub fn expires_at(&self) -> Option<Duration> {
-        self.last.map(|last| last + QUIET)
+        self.series.expires_at()
     }
 
-    /// Forgets versions that are not known any more.
+    /// Forgets that a version has passed its first run, because it is not known any more. Returns
+    /// false if it has not.
+    pub fn forget(&mut self, key: &ModelKey) -> bool {
+        self.passed.remove(key)
+    }
+
+    /// Forgets the versions for which `is_known` returns false, like [`Self::forget`], unless they are
+    /// suspected.
     pub fn retain(&mut self, is_known: impl Fn(&ModelKey) -> bool) {
-        self.proven.retain(|key| is_known(key));
-        self.convicted.retain(|key, _| is_known(key));
+        let (loads, common) = (&self.loads, &self.common);
+        let is_suspect = |key: &ModelKey| loads.contains_key(key) || common.contains(key);
+        self.passed.retain(|key| is_known(key) || is_suspect(key));
+    }
+
+    /// True if no version explains the crashes: most likely something else kills the engine.
+    pub fn are_unexplained(&self) -> bool {
+        self.series.is_unexplained()
     }
 
     /// True if the load of the version may end the engine, or if no other version's calls may do it.
     /// Such a version is loaded when all others have served for a while.
     pub fn is_grave(&self, key: &ModelKey) -> bool {
-        self.loads.contains_key(key) || self.sole() == Some(key)
+        self.loads_of(key) >= self.least(key) / 2 || self.sole() == Some(key)
     }
 
     /// True if the version has to be loaded while no other one is.
     pub fn is_suspect(&self, key: &ModelKey) -> bool {
-        self.loads.contains_key(key) || self.common.contains(key)
+        let by_load = self.loads.contains_key(key) && !self.are_unexplained();
+        by_load || self.is_grave(key) || self.common().contains(key)
     }
 
-    /// The versions that may have ended the engine by a call.
+    /// The versions that may have ended the engine by a call. If no version explains the crashes,
+    /// only those that have been at many of them.
     pub fn common(&self) -> &BTreeSet<ModelKey> {
-        &self.common
+        const NONE: &BTreeSet<ModelKey> = &BTreeSet::new();
+        let is_enough = !self.are_unexplained() || self.calls >= MOST;
+        if is_enough { &self.common } else { NONE }
     }
 
     /// True if the versions that are suspected for their calls may make only one call at a time.
     pub fn are_apart(&self) -> bool {
-        self.calls >= APART && self.common.len() > 1
+        self.calls >= self.scaled(APART) && self.common.len() > 1
     }
 
     /// The only version that had calls in flight at each of several crashes.
     pub fn sole(&self) -> Option<&ModelKey> {
-        self.common.first().filter(|_| self.calls >= APART && self.common.len() == 1)
+        let is_enough = self.calls >= self.scaled(APART) && self.common.len() == 1;
+        self.common.first().filter(|_| is_enough)
     }
 
     /// The convicted versions.
@@ -275,36 +340,7 @@ impl Crashes {
 
     /// The failure of a convicted version.
     pub fn failure(&self, key: &ModelKey) -> Option<Failure> {
-        let Sentence { for_load, crashes, .. } = self.convicted.get(key)?;
-        let during = if *for_load { "its load or first run" } else { "its calls" };
-        let message = format!(
-            "the engine ended {crashes} times during {during}: it is not loaded again until its \
-             tag moves to another digest and back, or an operator loads it"
-        );
-        Some(Failure::new(Reason::ModelQuarantined, message))
-    }
-}
-
-/// Maps whose keys are no text, as lists of pairs.
-mod as_list {
-    use std::collections::BTreeMap;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(super) fn serialize<K: Serialize, V: Serialize, S: Serializer>(
-        map: &BTreeMap<K, V>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        to.collect_seq(map)
-    }
-
-    pub(super) fn deserialize<'de, K, V, D>(from: D) -> Result<BTreeMap<K, V>, D::Error>
-    where
-        K: Deserialize<'de> + Ord,
-        V: Deserialize<'de>,
-        D: Deserializer<'de>,
-    {
-        Ok(Vec::<(K, V)>::deserialize(from)?.into_iter().collect())
+        self.convicted.get(key).map(Sentence::failure)
     }
 }
 

@@ -166,6 +166,9 @@ pub enum Effect {
     Switched(TagKey, Digest),
     /// The engine could not load a version, or has unloaded it; for the event record.
     LoadFailed(ModelKey, Failure),
+    /// No version explains the crashes of an engine: versions that were put in quarantine for them
+    /// are loaded again; for the event record.
+    CrashesUnexplained(EngineId),
     /// A message to an engine.
     Engine(EngineId, ToEngine),
 }
@@ -229,6 +232,9 @@ impl Machines {
 
     /// Takes over the state left by an earlier process. Must be called before any event.
     pub fn adopt(&mut self, legacy: Legacy, now: Moment) {
+        for watch in self.watches.values_mut() {
+            watch.retain(|key| legacy.loaded.contains_key(key));
+        }
         for (key, serving) in legacy.tags {
             self.changed.insert(key.name.clone());
             self.touch(&key.name);

@@ -25,6 +25,7 @@ const RESTARTS: &str = "outrigger_engine_restarts_total";
 const REACHABLE: &str = "outrigger_engine_reachable";
 const EVENTS: &str = "outrigger_machine_events_total";
 const SIGNATURES: &str = "outrigger_signature_verifications_total";
+const UNEXPLAINED: &str = "outrigger_engine_crashes_unexplained";
 const QUARANTINED: &str = "outrigger_models_quarantined";
 const CACHE: &str = "outrigger_model_cache_total";
 
@@ -121,6 +122,12 @@ pub const METRICS: &[Metric] = &[
                and result: hit (they were in the store) or miss (they were fetched).",
     },
     Metric {
+        name: UNEXPLAINED,
+        kind: MetricKind::Gauge,
+        labels: &["engine"],
+        help: "1 while the engine ends again and again and no version explains it, else 0.",
+    },
+    Metric {
         name: QUARANTINED,
         kind: MetricKind::Gauge,
         labels: &[],
@@ -173,6 +180,14 @@ pub(crate) fn engines(engines: &BTreeMap<EngineId, Condition>) {
 /// Records the number of versions in quarantine.
 pub(crate) fn quarantined(versions: usize) {
     metrics::gauge!(QUARANTINED).set(versions as f64);
+}
+
+/// Records for each engine if no version explains its crashes.
+pub(crate) fn unexplained<'a>(engines: impl Iterator<Item = (&'a EngineId, bool)>) {
+    for (id, is_unexplained) in engines {
+        let value = f64::from(u8::from(is_unexplained));
+        metrics::gauge!(UNEXPLAINED, "engine" => id.to_string()).set(value);
+    }
 }
 
 pub(crate) fn switched() {

@@ -338,6 +338,7 @@ impl Service {
         let (changed, crashes) = (self.machines.take_durable(), self.machines.take_crashes());
         if crashes.is_some() {
             metrics::quarantined(self.machines.quarantined().count());
+            metrics::unexplained(self.machines.unexplained());
         }
         let Some(number) = self.world.durable.update(changed, crashes) else { return };
         let world = Arc::clone(&self.world);
@@ -351,7 +352,7 @@ impl Service {
         tracing::info!("lifecycle is stopping; the engine keeps its models");
         self.publishing.routing.close();
         let now = self.clock.now();
-        self.world.durable.update(Vec::new(), Some(self.machines.stopped_crashes(now)));
+        self.world.durable.update(Vec::new(), Some(self.machines.stopped_crashes()));
         let trials = self.trials.record(now);
         self.trials_written += 1;
         let number = self.trials_written;

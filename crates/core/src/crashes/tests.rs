@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Digest;
+use crate::{Digest, Reason};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -24,6 +24,13 @@ fn after(crashes: &[(&[u8], &[u8])]) -> (Crashes, Vec<Option<ModelKey>>) {
     });
     let convicted = each.collect();
     (state, convicted)
+}
+
+/// The state in which these versions have passed their first run.
+fn serving(numbers: &[u8]) -> Crashes {
+    let mut state = Crashes::default();
+    numbers.iter().for_each(|number| state.arrived(&key(*number)));
+    state
 }
 
 #[test]
@@ -86,19 +93,112 @@ fn crashes_far_apart_have_nothing_to_do_with_each_other() {
 }
 
 #[test]
-fn proven_versions_are_suspected_last() {
-    let mut state = Crashes::default();
-    state.load(&key(1));
-    state.arrived(MINUTE, &key(1));
-    let mut at = QUIET * 2;
-    state.crashed(at, &keys(&[1, 2]), &keys(&[]));
+fn versions_that_have_loaded_well_are_suspected_last() {
+    let mut state = serving(&[1]);
+    state.crashed(MINUTE, &keys(&[1, 2]), &keys(&[]));
     assert!(!state.is_suspect(&key(1)) && state.is_grave(&key(2)));
-    assert_eq!(state.crashed(at + MINUTE, &keys(&[2]), &keys(&[])).convicted, Some(key(2)));
-    let convicted = (1..=4).map(|_| {
-        at += MINUTE;
-        state.crashed(at, &keys(&[1]), &keys(&[])).convicted
+    assert_eq!(state.crashed(MINUTE * 2, &keys(&[2]), &keys(&[])).convicted, Some(key(2)));
+    let convicted = (3..=6).map(|minute| {
+        let verdict = state.crashed(MINUTE * minute, &keys(&[1]), &keys(&[]));
+        assert_eq!(state.is_grave(&key(1)), (4..6).contains(&minute), "minute {minute}");
+        verdict.convicted
     });
     assert_eq!(convicted.collect::<Vec<_>>(), [None, None, None, Some(key(1))]);
+}
+
+#[test]
+fn a_version_that_comes_up_is_cleared_of_the_crashes_at_its_load() {
+    let mut state = serving(&[1]);
+    for minute in 1..20 {
+        let verdict = state.crashed(MINUTE * minute, &keys(&[1]), &keys(&[2]));
+        assert_eq!(verdict.convicted.filter(|it| *it == key(1)), None);
+        assert!(state.is_suspect(&key(1)));
+        state.arrived(&key(1));
+        assert!(!state.is_suspect(&key(1)));
+    }
+}
+
+#[test]
+fn each_of_two_versions_that_end_the_engine_at_their_load_stays_convicted() {
+    let mut state = serving(&[8, 9]);
+    let crashes: [&[u8]; 4] = [&[1, 2], &[1], &[2], &[2]];
+    let convicted = (1..).zip(crashes).map(|(minute, loading)| {
+        let verdict = state.crashed(MINUTE * minute, &keys(loading), &keys(&[8, 9]));
+        assert_eq!(verdict.released, keys(&[]));
+        verdict.convicted
+    });
+    let convicted: Vec<_> = convicted.collect();
+    assert_eq!(convicted, [None, Some(key(1)), None, Some(key(2))]);
+    assert_eq!(state.convicted().keys().cloned().collect::<BTreeSet<_>>(), keys(&[1, 2]));
+}
+
+#[test]
+fn a_series_without_a_common_version_is_unexplained_and_its_convictions_are_released() {
+    let (mut state, convicted) = after(&[(&[1], &[]), (&[1], &[])]);
+    assert_eq!(convicted, [None, Some(key(1))]);
+    [2, 3, 4].iter().for_each(|number| state.arrived(&key(*number)));
+    let calls = |state: &mut Crashes, minute: u32, number: u8| {
+        state.crashed(MINUTE * minute, &keys(&[]), &keys(&[number]))
+    };
+    for (minute, number) in [(3, 2), (4, 3), (5, 4)] {
+        assert_eq!(calls(&mut state, minute, number), Verdict::default());
+        assert!(!state.are_unexplained(), "restarts by hand may be among them");
+    }
+    let verdict = state.crashed(MINUTE * 6, &keys(&[]), &keys(&[]));
+    assert_eq!((verdict.released, verdict.is_unexplained), (keys(&[1]), true));
+    assert!(state.convicted().is_empty());
+    assert!(!state.is_suspect(&key(4)), "all suspicion is cleared");
+}
+
+#[test]
+fn an_unexplained_series_needs_twice_as_many_crashes_until_it_is_over() {
+    let mut state = serving(&[2, 3]);
+    (1..=4).for_each(|minute| {
+        state.crashed(MINUTE * minute, &keys(&[]), &keys(&[2 + u8::from(minute % 2 == 0)]));
+    });
+    assert!(state.are_unexplained());
+    let at_load = |state: &mut Crashes, from: Duration| {
+        let mut crashes = (1..10)
+            .map(|number| state.crashed(from + MINUTE * number, &keys(&[1]), &keys(&[])).convicted);
+        crashes.position(|convicted| convicted == Some(key(1))).map(|before| before + 1)
+    };
+    assert_eq!(at_load(&mut state, MINUTE * 4), Some(4));
+    state.pardon(&key(1));
+    let later = QUIET * 4;
+    assert!(state.expire(later) && !state.are_unexplained());
+    assert_eq!(at_load(&mut state, later), Some(2));
+}
+
+#[test]
+fn crashes_that_go_on_after_two_convictions_for_calls_release_both() {
+    let mut state = serving(&[1, 2, 3]);
+    let calls = [1, 1, 1, 1, 2, 2, 2, 2];
+    for (minute, number) in (1..).zip(calls) {
+        state.crashed(MINUTE * minute, &keys(&[]), &keys(&[number]));
+    }
+    assert_eq!(state.convicted().keys().cloned().collect::<BTreeSet<_>>(), keys(&[1, 2]));
+    let verdict = state.crashed(MINUTE * 9, &keys(&[]), &keys(&[3]));
+    assert_eq!((verdict.released, verdict.is_unexplained), (keys(&[1, 2]), true));
+}
+
+#[test]
+fn crashes_release_no_version_that_was_convicted_in_an_earlier_series() {
+    let (mut state, _) = after(&[(&[1], &[8]), (&[1], &[8])]);
+    for crash in 0..4 {
+        let at = QUIET * 2 + MINUTE * crash;
+        let verdict = state.crashed(at, &keys(&[]), &keys(&[if crash % 2 == 0 { 8 } else { 9 }]));
+        assert_eq!(verdict.released, keys(&[]));
+    }
+    assert!(state.are_unexplained() && state.convicted().contains_key(&key(1)));
+}
+
+#[test]
+fn versions_that_are_not_known_any_more_are_forgotten_unless_they_are_suspected() {
+    let mut state = serving(&[1, 2, 3]);
+    state.crashed(MINUTE, &keys(&[]), &keys(&[2]));
+    state.retain(|it| *it == key(1));
+    assert_eq!(state.passed, keys(&[1, 2]));
+    assert!(state.forget(&key(1)) && !state.forget(&key(1)));
 }
 
 #[test]
@@ -106,7 +206,7 @@ fn a_version_that_was_loading_by_chance_is_released() {
     let (mut state, convicted) = after(&[(&[1], &[8, 9]), (&[1], &[8, 9])]);
     assert_eq!(convicted, [None, Some(key(1))]);
     let verdict = state.crashed(MINUTE * 3, &keys(&[]), &keys(&[8, 9]));
-    assert_eq!(verdict.released, [key(1)]);
+    assert_eq!(verdict.released, keys(&[1]));
     assert!(state.are_apart());
     let verdict = state.crashed(MINUTE * 4, &keys(&[]), &keys(&[9]));
     assert_eq!(verdict.convicted, Some(key(9)));
@@ -136,8 +236,9 @@ fn the_state_outlives_the_process_and_a_load_cut_off_counts_as_a_crash() {
     assert_eq!(next.resume(MINUTE * 2).convicted, Some(key(1)));
     assert_eq!(read(&serde_json::to_string(&next).expect("JSON")), next);
     let mut in_order = read(&text);
-    in_order.stop(MINUTE * 2);
+    in_order.stop();
     assert_eq!(in_order.resume(MINUTE * 2), Verdict::default());
+    assert_eq!(in_order.resume(MINUTE * 3), Verdict::default(), "the engine went on");
 }
 
 /// The way in which the killer ends the engine.
@@ -198,7 +299,7 @@ proptest! {
         for (minute, chance) in (1..).zip(chances) {
             crashes += 1;
             let verdict = crash(&mut state, kills, minute == 1, minute, chance);
-            prop_assert_eq!(&verdict.released, &Vec::new());
+            prop_assert_eq!(&verdict.released, &BTreeSet::new());
             if let Some(convicted) = verdict.convicted {
                 prop_assert_eq!(convicted, key(KILLER));
                 break;

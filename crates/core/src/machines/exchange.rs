@@ -58,7 +58,7 @@ impl Machines {
                 match &effect {
                     E::Publish(_, id) => drop(self.ids.insert(id.clone(), key.clone())),
                     E::Unpublish(id) => drop(self.ids.remove(id)),
-                    E::Route(..) => self.arrived(turn, key),
+                    E::Route(..) => self.arrived(key),
                     _ => {}
                 }
                 turn.effects.push(Effect::Model(key.clone(), effect));

@@ -110,6 +110,7 @@ impl Machines {
         let last = self.models.remove(key).map(|model| model.last());
         self.forgotten = self.forgotten.max(last.unwrap_or_default());
         self.placed.remove(key);
+        self.unwatch(key);
         let sharing = self.sharing.entry(key.digest).or_default();
         sharing.remove(&key.name);
         if sharing.is_empty() {

@@ -97,7 +97,7 @@ impl Bench {
                 };
                 Some(Event::Tag(key.clone(), tags::Event::Resolved(*attempt, resolved)))
             }
-            Effect::Switched(..) | Effect::LoadFailed(..) => None,
+            Effect::Switched(..) | Effect::LoadFailed(..) | Effect::CrashesUnexplained(_) => None,
             Effect::Model(key, M::Pull(it)) => on(key, model::Event::Pulled(*it, Ok(()))),
             Effect::Model(key, M::Prepare(it)) => {
                 on(key, model::Event::Prepared(*it, Ok(EngineId::default())))

@@ -22,6 +22,10 @@ const LOSSES: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The activity of a version whose load waits, for people.
 pub(super) const SUSPECTED: &str = "suspected of ending the engine, waits its turn";
+/// The activity of a version that is loaded into an engine whose crashes no version explains, for
+/// people.
+pub(super) const UNEXPLAINED: &str =
+    "loading; the engine ends again and again, and no version explains it";
 
 /// The suspected versions of one engine.
 #[derive(Debug, Default)]
@@ -48,6 +52,13 @@ pub struct Suspects {
     pub are_loading: bool,
     /// They make one call at a time.
     pub are_apart: bool,
+}
+
+impl Watch {
+    /// Forgets the versions for which `is_known` returns false, unless they are suspected.
+    pub(super) fn retain(&mut self, is_known: impl Fn(&ModelKey) -> bool) {
+        self.crashes.retain(is_known);
+    }
 }
 
 impl Machines {
@@ -108,7 +119,10 @@ impl Machines {
     }
 
     fn execute(&mut self, turn: &mut Turn, engine: &EngineId, verdict: Verdict) {
-        let Verdict { convicted, released } = verdict;
+        let Verdict { convicted, released, is_unexplained } = verdict;
+        if is_unexplained {
+            turn.effects.push(Effect::CrashesUnexplained(engine.clone()));
+        }
         for key in released {
             turn.events.push_back(Event::Model(key, model::Event::Retry));
         }
@@ -125,12 +139,12 @@ impl Machines {
         turn.events.push_back(Event::Model(key, event));
     }
 
-    /// The versions that were given to `engine` and are not up yet.
+    /// The versions that were given to `engine` and have not passed their first run yet.
     fn being_loaded(&self, engine: &EngineId) -> BTreeSet<ModelKey> {
         let held = self.watches.get(engine).map(|watch| &watch.held);
         let is_held = |key: &ModelKey| held.is_some_and(|held| held.contains_key(key));
         let loading = self.models.values().filter(|model| {
-            matches!(model.state(), State::Loading { .. })
+            matches!(model.state(), State::Loading { .. } | State::Checking { .. })
                 && self.engine_of(model.key()) == Some(engine)
                 && !is_held(model.key())
         });
@@ -169,10 +183,16 @@ impl Machines {
     }
 
     /// Records that a version has passed the gate.
-    pub(super) fn arrived(&mut self, turn: &Turn, key: &ModelKey) {
-        let now = self.time(turn.now);
+    pub(super) fn arrived(&mut self, key: &ModelKey) {
         if let Some(engine) = self.placed.get(key).cloned() {
-            self.watch(&engine).crashes.arrived(now, key);
+            self.watch(&engine).crashes.arrived(key);
+        }
+    }
+
+    /// Drops data about a version whose machine is dropped.
+    pub(super) fn unwatch(&mut self, key: &ModelKey) {
+        for watch in self.watches.values_mut() {
+            self.crashes_changed |= watch.crashes.forget(key);
         }
     }
 
@@ -263,7 +283,21 @@ impl Machines {
     /// The current activity of a version, for people.
     pub fn activity_of(&self, model: &ModelMachine) -> &'static str {
         let waits = |watch: &Watch| watch.held.contains_key(model.key());
-        if self.watches.values().any(waits) { SUSPECTED } else { model.activity() }
+        if self.watches.values().any(waits) {
+            return SUSPECTED;
+        }
+        let watch = self.engine_of(model.key()).and_then(|engine| self.watches.get(engine));
+        let is_loading = matches!(model.state(), State::Loading { .. });
+        let is_unexplained = watch.is_some_and(|watch| watch.crashes.are_unexplained());
+        if is_loading && is_unexplained { UNEXPLAINED } else { model.activity() }
+    }
+
+    /// The engines, each with true if no version explains its crashes.
+    pub fn unexplained(&self) -> impl Iterator<Item = (&EngineId, bool)> {
+        self.engines.keys().map(|engine| {
+            let watch = self.watches.get(engine);
+            (engine, watch.is_some_and(|watch| watch.crashes.are_unexplained()))
+        })
     }
 
     /// The suspects of each engine that has any.
@@ -302,9 +336,8 @@ impl Machines {
     }
 
     /// The suspicion to store when the process ends in order.
-    pub fn stopped_crashes(&mut self, now: Moment) -> BTreeMap<EngineId, Crashes> {
-        let now = self.time(now);
-        self.watches.values_mut().for_each(|watch| watch.crashes.stop(now));
+    pub fn stopped_crashes(&mut self) -> BTreeMap<EngineId, Crashes> {
+        self.watches.values_mut().for_each(|watch| watch.crashes.stop());
         self.crashes()
     }
 }

@@ -33,6 +33,11 @@ impl Service {
                 );
             }
             Effect::LoadFailed(key, failure) => report::failure(&key, "loading", &failure),
+            Effect::CrashesUnexplained(engine) => tracing::warn!(
+                %engine,
+                "the engine ends again and again, and no version explains it: something else kills \
+                 it, or its memory is too small; versions in quarantine for it are loaded again"
+            ),
             Effect::Model(key, effect) => self.carry_out_model(key, effect),
             Effect::Engine(engine, message) => {
                 if let Some(courier) = self.couriers.get(&engine) {

@@ -278,7 +278,7 @@ impl World {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Resolve(key, attempt) => self.jobs.push(Job::Resolve(key, attempt)),
-            Effect::Switched(..) | Effect::LoadFailed(..) => {}
+            Effect::Switched(..) | Effect::LoadFailed(..) | Effect::CrashesUnexplained(_) => {}
             Effect::Model(key, effect) => self.carry_out_model(key, effect),
             Effect::Engine(_, message) => self.to_engine.push_back(message),
         }

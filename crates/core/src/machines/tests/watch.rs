@@ -4,178 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{Crashes, machines::watch::SUSPECTED};
+use world::{Kills, NAMES, World, machines};
 
-/// The way in which the killer ends the engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kills {
-    Load,
-    FirstRun,
-    Calls,
-}
-
-/// The machines, and an engine that restarts when the killer ends it.
-struct World {
-    machines: Machines,
-    now: Moment,
-    killer: ModelKey,
-    kills: Kills,
-    /// Versions that the engine is loading, in order, and those that are up.
-    loading: VecDeque<ServableId>,
-    up: BTreeSet<ServableId>,
-    crashes: u64,
-    condition: Condition,
-}
-
-const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
-const STEP: Duration = Duration::from_millis(100);
-
-impl World {
-    fn new(killer: &str, kills: Kills) -> Self {
-        let mut world = Self {
-            machines: machines(),
-            now: Moment::at(Duration::from_secs(1)),
-            killer: model(killer),
-            kills,
-            loading: VecDeque::new(),
-            up: BTreeSet::new(),
-            crashes: 0,
-            condition: Condition::up(),
-        };
-        world.handle(Event::Condition(EngineId::default(), Condition::up()));
-        world
-    }
-
-    fn handle(&mut self, event: Event) {
-        let mut events = VecDeque::from([event]);
-        while let Some(event) = events.pop_front() {
-            for effect in self.machines.handle(self.now, 0.5, event) {
-                events.extend(self.carry_out(effect));
-            }
-        }
-    }
-
-    fn carry_out(&mut self, effect: Effect) -> Option<Event> {
-        use model::Effect as M;
-        let on = |key, event| Some(Event::Model(key, event));
-        match effect {
-            Effect::Resolve(key, attempt) => {
-                let digest = Digest::of(key.name.as_str().as_bytes());
-                Some(Event::Tag(key, tags::Event::Resolved(attempt, Ok(digest))))
-            }
-            Effect::Switched(..) | Effect::LoadFailed(..) => None,
-            Effect::Model(key, M::Pull(it)) => on(key, model::Event::Pulled(it, Ok(()))),
-            Effect::Model(key, M::Prepare(it)) => {
-                on(key, model::Event::Prepared(it, Ok(EngineId::default())))
-            }
-            Effect::Model(key, M::Publish(it, _)) => on(key, model::Event::Published(it, Ok(()))),
-            Effect::Model(key, M::Check(it, _)) => {
-                let ends = self.kills == Kills::FirstRun && key == self.killer;
-                match ends {
-                    true => {
-                        self.crash(BTreeSet::from([key.clone()]));
-                        on(key, model::Event::Checked(it, Err(down())))
-                    }
-                    false => on(key, model::Event::Checked(it, Ok(()))),
-                }
-            }
-            Effect::Model(key, M::Withdraw(route)) => on(key, model::Event::Drained(route)),
-            Effect::Model(key, M::Delete(it)) => on(key, model::Event::Deleted(it)),
-            Effect::Model(..) => None,
-            Effect::Engine(engine, message) => {
-                let gone = self.message(message)?;
-                Some(Event::Engine(engine, gone))
-            }
-        }
-    }
-
-    fn message(&mut self, message: ToEngine) -> Option<FromEngine> {
-        match message {
-            ToEngine::Add(id) => self.loading.push_back(id),
-            ToEngine::Remove(id) => {
-                self.loading.retain(|it| *it != id);
-                self.up.remove(&id);
-                return Some(FromEngine::Gone(id));
-            }
-            ToEngine::Expect(_) | ToEngine::Unexpect(_) => {}
-        }
-        None
-    }
-
-    /// The engine ends, which cuts calls of `lost` off, and comes back empty.
-    fn crash(&mut self, lost: BTreeSet<ModelKey>) {
-        self.crashes += 1;
-        let engine = EngineId::default();
-        let down = Condition { reachable: Some(false), ..self.condition.clone() };
-        self.handle(Event::Condition(engine.clone(), down));
-        self.now = self.now + STEP;
-        let had: Vec<_> = self.loading.drain(..).chain(std::mem::take(&mut self.up)).collect();
-        self.handle(Event::Restarted(engine.clone(), lost));
-        self.condition.restarts += 1;
-        self.handle(Event::Condition(engine.clone(), self.condition.clone()));
-        for id in had {
-            self.handle(Event::Engine(engine.clone(), FromEngine::Lost(id)));
-        }
-    }
-
-    /// The engine loads the next version, or requests run: a call of the killer, and others.
-    fn work(&mut self, others: &BTreeSet<usize>) {
-        if let Some(id) = self.loading.pop_front() {
-            let is_killer = self.machines.owner(&id) == Some(&self.killer);
-            if is_killer && self.kills == Kills::Load {
-                self.loading.push_front(id);
-                let calls = self.calls(others);
-                return self.crash(calls);
-            }
-            self.up.insert(id.clone());
-            self.handle(Event::Engine(EngineId::default(), FromEngine::Up(id)));
-        } else if self.kills == Kills::Calls && self.may_call(&self.killer) {
-            let mut calls = self.calls(others);
-            let suspects = self.machines.suspects();
-            if let Some(suspects) = suspects.get(&EngineId::default()).filter(|it| it.are_apart) {
-                calls.retain(|key| !suspects.versions.contains(key));
-            }
-            calls.insert(self.killer.clone());
-            self.crash(calls);
-        }
-    }
-
-    fn calls(&self, others: &BTreeSet<usize>) -> BTreeSet<ModelKey> {
-        let names = others.iter().map(|index| model(NAMES[*index]));
-        names.filter(|key| *key != self.killer && self.may_call(key)).collect()
-    }
-
-    fn may_call(&self, key: &ModelKey) -> bool {
-        let suspects = self.machines.suspects();
-        let suspects = suspects.get(&EngineId::default());
-        let waits = suspects.is_some_and(|it| it.are_loading && it.versions.contains(key));
-        self.is_ready(key) && !waits
-    }
-
-    fn is_ready(&self, key: &ModelKey) -> bool {
-        matches!(self.machines.answer_digest(key, self.now), Answer::Ready(..))
-    }
-
-    fn pass(&mut self) {
-        let until = self.now + STEP;
-        while let Some(at) = self.machines.wakes_at().filter(|at| *at <= until) {
-            self.now = at.max(self.now);
-            self.handle(Event::Tick);
-        }
-        self.now = until;
-    }
-
-    /// Lets the engine work with these calls in flight, in turns.
-    fn run(&mut self, calls: &[BTreeSet<usize>]) {
-        for others in calls.iter().cycle().take(400) {
-            self.work(others);
-            self.pass();
-        }
-    }
-}
-
-fn machines() -> Machines {
-    Machines::new(Policy::default(), Versions::after(Version(0)), [EngineId::default()])
-}
+mod outside;
+mod world;
 
 fn kills() -> impl Strategy<Value = Kills> {
     prop_oneof![Just(Kills::Load), Just(Kills::FirstRun), Just(Kills::Calls)]
@@ -193,7 +25,7 @@ proptest! {
             proptest::collection::btree_set(0..NAMES.len(), 0..NAMES.len()), 1..8,
         ),
     ) {
-        let mut world = World::new(NAMES[killer], kills);
+        let mut world = World::new(&[(NAMES[killer], kills)]);
         for text in NAMES.iter().filter(|text| together || **text != NAMES[killer]) {
             world.handle(Event::Follow(tag(text)));
         }
@@ -205,7 +37,7 @@ proptest! {
         let most = if kills == Kills::Calls { 4 } else { 2 };
         prop_assert!(world.crashes <= most, "{} crashes", world.crashes);
         let quarantined: Vec<_> = world.machines.quarantined().cloned().collect();
-        prop_assert_eq!(quarantined, [world.killer.clone()]);
+        prop_assert_eq!(quarantined, [model(NAMES[killer])]);
         for text in NAMES {
             prop_assert_eq!(world.is_ready(&model(text)), text != NAMES[killer], "{}", text);
         }
@@ -217,7 +49,7 @@ proptest! {
 
 /// A world in which the killer is in quarantine.
 fn convicted() -> World {
-    let mut world = World::new("j", Kills::Load);
+    let mut world = World::new(&[("j", Kills::Load)]);
     NAMES.iter().for_each(|text| world.handle(Event::Follow(tag(text))));
     world.run(&[BTreeSet::new()]);
     assert!(world.machines.quarantined().eq([&model("j")]));
@@ -228,7 +60,7 @@ fn convicted() -> World {
 fn a_quarantine_outlives_both_processes_and_the_first_look_up() {
     let mut before = convicted();
     let legacy = before.machines.legacy();
-    let mut next = World::new("j", Kills::Load);
+    let mut next = World::new(&[("j", Kills::Load)]);
     next.machines = machines();
     let crashes = before.machines.take_crashes().expect("it has changed");
     let text = serde_json::to_string(&crashes).expect("JSON");
@@ -245,8 +77,7 @@ fn a_quarantine_outlives_both_processes_and_the_first_look_up() {
 #[test]
 fn an_operator_may_load_a_version_in_quarantine() {
     let mut world = convicted();
-    world.kills = Kills::Calls;
-    world.killer = model("nobody");
+    world.killers.clear();
     world.handle(Event::Load(name("j"), latest()));
     world.run(&[BTreeSet::new()]);
     assert!(world.is_ready(&model("j")));
@@ -255,7 +86,7 @@ fn an_operator_may_load_a_version_in_quarantine() {
 
 #[test]
 fn a_suspected_version_shows_that_it_waits_until_its_load_begins() {
-    let mut world = World::new("nobody", Kills::Load);
+    let mut world = World::new(&[]);
     NAMES[..2].iter().for_each(|text| world.handle(Event::Follow(tag(text))));
     world.work(&BTreeSet::new());
     world.crash(BTreeSet::new());
@@ -278,7 +109,7 @@ fn a_suspected_version_shows_that_it_waits_until_its_load_begins() {
 
 #[test]
 fn suspects_wait_until_all_others_serve_and_then_load_one_at_a_time() {
-    let mut world = World::new("nobody", Kills::Load);
+    let mut world = World::new(&[]);
     NAMES[..5].iter().for_each(|text| world.handle(Event::Follow(tag(text))));
     for _ in 0..4 {
         world.work(&BTreeSet::new());
