@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use outrigger_compression::Encoding;
 use outrigger_features::Plan;
 use outrigger_proto::outrigger::v1::ModelSelector;
 
@@ -37,6 +38,9 @@ pub struct Job {
     /// Largest HTTP/2 frame of a gRPC request in bytes, at least 1. Smaller ones are sent if
     /// the server does not accept this size.
     pub frame: usize,
+    /// Encoding of the requests to a model, which are compressed before the run; `None` sends them
+    /// as they are. Answers are asked for uncompressed.
+    pub compress: Option<Encoding>,
     /// A directory for each different request and its first answer: `request-0.binpb`,
     /// `answer-0.binpb` and so on, without gRPC's prefix; `.json` for [`Form::Json`].
     pub save: Option<PathBuf>,

@@ -34,6 +34,8 @@ mod tally;
 mod timer;
 mod worker;
 
+/// An encoding of requests.
+pub use outrigger_compression::Encoding;
 /// A server's address.
 pub use outrigger_rpc::Endpoint;
 

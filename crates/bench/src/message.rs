@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Uri, header};
-use outrigger_proto::raw::unary::framed;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header};
+use outrigger_compression::{Encoding, Level, compress};
+use outrigger_proto::raw::unary::{PREFIX, compressed_prefix, framed};
 use outrigger_rpc::{Dial as _, Head};
 
-use crate::server::Server;
+use crate::{client::Protocol, server::Server};
 
 /// An encoded request, which is sent many times.
 #[derive(Debug, Clone)]
@@ -42,6 +43,22 @@ impl Message {
         headers.insert("x-request-timeout", text(format!("{}ms", timeout.as_millis().max(1))));
         Self { head, body: Bytes::copy_from_slice(body) }
     }
+
+    /// The request with its message compressed as clients do it by default. Over gRPC, the body has
+    /// a prefix.
+    pub(crate) fn compressed(mut self, protocol: Protocol, encoding: Encoding) -> Self {
+        let (name, prefix) = match protocol {
+            Protocol::Grpc => (HeaderName::from_static("grpc-encoding"), PREFIX),
+            Protocol::Http1 => (header::CONTENT_ENCODING, 0),
+        };
+        let mut body = vec![0; prefix];
+        compress(encoding, Level::Usual, &self.body[prefix..], &mut body).expect("there is memory");
+        let length = compressed_prefix(body.len() - prefix);
+        body[..prefix].copy_from_slice(&length[..prefix]);
+        self.head.headers_mut().insert(name, HeaderValue::from_static(encoding.name()));
+        self.body = body.into();
+        self
+    }
 }
 
 /// A body in pieces of at most this size, each of which is sent as a frame.
@@ -73,4 +90,37 @@ fn authorization(server: &Server) -> HeaderMap {
 
 fn text(value: String) -> HeaderValue {
     HeaderValue::try_from(value).expect("visible ASCII")
+}
+
+#[cfg(test)]
+mod tests {
+    use outrigger_compression::Decompressor;
+    use outrigger_rpc::Endpoint;
+
+    use super::*;
+
+    fn decompressed(encoding: Encoding, bytes: Bytes) -> Bytes {
+        let mut decompressor = Decompressor::new(encoding, bytes, 1 << 20);
+        while !decompressor.step(|_| Ok(())).unwrap() {}
+        decompressor.finish().freeze()
+    }
+
+    #[test]
+    fn a_compressed_request_names_its_encoding() {
+        let server: Server = "127.0.0.1:1".parse::<Endpoint>().unwrap().into();
+        let (timeout, body) = (Duration::from_secs(1), b"scores of treatments".repeat(50));
+        for encoding in Encoding::ALL {
+            let grpc = Message::grpc(&server, "/package.Service/Method", timeout, &body)
+                .compressed(Protocol::Grpc, encoding);
+            assert_eq!(grpc.head.headers()["grpc-encoding"], encoding.name());
+            let (prefix, message) = grpc.body.split_at(PREFIX);
+            assert_eq!(prefix, compressed_prefix(message.len()));
+            assert_eq!(decompressed(encoding, grpc.body.slice(PREFIX..)), body);
+
+            let json = Message::json(&server, timeout, &body).compressed(Protocol::Http1, encoding);
+            assert_eq!(json.head.headers()["content-encoding"], encoding.name());
+            assert!(json.body.len() < body.len());
+            assert_eq!(decompressed(encoding, json.body), body);
+        }
+    }
 }

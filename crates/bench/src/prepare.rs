@@ -45,16 +45,21 @@ pub(crate) async fn prepare(job: &Job) -> Result<Prepared, Error> {
     let client = client.map_err(|failure| job.unreachable(failure))?;
     let bodies = encode(job, &client, &requests).await?;
     let first = job.timeout.max(FIRST);
+    let message = |body: &Vec<u8>, timeout| {
+        let message = method.message(&job.server, timeout, body);
+        match job.compress {
+            Some(encoding) => message.compressed(method.protocol(), encoding),
+            None => message,
+        }
+    };
     for (at, (body, scores)) in bodies.iter().zip(&requests.scores).enumerate() {
-        let message = method.message(&job.server, first, body);
-        let answer = client.call(0, &message, first).await.map_err(Error::Refused)?;
+        let answer = client.call(0, &message(body, first), first).await.map_err(Error::Refused)?;
         answer::check(method, answer.clone(), users, scores).map_err(Error::Refused)?;
         if let Some(directory) = &job.save {
             save(directory, at, method, [body, &answer])?;
         }
     }
-    let messages = bodies.iter().map(|body| method.message(&job.server, job.timeout, body));
-    let messages = messages.collect();
+    let messages = bodies.iter().map(|body| message(body, job.timeout)).collect();
     Ok(Prepared { protocol: method.protocol(), messages, form, users, treatments })
 }
 

@@ -6,7 +6,8 @@ mod progress;
 use std::{path::PathBuf, time::Duration};
 
 use outrigger_bench::{
-    Arrivals, Error, Form, Job, Load, Process, Servable, Server, Shape, Source, Stop, Target, Tls,
+    Arrivals, Encoding, Error, Form, Job, Load, Process, Servable, Server, Shape, Source, Stop,
+    Target, Tls,
 };
 use outrigger_tools::{Access, ClientSettings, ModelArgument};
 
@@ -122,6 +123,9 @@ struct Requests {
         conflicts_with_all = ["treatments", "users", "distinct", "seed"],
     )]
     request: Vec<PathBuf>,
+    /// Compress the requests to a model before the run; the server must accept that
+    #[arg(long, value_enum, value_name = "ENCODING", conflicts_with = "direct")]
+    compress: Option<EncodingArgument>,
     /// Layout of the features [default: kv; a file as it is]
     #[arg(long, value_enum, conflicts_with = "direct")]
     form: Option<FormArgument>,
@@ -209,6 +213,14 @@ enum FormArgument {
     Json,
 }
 
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum EncodingArgument {
+    /// gzip, level 6
+    Gzip,
+    /// zstd, level 3
+    Zstd,
+}
+
 #[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
 enum ArrivalsArgument {
     /// At equal intervals
@@ -258,6 +270,7 @@ impl Arguments {
             server: server(&address, access.into())?,
             target,
             plan: plan.map_err(failed)?,
+            compress: requests.compress.map(Encoding::from),
             source: requests.source(),
             load: load.mode()?,
             duration: load.duration,
@@ -339,6 +352,15 @@ impl From<FormArgument> for Form {
             FormArgument::Kv => Self::KeyValue,
             FormArgument::Columnar => Self::Columnar,
             FormArgument::Json => Self::Json,
+        }
+    }
+}
+
+impl From<EncodingArgument> for Encoding {
+    fn from(encoding: EncodingArgument) -> Self {
+        match encoding {
+            EncodingArgument::Gzip => Self::Gzip,
+            EncodingArgument::Zstd => Self::Zstd,
         }
     }
 }

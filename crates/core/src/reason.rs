@@ -141,6 +141,9 @@ reasons! {
     AdminOnly = "ADMIN_ONLY", PermissionDenied, Never;
     /// There is no such method or path (over HTTP: 404, or 405 for the wrong verb).
     MethodUnknown = "METHOD_UNKNOWN", Unimplemented, Never;
+    /// The request is compressed with an encoding that is not accepted, or with several (over HTTP:
+    /// 415).
+    EncodingUnsupported = "ENCODING_UNSUPPORTED", Unimplemented, Never;
     /// The server is stopping.
     ShuttingDown = "SHUTTING_DOWN", Unavailable, Backoff;
     /// A defect in Outrigger.

@@ -31,8 +31,8 @@ pub use self::{
     section::Key,
     source::Source,
     value::{
-        CallerLimits, CanarySettings, LogFormat, ModelLimits, Period, Ratio, Scheduling,
-        SignatureRule, Size,
+        CallerLimits, CanarySettings, Compression, LogFormat, ModelLimits, Period, Ratio,
+        Scheduling, SignatureRule, Size,
     },
 };
 
@@ -95,8 +95,14 @@ section! {
         /// addresses. Any other name may be that of a foreign site which its owner resolves to this
         /// listener.
         admin_names: Vec<String> = "[]";
-        /// The maximum size of a prediction request, over gRPC and HTTP.
+        /// The maximum size of a prediction request, over gRPC and HTTP; of a compressed one also
+        /// its size when decompressed.
         max_message: Size = "64MiB";
+        /// The messages of predictions that may be compressed with gzip or zstd: `none`, `requests`,
+        /// or `both` requests and answers. An answer is compressed only if its caller accepts that
+        /// and it does not fit in one packet. Most gRPC clients accept gzip without being asked to,
+        /// and compression takes CPU time of the server (docs/performance.md).
+        compression: Compression = "requests";
         /// The maximum number of treatments per user.
         max_treatments: u32 = "5000" reloads;
         /// The maximum number of users per BatchPredict.

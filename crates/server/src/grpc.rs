@@ -2,6 +2,7 @@
 
 mod canaries;
 mod changes;
+mod decompressed;
 mod messages;
 mod models;
 mod prediction;
@@ -29,11 +30,15 @@ use tonic::{Code, Status, service::Routes};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
-use self::prediction::{Message, Prediction};
 pub(crate) use self::{canaries::Canaries, changes::Access, models::Models};
+use self::{
+    decompressed::decompressed,
+    prediction::{Message, Prediction},
+};
 use crate::{
     audit::Verb,
     caller::Peer,
+    compression::Policy,
     failure,
     front::{Front, Method, Path, Route, Timeout},
     guard::{Guard, guard},
@@ -100,10 +105,12 @@ impl Serving {
         health: &HealthReporter,
         rules: Guard,
         max_message: usize,
+        compression: Policy,
     ) -> Self {
         let rules = Arc::new(rules);
-        let others = routes(services, health, Arc::clone(&rules));
-        Self { prediction: Arc::new(Prediction::new(rules, predictor, max_message)), others }
+        let others = routes(services, health, Arc::clone(&rules), compression);
+        let prediction = Prediction::new(rules, predictor, max_message, compression);
+        Self { prediction: Arc::new(prediction), others }
     }
 }
 
@@ -123,8 +130,13 @@ impl App for Serving {
 }
 
 /// The services of the admin listener: queries and changes, no predictions.
-pub(crate) fn admin(services: (Models, Canaries), health: &HealthReporter, rules: Guard) -> Router {
-    routes(services, health, Arc::new(rules)).layer(middleware::from_fn(only_grpc))
+pub(crate) fn admin(
+    services: (Models, Canaries),
+    health: &HealthReporter,
+    rules: Guard,
+    compression: Policy,
+) -> Router {
+    routes(services, health, Arc::new(rules), compression).layer(middleware::from_fn(only_grpc))
 }
 
 /// Refuses requests whose content type is not gRPC. Another site's page in an operator's browser
@@ -144,6 +156,7 @@ fn routes(
     (models, canaries): (Models, Canaries),
     health: &HealthReporter,
     rules: Arc<Guard>,
+    compression: Policy,
 ) -> Router {
     let canaries = CanaryServiceServer::new(canaries).max_decoding_message_size(QUESTION);
     let models = ModelServiceServer::new(models).max_decoding_message_size(QUESTION);
@@ -161,7 +174,10 @@ fn routes(
         // Python's reflection client supports only this version.
         .add_service(reflection().build_v1alpha().expect(valid))
         .prepare();
-    services.into_axum_router().layer(middleware::from_fn_with_state(rules, guard))
+    let services = services.into_axum_router();
+    services
+        .layer(middleware::from_fn_with_state(compression, decompressed))
+        .layer(middleware::from_fn_with_state(rules, guard))
 }
 
 /// The status of a failed response without details: tonic made it, not this server.

@@ -74,6 +74,11 @@ impl Held {
         self.body.grow(target as u64 - held)
     }
 
+    /// Reduces the charge for the body to `bytes`.
+    pub(crate) fn keep_body(&self, bytes: usize) {
+        keep(&self.body, bytes);
+    }
+
     /// Releases the charge for the body, which has been freed.
     pub(crate) fn release_body(&self) {
         self.body.shrink(u64::MAX);
@@ -98,11 +103,29 @@ impl Held {
         self.answer.grow(bytes)
     }
 
+    /// Charges a second form of the answer in addition to the first.
+    ///
+    /// # Errors
+    /// It does not fit; the charge stays as it was.
+    pub(crate) fn second_answer(&self, bytes: usize) -> Result<(), Failure> {
+        self.answer.grow(bytes as u64)
+    }
+
+    /// Reduces the charge for the answer to `bytes`.
+    pub(crate) fn keep_answer(&self, bytes: usize) {
+        keep(&self.answer, bytes);
+    }
+
     /// Releases what the request was charged for; it has been freed, and its answer remains.
     pub(crate) fn release_request(&self) {
         self.release_body();
         self.work.shrink(u64::MAX);
     }
+}
+
+/// Reduces a charge to `bytes`, if it is larger.
+fn keep(charge: &Charge, bytes: usize) {
+    charge.shrink(charge.bytes().saturating_sub(bytes as u64));
 }
 
 /// `body`, an answer that holds the resources of its call until it has been sent.

@@ -7,8 +7,12 @@ use std::sync::Arc;
 
 use axum::{
     Extension, Json, Router,
+    body::Bytes,
     extract::{Path as InPath, Request, State, rejection::PathRejection},
-    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
+    http::{
+        HeaderMap, HeaderValue, StatusCode,
+        header::{CONTENT_TYPE, VARY},
+    },
     middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -17,8 +21,10 @@ use outrigger_core::{Failure, Reason};
 use outrigger_lifecycle::Handle;
 use serde_json::{Value, json};
 
+use self::body::Received;
 use crate::{
     call::Call,
+    compression::{Policy, compress, decompress},
     failure,
     front::{Front, Method, Path, Route, Timeout},
     guard::{Guard, guard},
@@ -50,6 +56,7 @@ struct App {
     predictor: Predictor,
     models: Handle,
     max_message: usize,
+    compression: Policy,
 }
 
 /// The routes of the HTTP listener.
@@ -58,6 +65,7 @@ pub(crate) fn routes(
     models: Handle,
     rules: Guard,
     max_message: usize,
+    compression: Policy,
 ) -> Router {
     Router::new()
         .route("/v1/predict", post(predict))
@@ -65,7 +73,7 @@ pub(crate) fn routes(
         .route("/v1/models/{*name}", get(show))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_verb)
-        .with_state(App { predictor, models, max_message })
+        .with_state(App { predictor, models, max_message, compression })
         .layer(middleware::from_fn_with_state(Arc::new(rules), guard))
 }
 
@@ -74,11 +82,58 @@ async fn predict(
     Extension(call): Extension<Call>,
     request: Request,
 ) -> Response {
-    let result = match body::read(request.into_body(), app.max_message, call.held()).await {
-        Ok(body) => document::predict(&app.predictor, &call, body).await,
-        Err(failure) => Err(failure),
-    };
-    respond(&call, result.map(|document| ([(CONTENT_TYPE, JSON)], document)))
+    match predicted(&app, &call, request).await {
+        Ok(response) => {
+            call.answered();
+            response
+        }
+        Err(failure) => {
+            call.failed(&failure);
+            let mut response = match failure.reason {
+                Reason::EncodingUnsupported => {
+                    failure::to_http_as(StatusCode::UNSUPPORTED_MEDIA_TYPE, &failure)
+                }
+                _ => failure::to_http(&failure),
+            };
+            app.compression.explain(&failure, response.headers_mut());
+            response
+        }
+    }
+}
+
+async fn predicted(app: &App, call: &Call, request: Request) -> Result<Response, Failure> {
+    let App { predictor, compression, max_message, .. } = app;
+    let (head, body) = request.into_parts();
+    // A body in an unknown encoding is not read.
+    let encoding = compression.request(&head.headers)?;
+    let mut body = body::read(body, *max_message, call.held()).await?;
+    if let Some(encoding) = encoding {
+        let compressed = body.join_charged(call.held())?;
+        let decompressed =
+            decompress(call, predictor.heavy(), encoding, compressed, *max_message).await?;
+        body = Received::from(decompressed);
+    }
+    let document = document::predict(predictor, call, body).await?;
+    Ok(written(app, call, &head.headers, document.into()).await)
+}
+
+/// The response with a document, compressed if its caller accepts that and it pays.
+async fn written(app: &App, call: &Call, asked: &HeaderMap, document: Bytes) -> Response {
+    let mut compressed = None;
+    let encoding = app.compression.answer(asked);
+    if let Some(encoding) = encoding {
+        compressed = compress(call, app.predictor.heavy(), encoding, document.clone(), 0).await;
+    }
+    let label = encoding.filter(|_| compressed.is_some());
+    let document = compressed.map_or(document, Bytes::from);
+    let mut response = ([(CONTENT_TYPE, JSON)], document).into_response();
+    if app.compression.varies() {
+        response.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
+    }
+    if let Some(encoding) = label {
+        app.compression.label(encoding, response.headers_mut());
+    }
+    response
 }
 
 /// The content type of a prediction.

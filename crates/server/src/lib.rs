@@ -10,6 +10,7 @@ mod auth;
 mod call;
 mod caller;
 mod canary_views;
+mod compression;
 pub mod config;
 mod error;
 mod failure;

@@ -39,6 +39,7 @@ use tower::ServiceExt as _;
 use self::conversation::Conversation;
 pub(crate) use self::{
     arriving::Arriving,
+    inbox::unread,
     places::{Places, Shares, raise_descriptors},
 };
 use crate::{caller::Peer, metrics, runtimes::Seats, sending::counted, tls::Acceptor};

@@ -17,6 +17,7 @@ use tonic_health::server::HealthReporter;
 
 use crate::{
     Error, auth,
+    compression::{self, Policy},
     config::{Config, Images, Invalid, Kinds, kinds::Context},
     grpc::{self, Access, Canaries, Models, Serving},
     guard::Guard,
@@ -206,6 +207,7 @@ impl Surfaces {
             (models, Canaries::new(parts.models.clone(), access))
         };
         let most = config.server.max_message.bytes();
+        let compression = |names| Policy::new(config.server.compression, names);
         Self {
             grpc: Serving::new(
                 predictor.clone(),
@@ -213,12 +215,14 @@ impl Surfaces {
                 &parts.reporter,
                 rules(&grpc::FRONT, None, &parts.drain),
                 most,
+                compression(&compression::GRPC),
             ),
             http: http::routes(
                 predictor,
                 parts.models.clone(),
                 rules(&http::FRONT, None, &parts.drain),
                 most,
+                compression(&compression::HTTP),
             ),
             health: health::routes(
                 parts.readiness.clone(),
@@ -233,6 +237,7 @@ impl Surfaces {
                     site: site.clone(),
                     ..rules(&grpc::FRONT, Some(ADMIN_DEADLINE), &parts.end)
                 },
+                compression(&compression::GRPC),
             )
             .merge(auth::readers(
                 ui::routes(parts.feed.clone()),

@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("proto", &[]),
     ("net", &[]),
     ("budget", &["core"]),
+    ("compression", &["core"]),
     ("features", &["core", "proto"]),
     ("canary", &["core", "proto"]),
     ("trace", &["core"]),
@@ -38,6 +39,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "core",
             "budget",
+            "compression",
             "proto",
             "features",
             "canary",
@@ -58,7 +60,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "tools",
         &["proto", "core", "features", "canary", "oci", "store", "run", "score", "lifecycle"],
     ),
-    ("bench", &["proto", "core", "features", "rpc", "tfserving"]),
+    ("bench", &["proto", "compression", "core", "features", "rpc", "tfserving"]),
     ("cli", &["server", "engine", "tools", "bench", "canary", "core", "run", "store", "tfserving"]),
     (
         "testkit",
@@ -79,7 +81,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// Crates without a runtime, and the runtimes and network libraries that they must not depend on.
-const SYNC: &[&str] = &["core", "features", "canary", "store"];
+const SYNC: &[&str] = &["core", "compression", "features", "canary", "store"];
 const ASYNC: &[&str] = &["tokio", "tonic", "hyper", "reqwest", "kube"];
 
 /// Each of our crates with the names it depends on outside of tests.

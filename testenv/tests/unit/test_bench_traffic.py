@@ -175,6 +175,7 @@ def test_the_figures_have_the_names_of_their_clients_and_loads():
     for name in ("client-go-table-cpu", "client-core-kv-cpu", "kv-5000-cpu", "open-2x-kv"):
         assert name in names
     assert {"client-go-table-ratio", "client-go-kv-ratio", "json-cpu"} <= set(names)
+    assert {"compress-json-gzip-bytes", "compress-table-zstd-cpu"} <= set(names)
     assert "crowd-kv-512-memory" in names and "crowd-table-64-hurried-refusal-cpu" in names
 
 

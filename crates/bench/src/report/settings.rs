@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use outrigger_compression::Encoding;
 use serde::Serialize;
 
 use crate::Job;
@@ -23,6 +24,9 @@ pub struct Settings {
     pub in_flight: usize,
     /// Largest HTTP/2 frame of a gRPC request in bytes; HTTP/1.1 has no frames.
     pub frame_size: usize,
+    /// Encoding of the requests: `gzip` or `zstd`; absent if they are not compressed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compress: Option<&'static str>,
 }
 
 impl Settings {
@@ -35,6 +39,7 @@ impl Settings {
             threads: job.threads,
             in_flight: job.in_flight(job.load.is_open()),
             frame_size: job.frame,
+            compress: job.compress.map(Encoding::name),
         }
     }
 }
@@ -45,6 +50,7 @@ impl fmt::Display for Settings {
         let Self { connections, threads, in_flight, frame_size, .. } = self;
         write!(f, "form {form}, duration {duration_seconds} s, warm-up {warmup_seconds} s, ")?;
         write!(f, "connections {connections}, threads {threads}, in flight {in_flight}, ")?;
-        write!(f, "frames of {frame_size} bytes")
+        write!(f, "frames of {frame_size} bytes")?;
+        self.compress.map_or(Ok(()), |encoding| write!(f, ", compressed with {encoding}"))
     }
 }

@@ -297,6 +297,7 @@ fn job(server: String, target: Target, package: &Package, load: Load) -> Job {
         threads: 1,
         in_flight: None,
         frame: 16 << 10,
+        compress: None,
         save: None,
         // Long enough that only tests of timeouts reach it.
         timeout: Duration::from_secs(60),

@@ -72,7 +72,7 @@ fn in_service(path: &str, service: &str) -> bool {
 
 fn unread(unreadable: &Unreadable) -> Status {
     let code = match unreadable {
-        Unreadable::Compressed => Code::Unimplemented,
+        Unreadable::Unsupported => Code::Unimplemented,
         Unreadable::TooLarge { .. } => Code::OutOfRange,
         _ => Code::Internal,
     };

@@ -8,18 +8,22 @@
 //! compressed, its length in four bytes (big endian), the message.
 
 mod assembly;
+mod bounds;
+mod reply;
 
 use std::{
     fmt,
     pin::{Pin, pin},
-    task::{Context, Poll},
 };
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue};
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body;
 
-pub use self::assembly::Assembly;
+pub use self::{
+    assembly::Assembly,
+    bounds::{Bounds, Compressed},
+    reply::Reply,
+};
 
 /// Length of the prefix: the compression flag and the message's length.
 pub const PREFIX: usize = 5;
@@ -31,9 +35,15 @@ const TRUSTED: usize = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unreadable {
-    /// The message is compressed, although the server has offered no encoding.
-    #[error("the message is compressed, which is not supported")]
-    Compressed,
+    /// The message is marked as compressed, but its encoding is not named.
+    #[error("the message is marked as compressed, but no encoding is named")]
+    Undeclared,
+    /// The message is compressed with an encoding that is not accepted.
+    #[error("the message is compressed with an encoding that is not accepted")]
+    Unsupported,
+    /// The byte that says if the message is compressed is neither 0 nor 1.
+    #[error("the message begins with neither 0 nor 1")]
+    Flag,
     /// The message is larger than the limit.
     #[error("the message has {size} bytes; at most {limit} are allowed")]
     TooLarge {
@@ -56,6 +66,22 @@ pub enum Unreadable {
     Broken(String),
 }
 
+/// A message as it was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Payload {
+    /// The message without its prefix.
+    pub bytes: Bytes,
+    /// True if it is marked as compressed.
+    pub is_compressed: bool,
+}
+
+impl Payload {
+    /// The message after its prefix, with which `framed` begins.
+    fn of(framed: Bytes) -> Self {
+        Self { is_compressed: framed[0] != 0, bytes: framed.slice(PREFIX..) }
+    }
+}
+
 /// Reads the message of a unary call, of at most `limit` bytes. A message that arrives in
 /// one frame is not copied.
 ///
@@ -65,31 +91,32 @@ pub async fn read<B>(body: B, limit: usize) -> Result<Bytes, Unreadable>
 where
     B: Body<Data = Bytes, Error: fmt::Display>,
 {
-    read_admitted(body, limit, |_, _| true).await
+    let payload = read_admitted(body, Bounds::plain(limit), |_, _| true).await?;
+    Ok(payload.bytes)
 }
 
-/// As [`read`]. `admit` is called with the number of bytes that have arrived, and with
-/// the message's length once its prefix has; it returns false to stop.
+/// As [`read`], for a message within `bounds`. `admit` is called with the number of bytes that
+/// have arrived, and with the message's length once its prefix has; it returns false to stop.
 ///
 /// # Errors
-/// As [`read`], and [`Unreadable::NotAdmitted`].
+/// The body is not exactly one message within the bounds, or [`Unreadable::NotAdmitted`].
 pub async fn read_admitted<B>(
     body: B,
-    limit: usize,
+    bounds: Bounds,
     mut admit: impl FnMut(usize, Option<usize>) -> bool,
-) -> Result<Bytes, Unreadable>
+) -> Result<Payload, Unreadable>
 where
     B: Body<Data = Bytes, Error: fmt::Display>,
 {
     let mut body = pin!(body);
     let mut message = Message::default();
     while let Some(data) = data(body.as_mut()).await? {
-        if !admit(message.arrived().len() + data.len(), message.size()?) {
+        if !admit(message.arrived().len() + data.len(), message.size()) {
             return Err(Unreadable::NotAdmitted);
         }
-        message.push(data, limit)?;
+        message.push_within(data, bounds)?;
     }
-    message.finish()
+    message.whole()
 }
 
 /// The next data frame of a body; `None` at the end.
@@ -122,21 +149,26 @@ pub struct Message {
 }
 
 impl Message {
-    /// Adds received data. The first frame is not copied.
+    /// Adds received data of a message of at most `limit` bytes. The first frame is not copied.
     ///
     /// # Errors
     /// As soon as the received bytes show one: the message is compressed, too large, or
     /// followed by more data.
     pub fn push(&mut self, data: Bytes, limit: usize) -> Result<(), Unreadable> {
+        self.push_within(data, Bounds::plain(limit))
+    }
+
+    fn push_within(&mut self, data: Bytes, bounds: Bounds) -> Result<(), Unreadable> {
         if self.arrived().is_empty() {
             self.first = data;
         } else {
             self.append(&data);
         }
-        let Some(size) = self.size()? else { return Ok(()) };
-        if size > limit {
-            return Err(Unreadable::TooLarge { size, limit });
+        if let Some(flag) = self.arrived().first() {
+            bounds.check_flag(*flag)?;
         }
+        let Some(size) = self.size() else { return Ok(()) };
+        bounds.check_size(size)?;
         match self.arrived().len() > PREFIX + size {
             true => Err(Unreadable::Surplus),
             false => Ok(()),
@@ -145,7 +177,7 @@ impl Message {
 
     fn append(&mut self, data: &[u8]) {
         if self.rest.is_empty() {
-            let whole = self.size().ok().flatten().map_or(0, |size| size + PREFIX);
+            let whole = self.size().map_or(0, |size| size + PREFIX);
             self.rest.reserve(whole.min(TRUSTED).max(self.first.len() + data.len()));
             self.rest.put_slice(&std::mem::take(&mut self.first));
         }
@@ -157,12 +189,9 @@ impl Message {
     }
 
     /// The message's length, once its prefix has arrived.
-    fn size(&self) -> Result<Option<usize>, Unreadable> {
-        match *self.arrived() {
-            [0, a, b, c, d, ..] => Ok(Some(u32::from_be_bytes([a, b, c, d]) as usize)),
-            [] | [0, ..] => Ok(None),
-            _ => Err(Unreadable::Compressed),
-        }
+    fn size(&self) -> Option<usize> {
+        let (&[_, a, b, c, d], _) = self.arrived().split_first_chunk()?;
+        Some(u32::from_be_bytes([a, b, c, d]) as usize)
     }
 
     /// The complete message without its prefix.
@@ -170,15 +199,15 @@ impl Message {
     /// # Errors
     /// [`Unreadable::Cut`] if the message is incomplete.
     pub fn finish(self) -> Result<Bytes, Unreadable> {
-        let whole = if self.rest.is_empty() { self.first } else { self.rest.freeze() };
-        match whole.split_first_chunk::<PREFIX>() {
-            Some((&[_, a, b, c, d], message))
-                if message.len() == u32::from_be_bytes([a, b, c, d]) as usize =>
-            {
-                Ok(whole.slice(PREFIX..))
-            }
-            _ => Err(Unreadable::Cut),
+        self.whole().map(|payload| payload.bytes)
+    }
+
+    fn whole(self) -> Result<Payload, Unreadable> {
+        if self.size().is_none_or(|size| self.arrived().len() != PREFIX + size) {
+            return Err(Unreadable::Cut);
         }
+        let framed = if self.rest.is_empty() { self.first } else { self.rest.freeze() };
+        Ok(Payload::of(framed))
     }
 }
 
@@ -192,6 +221,15 @@ pub fn prefix(length: usize) -> [u8; PREFIX] {
     [0, a, b, c, d]
 }
 
+/// The prefix of a compressed message of `length` bytes.
+///
+/// # Panics
+/// As [`prefix`].
+pub fn compressed_prefix(length: usize) -> [u8; PREFIX] {
+    let [_, a, b, c, d] = prefix(length);
+    [1, a, b, c, d]
+}
+
 /// A message with its prefix.
 pub fn framed(message: &[u8]) -> Bytes {
     let mut framed = BytesMut::with_capacity(PREFIX + message.len());
@@ -200,72 +238,15 @@ pub fn framed(message: &[u8]) -> Bytes {
     framed.freeze()
 }
 
-/// The body of a successful response: one message, then the status in the trailers.
-#[derive(Debug)]
-pub struct Reply {
-    next: Next,
-}
-
-#[derive(Debug)]
-enum Next {
-    Message(Bytes),
-    Status,
-    End,
-}
-
-impl Reply {
-    /// A body that sends `framed`, which is a message with its [`prefix`].
-    pub fn new(framed: Bytes) -> Self {
-        Self { next: Next::Message(framed) }
-    }
-
-    /// The response with this body.
-    pub fn into_response<B>(self, body: impl FnOnce(Self) -> B) -> http::Response<B> {
-        let mut response = http::Response::new(body(self));
-        let grpc = HeaderValue::from_static("application/grpc");
-        response.headers_mut().insert(http::header::CONTENT_TYPE, grpc);
-        response
-    }
-}
-
-impl Body for Reply {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let (frame, next) = match std::mem::replace(&mut self.next, Next::End) {
-            Next::Message(framed) => (Frame::data(framed), Next::Status),
-            Next::Status => (Frame::trailers(ok()), Next::End),
-            Next::End => return Poll::Ready(None),
-        };
-        self.next = next;
-        Poll::Ready(Some(Ok(frame)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        matches!(self.next, Next::End)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.next {
-            Next::Message(framed) => SizeHint::with_exact(framed.len() as u64),
-            Next::Status | Next::End => SizeHint::with_exact(0),
-        }
-    }
-}
-
-fn ok() -> HeaderMap {
-    let mut trailers = HeaderMap::with_capacity(1);
-    trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    trailers
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{cell::RefCell, collections::VecDeque};
+    use std::{
+        cell::RefCell,
+        collections::VecDeque,
+        task::{Context, Poll},
+    };
+
+    use http_body::Frame;
 
     use super::*;
 
@@ -325,10 +306,11 @@ mod tests {
         let whole = framed(&[7; 100]);
         let frames = whole.chunks(40).map(Bytes::copy_from_slice).collect();
         let asked = RefCell::new(Vec::new());
-        let mut reading = pin!(read_admitted(Frames(frames), 100, |arrived, whole| {
-            asked.borrow_mut().push((arrived, whole));
-            arrived < 100
-        }));
+        let mut reading =
+            pin!(read_admitted(Frames(frames), Bounds::plain(100), |arrived, whole| {
+                asked.borrow_mut().push((arrived, whole));
+                arrived < 100
+            }));
         let mut context = Context::from_waker(std::task::Waker::noop());
         let read = reading.as_mut().poll(&mut context);
         assert!(matches!(read, Poll::Ready(Err(Unreadable::NotAdmitted))), "{read:?}");
@@ -343,7 +325,8 @@ mod tests {
         assert!(matches!(error(&[b"\0\0\0\0\x04abc"]), Unreadable::Cut));
         assert!(matches!(error(&[b"\0\0\0\0\x01ab"]), Unreadable::Surplus));
         assert!(matches!(error(&[b"\0\0\0\0\x01a", b"\0"]), Unreadable::Surplus));
-        assert!(matches!(error(&[b"\x01"]), Unreadable::Compressed));
+        assert!(matches!(error(&[b"\x01"]), Unreadable::Unsupported));
+        assert!(matches!(error(&[b"\x02"]), Unreadable::Flag));
         let early = Unreadable::TooLarge { size: 5, limit: 4 };
         assert_eq!(
             error(&[b"\0\0\0\0\x05"]).to_string(),
@@ -354,15 +337,20 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_a_message_and_a_status() {
-        let mut reply = pin!(Reply::new(framed(b"x")));
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        let mut next = || match reply.as_mut().poll_frame(&mut context) {
-            Poll::Ready(frame) => frame.map(Result::unwrap),
-            Poll::Pending => unreachable!("a reply is always ready"),
+    fn a_compressed_message_is_read_if_its_encoding_is_named_and_accepted() {
+        let read = |compressed| {
+            let frames = [&compressed_prefix(2)[..], b"ab"].map(Bytes::copy_from_slice);
+            let bounds = Bounds { size: 2, compressed };
+            let mut reading = pin!(read_admitted(Frames(frames.into()), bounds, |_, _| true));
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            match reading.as_mut().poll(&mut context) {
+                Poll::Ready(result) => result,
+                Poll::Pending => unreachable!("these bodies are never pending"),
+            }
         };
-        assert_eq!(next().unwrap().into_data().unwrap(), framed(b"x"));
-        assert_eq!(next().unwrap().into_trailers().unwrap()["grpc-status"], "0");
-        assert!(next().is_none());
+        let payload = read(Compressed::Accepted).unwrap();
+        assert_eq!((&payload.bytes[..], payload.is_compressed), (&b"ab"[..], true));
+        assert!(matches!(read(Compressed::Unsupported), Err(Unreadable::Unsupported)));
+        assert!(matches!(read(Compressed::Undeclared), Err(Unreadable::Undeclared)));
     }
 }

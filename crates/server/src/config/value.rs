@@ -42,6 +42,7 @@ settings! {
     Ratio: "number, 0 to 1";
     LogFormat: "text or json";
     Scheduling: "normal or batch";
+    Compression: "none, requests or both";
     CanarySettings: "ModelCanaryConfig";
     Transport: "plain, server, optional or mutual";
     Option<Rights>: "list of rights";
@@ -137,6 +138,18 @@ pub enum Scheduling {
     Normal,
     /// A thread that wakes up waits for its turn (`SCHED_BATCH`).
     Batch,
+}
+
+/// The messages that may be compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// No messages.
+    None,
+    /// Requests.
+    Requests,
+    /// Requests, and answers to callers that accept it.
+    Both,
 }
 
 impl From<Scheduling> for outrigger_net::Scheduling {

@@ -36,6 +36,7 @@ const TABLE: &[(Reason, Code, u16)] = &[
     (Reason::PermissionDenied, Code::PermissionDenied, 403),
     (Reason::AdminOnly, Code::PermissionDenied, 403),
     (Reason::MethodUnknown, Code::Unimplemented, 501),
+    (Reason::EncodingUnsupported, Code::Unimplemented, 501),
     (Reason::ShuttingDown, Code::Unavailable, 503),
     (Reason::Internal, Code::Internal, 500),
 ];

@@ -8,13 +8,15 @@ use axum::{
     http::{HeaderMap, HeaderValue, Request, Response},
 };
 use http_body_util::Either;
+use outrigger_compression::Encoding;
 use outrigger_core::Failure;
-use outrigger_proto::raw::unary::Reply;
+use outrigger_proto::raw::unary::{PREFIX, Reply, compressed_prefix};
 
 use super::messages;
 use crate::{
     call::Call,
     caller::Peer,
+    compression::{Policy, compress, decompress},
     failure,
     front::{Method, Route},
     guard::Guard,
@@ -69,12 +71,24 @@ pub(super) struct Prediction {
     guard: Arc<Guard>,
     predictor: Predictor,
     max_message: usize,
+    compression: Policy,
+}
+
+/// An answer with its prefix.
+struct Framed {
+    bytes: Bytes,
+    encoding: Option<Encoding>,
 }
 
 impl Prediction {
     /// A service behind `guard` for messages of at most `max_message` bytes.
-    pub(super) fn new(guard: Arc<Guard>, predictor: Predictor, max_message: usize) -> Self {
-        Self { guard, predictor, max_message }
+    pub(super) fn new(
+        guard: Arc<Guard>,
+        predictor: Predictor,
+        max_message: usize,
+        compression: Policy,
+    ) -> Self {
+        Self { guard, predictor, max_message, compression }
     }
 
     /// Answers a request for `route`, whose body is a `message`.
@@ -89,31 +103,91 @@ impl Prediction {
         let work = async |call: &Call, request| {
             let framed = self.work(message, call, request).await?;
             call.held().release_request();
-            Ok(hold(framed, (Arc::clone(call.held()), unsent.ticket())))
+            let bytes = hold(framed.bytes, (Arc::clone(call.held()), unsent.ticket()));
+            Ok(Framed { bytes, ..framed })
         };
         match self.guard.call(route, peer, request, work).await {
-            Ok(framed) => Reply::new(framed).into_response(Either::Left),
-            Err(failure) => failure::to_status(&failure).into_http().map(Either::Right),
+            Ok(framed) => self.reply(framed),
+            Err(failure) => {
+                let mut refused = failure::to_status(&failure).into_http();
+                self.compression.explain(&failure, refused.headers_mut());
+                refused.map(Either::Right)
+            }
         }
     }
 
-    /// Reads the message, answers it, and returns the answer with its prefix.
+    fn reply(&self, framed: Framed) -> Response<Either<Reply, AnyBody>> {
+        let mut response = Reply::new(framed.bytes).into_response(Either::Left);
+        if let Some(encoding) = framed.encoding {
+            self.compression.label(encoding, response.headers_mut());
+        }
+        response
+    }
+
+    /// Reads the message, answers it, and returns the answer.
     async fn work(
         &self,
         kind: Message,
         call: &Call,
         request: Request<Arriving>,
-    ) -> Result<Bytes, Failure> {
+    ) -> Result<Framed, Failure> {
         let (head, body) = request.into_parts();
-        let message = body.message(call.held(), self.max_message).await?;
+        let message = self.read(call, &head.headers, body).await?;
+        let encoding = self.compression.answer(&head.headers);
+        let answer = self.answered(kind, call, message, head.headers).await?;
+        Ok(self.framed(call, encoding, answer).await)
+    }
+
+    /// Reads the message, and decompresses it.
+    async fn read(
+        &self,
+        call: &Call,
+        headers: &HeaderMap,
+        body: Arriving,
+    ) -> Result<Bytes, Failure> {
+        let declared = self.compression.message(headers);
+        let read = body.message(call.held(), declared.bounds(self.max_message)).await;
+        match declared.of(read)? {
+            (None, message) => Ok(message),
+            (Some(encoding), compressed) => {
+                let heavy = self.predictor.heavy();
+                let message =
+                    decompress(call, heavy, encoding, compressed, self.max_message).await?;
+                Ok(message.freeze())
+            }
+        }
+    }
+
+    /// Compresses an answer, which has its prefix, if its caller accepts that and it pays.
+    async fn framed(&self, call: &Call, encoding: Option<Encoding>, answer: Bytes) -> Framed {
+        let Some(encoding) = encoding else { return Framed { bytes: answer, encoding: None } };
+        let message = answer.slice(PREFIX..);
+        let compressed = compress(call, self.predictor.heavy(), encoding, message, PREFIX).await;
+        match compressed {
+            None => Framed { bytes: answer, encoding: None },
+            Some(mut compressed) => {
+                let prefix = compressed_prefix(compressed.len() - PREFIX);
+                compressed[..PREFIX].copy_from_slice(&prefix);
+                Framed { bytes: compressed.into(), encoding: Some(encoding) }
+            }
+        }
+    }
+
+    /// Answers a message; returns the answer with its prefix.
+    async fn answered(
+        &self,
+        kind: Message,
+        call: &Call,
+        message: Bytes,
+        headers: HeaderMap,
+    ) -> Result<Bytes, Failure> {
         // An explanation is text of many times the size of its tensors.
         let is_heavy = matches!(kind, Message::Explain) || message.len() > HEAVY;
         if !is_heavy {
-            return kind.answer(&self.predictor, call, message, named(&head.headers)).await;
+            return kind.answer(&self.predictor, call, message, named(&headers)).await;
         }
         let (predictor, call) = (self.predictor.clone(), call.clone());
-        let work =
-            async move { kind.answer(&predictor, &call, message, named(&head.headers)).await };
+        let work = async move { kind.answer(&predictor, &call, message, named(&headers)).await };
         self.predictor.heavy().run(work).await
     }
 }

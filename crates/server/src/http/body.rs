@@ -38,6 +38,17 @@ impl Received {
         joined.freeze()
     }
 
+    /// The body in one buffer. While it is copied, the copy is charged to `held` as work.
+    ///
+    /// # Errors
+    /// There is no room for the copy.
+    pub(super) fn join_charged(self, held: &Held) -> Result<Bytes, Failure> {
+        held.work(self.length as u64)?;
+        let joined = self.join();
+        held.work(0)?;
+        Ok(joined)
+    }
+
     pub(super) fn push(&mut self, mut data: &[u8]) {
         self.length += data.len();
         while !data.is_empty() {
@@ -49,6 +60,12 @@ impl Received {
             last.extend_from_slice(now);
             data = later;
         }
+    }
+}
+
+impl From<BytesMut> for Received {
+    fn from(body: BytesMut) -> Self {
+        Self { length: body.len(), blocks: vec![body] }
     }
 }
 

@@ -15,7 +15,7 @@ use h2::RecvStream;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use outrigger_core::Failure;
-use outrigger_proto::raw::unary;
+use outrigger_proto::raw::unary::{self, Bounds, Payload};
 use tokio::{runtime::Handle, time::timeout};
 
 use super::inbox::{Inbox, unread};
@@ -57,18 +57,17 @@ impl Arriving {
         Self { body: Some(Source::Stream(body)), inbox, shares: true }
     }
 
-    /// Reads the body as one message of at most `limit` bytes, which is charged to `held` as it
-    /// arrives.
+    /// Reads the body as one message within `bounds`, which is charged to `held` as it arrives.
     ///
     /// # Errors
-    /// The body is not exactly one message within the limit, or there is no room for it.
+    /// The body is not exactly one message within the bounds, or there is no room for it.
     pub(crate) async fn message(
         mut self,
         held: &Arc<Held>,
-        limit: usize,
-    ) -> Result<Bytes, Failure> {
+        bounds: Bounds,
+    ) -> Result<Payload, Failure> {
         if let Some(inbox) = &self.inbox {
-            let message = inbox.message(held, limit).await?;
+            let message = inbox.message(held, bounds).await?;
             self.inbox = None;
             // The message ended with the body.
             self.body = None;
@@ -77,7 +76,7 @@ impl Arriving {
         let mut refused = None;
         let admit =
             |arrived, whole| held.receive(arrived, whole).map_err(|it| refused = Some(it)).is_ok();
-        let read = unary::read_admitted(&mut self, limit, admit).await;
+        let read = unary::read_admitted(&mut self, bounds, admit).await;
         read.map_err(|unreadable| refused.unwrap_or_else(|| unread(&unreadable)))
     }
 }

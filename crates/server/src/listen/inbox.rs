@@ -9,11 +9,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use axum::body::Bytes;
 use bytes::BytesMut;
 use futures::task::AtomicWaker;
 use outrigger_core::{Failure, Reason};
-use outrigger_proto::raw::unary::{Assembly, Unreadable};
+use outrigger_proto::raw::unary::{Assembly, Bounds, Payload, Unreadable};
 
 use crate::held::Held;
 
@@ -65,8 +64,8 @@ enum Handler {
     Unknown,
     /// It has not asked for the message yet.
     Absent,
-    /// It waits for a message of at most this size, which is charged to its call.
-    Waiting(Arc<Held>, usize),
+    /// It waits for a message within these bounds, which is charged to its call.
+    Waiting(Arc<Held>, Bounds),
     /// It has given the message up.
     Gone,
     /// It gets the body from h2.
@@ -131,21 +130,25 @@ impl Inbox {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// Waits for the message, of at most `limit` bytes. From now on what arrives is charged to
+    /// Waits for the message, which must be within `bounds`. From now on what arrives is charged to
     /// `held` before it is kept.
     ///
     /// # Errors
-    /// The body is not exactly one message within the limit, or there is no room for it.
-    pub(super) async fn message(&self, held: &Arc<Held>, limit: usize) -> Result<Bytes, Failure> {
-        self.claim(held, limit)?;
+    /// The body is not exactly one message within the bounds, or there is no room for it.
+    pub(super) async fn message(
+        &self,
+        held: &Arc<Held>,
+        bounds: Bounds,
+    ) -> Result<Payload, Failure> {
+        self.claim(held, bounds)?;
         std::future::poll_fn(|context| self.state().poll(context)).await
     }
 
-    fn claim(&self, held: &Arc<Held>, limit: usize) -> Result<(), Failure> {
+    fn claim(&self, held: &Arc<Held>, bounds: Bounds) -> Result<(), Failure> {
         let mut state = self.state();
-        state.assembly.check(limit).map_err(|error| unread(&error))?;
+        state.assembly.check(bounds).map_err(|error| unread(&error))?;
         held.receive(state.assembly.capacity(), None)?;
-        state.handler = Handler::Waiting(Arc::clone(held), limit);
+        state.handler = Handler::Waiting(Arc::clone(held), bounds);
         self.0.link.released(state.assembly.arrived().len());
         Ok(())
     }
@@ -245,7 +248,7 @@ impl Inbox {
 }
 
 impl State {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, Failure>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Payload, Failure>> {
         match self.result.take() {
             None => {
                 self.waiting
@@ -302,8 +305,8 @@ impl State {
 
     /// Sets memory aside for a piece, or for a part of it and what follows, and charges it first.
     fn make_room(&mut self, piece: &[u8]) -> Result<usize, Failure> {
-        let Handler::Waiting(held, limit) = &self.handler else { return Ok(0) };
-        self.assembly.admits(piece, *limit).map_err(|error| unread(&error))?;
+        let Handler::Waiting(held, bounds) = &self.handler else { return Ok(0) };
+        self.assembly.admits(piece, *bounds).map_err(|error| unread(&error))?;
         if self.assembly.room() >= piece.len() {
             return Ok(0);
         }
@@ -336,6 +339,7 @@ impl State {
 pub(crate) fn unread(unreadable: &Unreadable) -> Failure {
     let reason = match unreadable {
         Unreadable::TooLarge { .. } => Reason::TooLarge,
+        Unreadable::Unsupported => Reason::EncodingUnsupported,
         _ => Reason::RequestMalformed,
     };
     Failure::new(reason, unreadable.to_string())

@@ -4,7 +4,7 @@ use axum::body::Body as AnyBody;
 use h2::{Reason, client};
 use outrigger_budget::Budget;
 use outrigger_core::Failure;
-use outrigger_proto::raw::unary::{PREFIX, framed};
+use outrigger_proto::raw::unary::{Bounds, PREFIX, framed};
 use outrigger_testkit::http2;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -37,7 +37,8 @@ impl Messages {
 
     async fn read(&self, request: Request<Arriving>) -> Result<Bytes, Failure> {
         self.gate.acquire().await.unwrap().forget();
-        request.into_body().message(&Held::on(&self.budget), LIMIT).await
+        let held = Held::on(&self.budget);
+        Ok(request.into_body().message(&held, Bounds::plain(LIMIT)).await?.bytes)
     }
 }
 

@@ -5,6 +5,7 @@ mod auth;
 mod canaries;
 mod certificates;
 mod collector;
+mod compression;
 mod engines;
 mod http;
 mod life;

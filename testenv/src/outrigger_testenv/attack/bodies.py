@@ -1,6 +1,7 @@
 """Attackers that send large, wrong or slow requests."""
 
 import time
+import zlib
 from contextlib import suppress
 
 from outrigger_testenv.attack import frames
@@ -29,14 +30,33 @@ def outputs(address: str, name: str, size: int, every: float, seconds: float) ->
     _call_again(address, content, every, seconds, "2S")
 
 
+def bomb(address: str, name: str, size: int, every: float, seconds: float) -> None:
+    """Calls with a map of empty entries of this size, and a thousandth of it when compressed."""
+    content = model(name) + field(4, b"\x0a\x00" * (size // 2))
+    _send_again(
+        address, frames.message(_gzip(content), True), every, seconds, "2S", encoding="gzip"
+    )
+
+
+def _gzip(content: bytes) -> bytes:
+    # A deflate stream of level 9 with the header and the checksum of gzip.
+    return zlib.compress(content, 9, 31)
+
+
 def _call_again(address: str, content: bytes, every: float, seconds: float, deadline: str) -> None:
-    message, calls = frames.message(content), None
+    _send_again(address, frames.message(content), every, seconds, deadline)
+
+
+def _send_again(
+    address: str, message: bytes, every: float, seconds: float, deadline: str, *, encoding: str = ""
+) -> None:
+    calls = None
     for _ in paced(1 / every, seconds):
         # The server may end the connection, or refuse a new one.
         with suppress(OSError):
             try:
                 calls = calls or Calls(address)
-                calls.call(PREDICT, message, deadline)
+                calls.call(PREDICT, message, deadline, encoding)
                 calls.receive(0)
             except OSError:
                 calls = None
@@ -75,13 +95,17 @@ def wrong_lengths(address: str, name: str, seconds: float) -> None:
             calls = None
 
 
-def json_body(address: str, kind: str, size: int, every: float, seconds: float) -> None:
+def json_body(
+    address: str, kind: str, size: int, every: float, seconds: float, *, compressed: bool = False
+) -> None:
     """Posts a JSON body of this size over TLS, again and again on new connections."""
     first, piece, last = _JSON[kind]
     content = (first + piece * (size // len(piece)) + last).encode()
+    content = _gzip(content) if compressed else content
     head = (
         "POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        f"x-request-timeout: 2s\r\nContent-Length: {len(content)}\r\nConnection: close\r\n\r\n"
+        f"x-request-timeout: 2s\r\nContent-Length: {len(content)}\r\nConnection: close\r\n"
+        + ("Content-Encoding: gzip\r\n\r\n" if compressed else "\r\n")
     )
     for _ in paced(1 / every, seconds):
         with suppress(OSError), connect(address, True, "http/1.1") as connection:

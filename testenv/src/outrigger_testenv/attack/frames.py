@@ -37,8 +37,10 @@ def block(fields: Iterable[tuple[str, str]]) -> bytes:
     return b"".join(b"\x00" + _text(name) + _text(value) for name, value in fields)
 
 
-def grpc_block(path: str, timeout: str = "") -> bytes:
-    """The header block of a call of gRPC; `timeout` is in its form, such as 200m."""
+def grpc_block(path: str, timeout: str = "", encoding: str = "") -> bytes:
+    """The header block of a call of gRPC; `timeout` is in its form, such as 200m, and `encoding`
+    that of its message.
+    """
     fields = [
         (":method", "POST"),
         (":scheme", "http"),
@@ -47,7 +49,8 @@ def grpc_block(path: str, timeout: str = "") -> bytes:
         ("content-type", "application/grpc"),
         ("te", "trailers"),
     ]
-    return block([*fields, ("grpc-timeout", timeout)] if timeout else fields)
+    more = [("grpc-timeout", timeout), ("grpc-encoding", encoding)]
+    return block([*fields, *(field for field in more if field[1])])
 
 
 def data(stream: int, content: bytes, end: bool) -> Iterable[bytes]:
@@ -57,9 +60,9 @@ def data(stream: int, content: bytes, end: bool) -> Iterable[bytes]:
         yield frame(DATA, END_STREAM if last else 0, stream, content[at : at + MAX_FRAME])
 
 
-def message(content: bytes) -> bytes:
-    """A message with gRPC's prefix: not compressed, and its length."""
-    return b"\x00" + struct.pack(">I", len(content)) + content
+def message(content: bytes, compressed: bool = False) -> bytes:
+    """A message with gRPC's prefix: whether it is compressed, and its length."""
+    return bytes([compressed]) + struct.pack(">I", len(content)) + content
 
 
 def _text(value: str) -> bytes:

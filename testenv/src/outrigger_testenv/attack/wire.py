@@ -69,12 +69,12 @@ class Calls:
         while not self._greeted:
             self.receive(TIMEOUT)
 
-    def call(self, path: str, content: bytes, timeout: str = "") -> None:
+    def call(self, path: str, content: bytes, timeout: str = "", encoding: str = "") -> None:
         """Sends a call of gRPC with one message, framed as it is."""
         self._stream += 2
         stream = self._stream
         self._windows[stream] = self._initial
-        header = frames.grpc_block(path, timeout)
+        header = frames.grpc_block(path, timeout, encoding)
         self._socket.sendall(frames.frame(frames.HEADERS, frames.END_HEADERS, stream, header))
         at = 0
         # Large pieces: with a system call for each frame, a short deadline would pass meanwhile.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from outrigger_testenv.bench import traffic
+from outrigger_testenv.bench import compression, traffic
 from outrigger_testenv.bench.clients import CORE, GO, Client
 from outrigger_testenv.bench.figure import (
     MEBIBYTES,
@@ -11,11 +11,12 @@ from outrigger_testenv.bench.figure import (
     REQUESTS,
     Effort,
     Figure,
+    Measurement,
     Target,
     at_least,
     at_most,
 )
-from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE
+from outrigger_testenv.bench.setup import COLUMNAR, JSON, KEY_VALUE
 
 # The forms, by the word for them in names of figures.
 _FORMS = {"table": COLUMNAR, "kv": KEY_VALUE}
@@ -123,6 +124,26 @@ def _idlers(end: str, part: str, what: str, unit: str, most: float) -> Figure:
     )
 
 
+def _compressed(name: str, form: str, encoding: str) -> tuple[Figure, Figure]:
+    """The figures of requests in this encoding. They have no targets: the caller's network
+    decides if they pay.
+    """
+    about = f"with {encoding} over that without, {form}, outrigger bench"
+
+    def part(end: str, what: str, measure: Callable[..., Measurement]) -> Figure:
+        title = f"compress-{name}-{encoding}-{end}"
+        return Figure(title, f"{what} {about}", RATIO, partial(measure, form, encoding), None, half)
+
+    def half(effort: Effort) -> float:
+        # One run gives both figures.
+        return _pairs(compression.effort_of(effort)) / 2
+
+    return (
+        part("bytes", "size of a request", compression.size),
+        part("cpu", "CPU of the control plane for a request", compression.cpu),
+    )
+
+
 CLIENT_FIGURES = (
     *(_frames(name, form) for name, form in _FORMS.items()),
     _cpu("go", GO, "table", COLUMNAR, 1.25),
@@ -146,6 +167,12 @@ CLIENT_FIGURES = (
         for figure in kind(name, connections)
     ),
     *(_open(name, form) for name, form in _FORMS.items()),
+    *(
+        figure
+        for name, form in (*_FORMS.items(), ("json", JSON))
+        for encoding in ("gzip", "zstd")
+        for figure in _compressed(name, form, encoding)
+    ),
     _idlers("failed", "failed", "failed requests", REQUESTS, 0),
     _idlers("memory", "resident", "resident memory", MEBIBYTES, _RESIDENT),
 )

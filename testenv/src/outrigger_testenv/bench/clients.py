@@ -105,14 +105,17 @@ class Client(Protocol):
 
 @dataclass(frozen=True)
 class Bench:
-    """`outrigger bench`, with messages in frames of this size."""
+    """`outrigger bench`, with messages in frames of this size, compressed or as they are."""
 
     frame: int = FRAME
+    # gzip or zstd.
+    compress: str | None = None
 
     @property
     def name(self) -> str:
-        """The name, with the size of frames in KiB."""
-        return "outrigger bench" + (", one frame" if self.frame == ONE_FRAME else "")
+        """The name, with the size of frames in KiB and the compression."""
+        frames = ", one frame" if self.frame == ONE_FRAME else ""
+        return "outrigger bench" + frames + (f", {self.compress}" if self.compress else "")
 
     def command(self, order: Order) -> list[str]:
         """The command of a run."""
@@ -122,6 +125,7 @@ class Bench:
         command += ["--model", MODEL, "--package", str(served.package.directory)]
         command += ["--form", call.form, "--treatments", str(call.treatments)]
         command += ["--frame-size", str(self.frame), "--save", str(order.save)]
+        command += ["--compress", self.compress] if self.compress else []
         command += ["--max"] if call.rate is None else ["--rate", f"{call.rate:g}"]
         command += ["--in-flight", str(call.in_flight), "--connections", str(call.connections)]
         command += ["--threads", str(threads), "--timeout", f"{call.timeout * 1e3:g}ms"]

@@ -1,8 +1,8 @@
 //! A message that is put together in one buffer from the pieces in which it arrives.
 
-use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use bytes::{Buf as _, BufMut as _, BytesMut};
 
-use super::{PREFIX, Unreadable};
+use super::{Bounds, PREFIX, Payload, Unreadable};
 
 /// A message's declared length counts for at most this many times the bytes that have arrived. So a
 /// sender cannot have memory set aside with a length alone, and growing the buffer copies less than
@@ -48,25 +48,24 @@ impl Assembly {
     /// Checks what has arrived.
     ///
     /// # Errors
-    /// The message is compressed, has more than `limit` bytes, or is followed by more data.
-    pub fn check(&self, limit: usize) -> Result<(), Unreadable> {
-        self.admits(&[], limit)
+    /// The message is not within `bounds`, or is followed by more data.
+    pub fn check(&self, bounds: Bounds) -> Result<(), Unreadable> {
+        self.admits(&[], bounds)
     }
 
     /// Checks what has arrived together with `more`, which has arrived next.
     ///
     /// # Errors
     /// As [`Self::check`].
-    pub fn admits(&self, more: &[u8], limit: usize) -> Result<(), Unreadable> {
-        if self.bytes.first().or(more.first()).is_some_and(|flag| *flag != 0) {
-            return Err(Unreadable::Compressed);
+    pub fn admits(&self, more: &[u8], bounds: Bounds) -> Result<(), Unreadable> {
+        if let Some(flag) = self.bytes.first().or(more.first()) {
+            bounds.check_flag(*flag)?;
         }
         let Some(whole) = self.declared(more) else { return Ok(()) };
-        let size = whole - PREFIX;
-        match (size > limit, self.bytes.len() + more.len() > whole) {
-            (true, _) => Err(Unreadable::TooLarge { size, limit }),
-            (_, true) => Err(Unreadable::Surplus),
-            _ => Ok(()),
+        bounds.check_size(whole - PREFIX)?;
+        match self.bytes.len() + more.len() > whole {
+            true => Err(Unreadable::Surplus),
+            false => Ok(()),
         }
     }
 
@@ -119,13 +118,11 @@ impl Assembly {
     ///
     /// # Errors
     /// [`Unreadable::Cut`] if it is incomplete.
-    pub fn finish(self) -> Result<Bytes, Unreadable> {
+    pub fn finish(self) -> Result<Payload, Unreadable> {
         if !self.is_whole() {
             return Err(Unreadable::Cut);
         }
-        let mut message = self.bytes.freeze();
-        message.advance(PREFIX);
-        Ok(message)
+        Ok(Payload::of(self.bytes.freeze()))
     }
 }
 
@@ -145,8 +142,10 @@ fn step(whole: usize, arrived: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
-    use crate::raw::unary::framed;
+    use crate::raw::unary::{Compressed, framed};
 
     /// Puts a message together from pieces, as a connection does; returns it with the bytes that
     /// were moved when the buffer grew.
@@ -155,9 +154,9 @@ mod tests {
         for piece in framed(message).chunks(piece) {
             moved += assembly.set_aside(assembly.needs(piece));
             assembly.push(piece);
-            assembly.check(message.len()).unwrap();
+            assembly.check(Bounds::plain(message.len())).unwrap();
         }
-        (assembly.finish().unwrap(), moved)
+        (assembly.finish().unwrap().bytes, moved)
     }
 
     #[test]
@@ -208,13 +207,25 @@ mod tests {
             assembly.push(bytes);
             assembly
         };
-        let error = |bytes: &[u8]| of(bytes).check(4).unwrap_err();
-        assert!(matches!(error(b"\x01"), Unreadable::Compressed));
+        let error = |bytes: &[u8]| of(bytes).check(Bounds::plain(4)).unwrap_err();
+        assert!(matches!(error(b"\x01"), Unreadable::Unsupported));
         assert!(matches!(error(b"\0\0\0\0\x05"), Unreadable::TooLarge { size: 5, limit: 4 }));
         assert!(matches!(error(b"\0\0\0\0\x01ab"), Unreadable::Surplus));
         for cut in [&b""[..], b"\0\0\0", b"\0\0\0\0\x04abc"] {
-            of(cut).check(4).unwrap();
+            of(cut).check(Bounds::plain(4)).unwrap();
             assert!(matches!(of(cut).finish(), Err(Unreadable::Cut)));
         }
+    }
+    #[test]
+    fn a_compressed_message_is_read_if_it_is_accepted() {
+        let mut assembly = Assembly::default();
+        let bounds = Bounds { size: 4, compressed: Compressed::Accepted };
+        for piece in [&b"\x01\0"[..], b"\0\0\x02a", b"b"] {
+            assembly.admits(piece, bounds).unwrap();
+            assembly.set_aside(assembly.needs(piece));
+            assembly.push(piece);
+        }
+        let payload = assembly.finish().unwrap();
+        assert_eq!((&payload.bytes[..], payload.is_compressed), (&b"ab"[..], true));
     }
 }
