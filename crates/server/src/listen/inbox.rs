@@ -13,6 +13,7 @@ use bytes::BytesMut;
 use outrigger_core::{Failure, Reason};
 use outrigger_proto::raw::unary::{Assembly, Unreadable};
 
+pub(super) use self::state::UNCLAIMED;
 use self::state::{Handler, State};
 use super::{link::Link, streams::Exceeded};
 use crate::held::Held;

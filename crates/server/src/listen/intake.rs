@@ -14,14 +14,19 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::{Buf as _, BytesMut};
 use outrigger_net::{Scatter, Space};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Sleep, sleep},
+};
 
 use super::{
     frames::{Counts, Unpaid},
+    inbox::UNCLAIMED,
     link::Link,
     parser::{Parser, Position, copied},
     streams::{Streams, Table},
@@ -35,6 +40,8 @@ use crate::sending::Unsent;
 const FEW: usize = 16 << 10;
 /// The same while messages come in small frames: a read takes many of them.
 const LOTS: usize = 256 << 10;
+/// The longest time between two reads of a socket while the pool of unread bytes is full.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// The thread's buffer for bytes whose place is not known before they are read.
@@ -50,15 +57,15 @@ pub(super) struct Intake<S> {
     counts: Counts,
     link: Arc<Link>,
     unsent: Arc<Unsent>,
-    /// True if the socket was not read when it was its turn, because the pool was full.
-    was_held_up: bool,
+    /// The end of the time in which the socket is not read.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Intake<S> {
     /// `stream` after its preface, which is the content of `streams`. `unsent` are its answers.
     pub(super) fn new(stream: S, streams: Streams, link: Arc<Link>, unsent: Arc<Unsent>) -> Self {
         let (parser, writer, counts) = (Parser::new(), Writer::default(), Counts::new());
-        Self { stream, streams, parser, writer, counts, link, unsent, was_held_up: false }
+        Self { stream, streams, parser, writer, counts, link, unsent, pause: None }
     }
 
     pub(super) fn unpaid(&self) -> Unpaid {
@@ -149,16 +156,19 @@ impl<S: Scatter + AsyncWrite + Unpin> Intake<S> {
     }
 
     /// True if the socket must not be read now: the pool of unread bytes is full, this connection has
-    /// its share in it, and nothing in the process waits for what the peer sends.
-    fn must_wait(&mut self, table: &Table) -> bool {
+    /// more than its share in it, and nothing in the process waits for what the peer sends. It is
+    /// read once after [`LONGEST_PAUSE`] nevertheless: a ping or a reset may be next.
+    fn must_wait(&mut self, table: &Table, context: &mut Context<'_>) -> bool {
         let most = match self.unsent.is_empty() {
-            true => self.link.share().max(table.open_streams() * LEAST_STREAM),
+            true => (UNCLAIMED * self.link.share()).max(table.open_streams() * LEAST_STREAM),
             // The peer may have to update its windows before it gets its answer.
             false => usize::MAX,
         };
-        let must = self.link.hold_up(most);
-        self.was_held_up |= must;
-        must
+        if !self.link.hold_up(most) {
+            return false;
+        }
+        let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(LONGEST_PAUSE)));
+        pause.as_mut().poll(context).is_pending()
     }
 
     /// Sends the updates that are due, unless h2 is in the midst of a frame.
@@ -198,11 +208,11 @@ impl<S: Scatter + AsyncWrite + Unpin> AsyncRead for Intake<S> {
             this.link.register(context.waker());
             this.check_windows(&mut table);
             let _ = this.poll_send_updates(context)?;
-            if this.must_wait(&table) {
+            if this.must_wait(&table, context) {
                 return Poll::Pending;
             }
             let taken = this.poll_take(&mut table, context);
-            if std::mem::take(&mut this.was_held_up) {
+            if this.pause.take().is_some() {
                 this.link.report();
                 this.link.wake_next();
             }

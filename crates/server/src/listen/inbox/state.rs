@@ -18,7 +18,7 @@ use crate::held::Held;
 
 /// While a handler waits before it takes charge of a message, at most this many times the bytes that
 /// have arrived are set aside.
-const UNCLAIMED: usize = 2;
+pub(in crate::listen) const UNCLAIMED: usize = 2;
 /// The window of a stream whose body h2 gets, once its handler reads it. h2 keeps a window of its
 /// own, of [`STREAM_WINDOW`] bytes, which it updates after half of the rest of it was read; so this
 /// one must stay below a third of that.
