@@ -222,7 +222,8 @@ async fn in_calm_no_update_of_a_window_is_needed() {
     let sending = writer.write_all(&sent);
     let mut header = [0; HEADER];
     let (sent, read) = tokio::join!(sending, reader.read_exact(&mut header));
-    (sent.unwrap(), read.unwrap());
+    sent.unwrap();
+    read.unwrap();
     let head = Head::of(header);
     assert_eq!((head.kind, head.stream), (1, 1), "the answer comes first");
 }

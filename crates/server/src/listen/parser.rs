@@ -80,6 +80,10 @@ pub(super) struct Taken {
 #[error("a frame has more padding than bytes")]
 struct OverPadded;
 
+fn is_acknowledgement(settings: Head) -> bool {
+    settings.has(ACK) && settings.length == 0
+}
+
 impl Parser {
     pub(super) fn new() -> Self {
         Self {
@@ -145,10 +149,8 @@ impl Parser {
             HEADERS => self.headers(table, head),
             CONTINUATION => self.in_block = !head.has(END_HEADERS),
             RST_STREAM => table.reset_by_peer(head.stream),
-            SETTINGS if !self.in_block && head.has(ACK) && head.length == 0 => {
-                if table.acknowledge() {
-                    return Ok(());
-                }
+            SETTINGS if !self.in_block && is_acknowledgement(head) && table.acknowledge() => {
+                return Ok(());
             }
             _ => {}
         }
