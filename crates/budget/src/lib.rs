@@ -7,10 +7,12 @@
 mod account;
 mod machine;
 pub mod metrics;
+mod pool;
 
 pub use self::{
     account::{Account, Charge, Owner},
     machine::default_memory,
+    pool::Pool,
 };
 
 use outrigger_core::Reason;
@@ -22,12 +24,14 @@ const MOST_FOR_PACKAGES: u64 = 256 << 20;
 
 /// The accounts of the process. Clones share them.
 ///
-/// Their sum is below three quarters of the budget. The rest is for the process itself, for
+/// Their sum is at most three quarters of the budget. The rest is for the process itself, for
 /// connections, and for what the allocator holds beyond the bytes that are in use.
 #[derive(Debug, Clone)]
 pub struct Budget {
     /// Requests in flight: their bodies and their tensors.
     pub requests: Account,
+    /// Bodies that have arrived, and that no request in flight is charged for yet.
+    pub unread: Pool,
     /// Outputs of models, and answers until they are sent.
     pub answers: Account,
     /// Packages that are being read: metadata, golden cases, profiles, interfaces of models.
@@ -46,7 +50,8 @@ impl Budget {
         let plan = Refusals { busy: Reason::MemoryFull, too_large: Reason::MemoryFull };
         let packages = (memory / 8).min(MOST_FOR_PACKAGES);
         Self {
-            requests: Account::new("requests", memory / 10 * 3, overload),
+            requests: Account::new("requests", memory / 4, overload),
+            unread: Pool::new("unread", memory / 40 * 3),
             answers: Account::new("answers", memory / 10, overload),
             packages: Account::new("packages", packages, package),
             plans: Account::new("plans", memory / 20 * 3, plan),
@@ -54,9 +59,9 @@ impl Budget {
         }
     }
 
-    /// All accounts.
+    /// All accounts; the pool is none.
     pub fn accounts(&self) -> [&Account; 5] {
-        let Self { requests, answers, packages, plans, pulls } = self;
+        let Self { requests, unread: _, answers, packages, plans, pulls } = self;
         [requests, answers, packages, plans, pulls]
     }
 }
@@ -76,7 +81,8 @@ mod tests {
     fn the_accounts_leave_a_quarter_to_the_process() {
         for memory in [64 << 20, 512 << 20, 1 << 30, 100 << 30] {
             let budget = Budget::new(memory);
-            let sum: u64 = budget.accounts().iter().map(|account| account.limit()).sum();
+            let accounts = budget.accounts().iter().map(|account| account.limit()).sum::<u64>();
+            let sum = accounts + budget.unread.limit();
             assert!(sum <= memory / 4 * 3, "{sum} of {memory}");
             assert!(budget.packages.limit() <= MOST_FOR_PACKAGES);
         }

@@ -14,8 +14,8 @@ pub const METRICS: &[Metric] = &[
         name: USED,
         kind: MetricKind::Gauge,
         labels: &["account"],
-        help: "Memory in use of each account of server.memory (requests, answers, packages, plans, \
-               pulls).",
+        help: "Memory in use of each account of server.memory (requests, unread, answers, \
+               packages, plans, pulls).",
     },
     Metric {
         name: LIMIT,
@@ -53,6 +53,9 @@ impl Budget {
             metrics::gauge!(USED, "account" => account.name()).set(account.used() as f64);
             metrics::gauge!(LIMIT, "account" => account.name()).set(account.limit() as f64);
         }
+        let unread = &self.unread;
+        metrics::gauge!(USED, "account" => unread.name()).set(unread.used() as f64);
+        metrics::gauge!(LIMIT, "account" => unread.name()).set(unread.limit() as f64);
     }
 }
 

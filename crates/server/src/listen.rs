@@ -7,15 +7,18 @@ mod direct;
 mod frames;
 mod inbox;
 mod intake;
+mod link;
 mod parser;
 mod places;
 mod respond;
 mod streams;
+mod unread;
+mod windows;
+mod writer;
 
 use std::{
     io,
     net::{SocketAddr, TcpListener as StdListener},
-    sync::Arc,
     time::Duration,
 };
 
@@ -41,11 +44,13 @@ pub(crate) use self::{
     arriving::Arriving,
     inbox::unread,
     places::{Places, Shares, raise_descriptors},
+    unread::Unread,
 };
 use crate::{caller::Peer, metrics, runtimes::Seats, sending::counted, tls::Acceptor};
 
-/// HTTP/2 flow control. A request of a megabyte must not wait for window updates: a stream's window
-/// holds several of them, a connection's window as many as are likely at once.
+/// HTTP/2 flow control, in calm. A request of a megabyte must not wait for window updates: a stream's
+/// window holds several of them, a connection's window as many as are likely at once. That of a
+/// connection is at most its share of the pool of unread bytes; see [`windows`].
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 32 << 20;
 const FRAME: u32 = 1 << 20;
@@ -141,12 +146,14 @@ impl Listener {
     /// Answers requests with `app` until `stop`. Then it accepts no more connections, signals peers
     /// to send no more requests (GOAWAY), and returns when all requests in flight are answered.
     ///
-    /// Each connection has one of `places`, and is served on the seat that `seats` assigns to it.
+    /// Each connection has one of `places`, and is served on the seat that `seats` assigns to it. Its
+    /// unread bytes are in the pool `unread`.
     pub(crate) async fn serve(
         self,
         app: impl App,
         seats: Seats,
         places: Places,
+        unread: Unread,
         stop: CancellationToken,
     ) -> io::Result<()> {
         let listener = TcpListener::from_std(self.socket)?;
@@ -155,7 +162,8 @@ impl Listener {
             app,
             tls: self.tls,
             send_timeout: self.send_timeout,
-            builder: Arc::new(protocol()),
+            builder: protocol(),
+            unread,
             stop: stop.clone(),
         };
         let connections = TaskTracker::new();
@@ -203,8 +211,6 @@ fn protocol() -> Builder<TokioExecutor> {
     builder
         .http2()
         .timer(TokioTimer::new())
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(FRAME)
         .max_header_list_size(HEADERS)
         .max_concurrent_streams(STREAMS)
@@ -215,6 +221,19 @@ fn protocol() -> Builder<TokioExecutor> {
     builder
 }
 
+/// Gives HTTP/2 connections windows within their share of the pool of unread bytes: hyper keeps what
+/// nobody reads up to its windows.
+fn with_windows(mut builder: Builder<TokioExecutor>, share: usize) -> Builder<TokioExecutor> {
+    let connection = u32::try_from(share).unwrap_or(CONNECTION_WINDOW).min(CONNECTION_WINDOW);
+    builder
+        .http2()
+        .initial_stream_window_size(connection.min(STREAM_WINDOW))
+        .initial_connection_window_size(connection);
+    builder
+}
+
+#[cfg(test)]
+mod crowds;
 #[cfg(test)]
 mod floods;
 #[cfg(test)]

@@ -46,6 +46,11 @@ impl Unsent {
         Ticket { unsent: Arc::clone(self), slot }
     }
 
+    /// True if every answer has been sent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.counts.iter().all(|count| count.load(SeqCst) == 0)
+    }
+
     /// Returns when an answer is older than `timeout`, by at most a quarter of it.
     pub(crate) async fn overdue(&self, timeout: Duration) {
         loop {

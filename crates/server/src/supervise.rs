@@ -14,7 +14,7 @@ use crate::{
     Error,
     config::{Config, Source},
     health,
-    listen::{Listener, Places, Shares, raise_descriptors},
+    listen::{Listener, Places, Shares, Unread, raise_descriptors},
     live,
     metrics::Exposition,
     reload::Reloader,
@@ -54,6 +54,7 @@ pub(crate) async fn supervise(
     let (control, seats) = (runtimes.control.handle(), runtimes.serving.seats());
     let Shares { callers, aside } = Shares::of(raise_descriptors());
     let places = Places::new(callers);
+    let unread = Unread::new(parts.limits.budget.unread.clone());
 
     // The tasks that predict stop first; all others stop last.
     let (mut predicting, mut supporting) = (Tasks::new(), Tasks::new());
@@ -61,16 +62,17 @@ pub(crate) async fn supervise(
     support(&mut supporting, &config, source, runtimes, &mut parts);
     let mut beside = |name, listener: Listener, app, runtime: &Handle| {
         let (seats, places) = (Seats::on([runtime.clone()]), Places::new(aside));
-        let served = listener.serve(app, seats, places, parts.end.clone());
+        let served = listener.serve(app, seats, places, unread.clone(), parts.end.clone());
         keep(&mut supporting, name, runtime, served);
     };
     beside("health", listeners.health, health, runtimes.health.handle());
     beside("admin", listeners.admin, admin, control);
     keep(&mut predicting, "grpc", control, {
-        listeners.grpc.serve(grpc, seats.clone(), places.clone(), parts.drain.clone())
+        let (seats, places, unread) = (seats.clone(), places.clone(), unread.clone());
+        listeners.grpc.serve(grpc, seats, places, unread, parts.drain.clone())
     });
     keep(&mut predicting, "http", control, {
-        listeners.http.serve(http, seats.clone(), places, parts.drain.clone())
+        listeners.http.serve(http, seats.clone(), places, unread.clone(), parts.drain.clone())
     });
 
     let unexpected = tokio::select! {

@@ -18,7 +18,10 @@ use outrigger_core::Failure;
 use outrigger_proto::raw::unary::{self, Bounds, Payload};
 use tokio::{runtime::Handle, time::timeout};
 
-use super::inbox::{Inbox, unread};
+use super::{
+    inbox::{Inbox, unread},
+    streams::Body,
+};
 use crate::held::Held;
 
 /// The most bytes that are read after the answer: a window may be in transit when the answer is
@@ -30,9 +33,10 @@ pub(super) const LONGEST: Duration = Duration::from_secs(5);
 /// The body of a request. If it is dropped before its end, as for a refused request, an HTTP/2
 /// connection still reads the rest and discards it.
 ///
-/// Otherwise h2 resets the stream. It remembers fifty reset streams, for a second each; a frame for
-/// any other reset stream counts as an error of the peer, and after 1024 of those h2 closes the
-/// connection, together with the good requests on it.
+/// Otherwise h2 resets the stream after the answer. It remembers fifty reset streams, for a second
+/// each; a frame for any other reset stream counts as an error of the peer, and after 1024 of those
+/// h2 closes the connection, together with the good requests on it. Frames of messages do not reach
+/// h2, so the stream of a message is reset as soon as its peer would need an update of its window.
 pub(crate) struct Arriving {
     /// Present until the drop.
     body: Option<Source>,
@@ -43,7 +47,16 @@ pub(crate) struct Arriving {
 
 enum Source {
     Hyper(Incoming),
-    Stream(RecvStream),
+    Stream(RecvStream, Option<Counted>),
+}
+
+/// The count of a body's bytes that h2 passes on. They are discarded when this is dropped.
+struct Counted(Inbox);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
 }
 
 impl Arriving {
@@ -52,9 +65,14 @@ impl Arriving {
         Self { body: Some(Source::Hyper(body)), inbox: None, shares }
     }
 
-    /// The body of a request on a stream; the data of `inbox` are not in `body`.
-    pub(super) fn on_stream(body: RecvStream, inbox: Option<Inbox>) -> Self {
-        Self { body: Some(Source::Stream(body)), inbox, shares: true }
+    /// The body of a request on a stream. What is `taken` is not in `body`.
+    pub(super) fn on_stream(body: RecvStream, taken: Body) -> Self {
+        let (inbox, counted) = match taken {
+            Body::Taken(inbox) => (Some(inbox), None),
+            Body::Passed(inbox) => (None, Some(Counted(inbox))),
+            Body::Other => (None, None),
+        };
+        Self { body: Some(Source::Stream(body, counted)), inbox, shares: true }
     }
 
     /// Reads the body as one message within `bounds`, which is charged to `held` as it arrives.
@@ -114,14 +132,23 @@ impl Source {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self {
             Self::Hyper(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
-            Self::Stream(body) => poll_stream(body, context).map_err(Into::into),
+            Self::Stream(body, counted) => {
+                let polled = poll_stream(body, context).map_err(Into::into);
+                if let (Some(Counted(inbox)), Poll::Pending) = (&counted, &polled) {
+                    inbox.drained();
+                }
+                if matches!(polled, Poll::Ready(None)) {
+                    *counted = None;
+                }
+                polled
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Hyper(body) => body.is_end_stream(),
-            Self::Stream(body) => body.is_end_stream(),
+            Self::Stream(body, _) => body.is_end_stream(),
         }
     }
 }
@@ -144,10 +171,8 @@ fn poll_stream(
 
 impl Drop for Arriving {
     fn drop(&mut self) {
-        if let Some(inbox) = &self.inbox {
-            inbox.give_up();
-        }
-        let rest = self.body.take().filter(|body| self.shares && !body.is_end_stream());
+        let ends = self.inbox.as_ref().is_none_or(Inbox::give_up);
+        let rest = self.body.take().filter(|body| self.shares && ends && !body.is_end_stream());
         // Without a runtime the connection is gone too.
         if let (Some(rest), Ok(runtime)) = (rest, Handle::try_current()) {
             runtime.spawn(timeout(LONGEST, forget(rest, self.inbox.take())));
@@ -155,11 +180,18 @@ impl Drop for Arriving {
     }
 }
 
-/// Reads a body up to its end or the limit, and discards it. A message that was given up, `_inbox`,
-/// is discarded by the connection, and its window is not updated.
-async fn forget(mut body: Source, _inbox: Option<Inbox>) {
+/// Reads a body up to its end or the limit, and discards it. A message that was given up, `inbox`, is
+/// discarded by the connection; it is not waited for when its peer cannot send more of it.
+async fn forget(mut body: Source, inbox: Option<Inbox>) {
     let mut left = MOST;
-    while let Some(Ok(frame)) = std::future::poll_fn(|context| body.poll_frame(context)).await {
+    let next = |body: &mut Source, context: &mut Context<'_>| match body.poll_frame(context) {
+        Poll::Pending => match &inbox {
+            Some(inbox) => inbox.poll_stuck(context).map(|()| None),
+            None => Poll::Pending,
+        },
+        frame => frame,
+    };
+    while let Some(Ok(frame)) = std::future::poll_fn(|context| next(&mut body, context)).await {
         let size = frame.data_ref().map_or(0, Bytes::len);
         match left.checked_sub(size) {
             Some(less) => left = less,

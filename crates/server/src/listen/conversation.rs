@@ -6,7 +6,6 @@ use std::{
     io::{self, Cursor},
     net::SocketAddr,
     pin::Pin,
-    sync::Arc,
     time::Duration,
 };
 
@@ -36,6 +35,8 @@ use super::{
     frames::{Flood, Frames, Unpaid},
     places::Place,
     respond::respond,
+    unread::Unread,
+    with_windows,
 };
 use crate::{
     caller::Peer,
@@ -50,7 +51,8 @@ pub(super) struct Conversation<A> {
     pub(super) app: A,
     pub(super) tls: Option<Acceptor>,
     pub(super) send_timeout: Duration,
-    pub(super) builder: Arc<Builder<TokioExecutor>>,
+    pub(super) builder: Builder<TokioExecutor>,
+    pub(super) unread: Unread,
     pub(super) stop: CancellationToken,
 }
 
@@ -144,13 +146,15 @@ impl<A: App> Conversation<A> {
         let stream = Frames::new(stream);
         let unpaid = stream.unpaid();
         let (peer, place) = (ends.peer.clone(), ends.place);
+        let (_member, share) = (self.unread.enter(), self.unread.share());
+        let builder = with_windows(self.builder.clone(), share);
         let service = service_fn(|request: Request<Incoming>| {
             let shares = request.version() == Version::HTTP_2;
             let request = request.map(|body| Arriving::new(body, shares));
             let answer = self.answer(request, &peer, place, &unpaid);
             async { Ok::<_, Infallible>(answer.await) }
         });
-        let connection = self.builder.serve_connection(TokioIo::new(stream), service);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
         self.attend(connection, |connection| connection.graceful_shutdown(), ends).await;
     }
 
@@ -170,7 +174,8 @@ impl<A: App> Conversation<A> {
                 tokio::spawn(respond(answer, response));
             }
         };
-        let connection = Direct::new(stream, first, is_message, handler);
+        let (unread, unsent) = (&self.unread, ends.peer.unsent());
+        let connection = Direct::new((stream, first), is_message, unread, unsent, handler);
         self.attend(connection, |connection| connection.get_mut().leave(), ends).await;
     }
 

@@ -4,7 +4,7 @@
 //! request and answer through a further layer.
 
 use std::{
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
 };
@@ -27,13 +27,17 @@ use tokio::{
 };
 
 use super::{
-    Arriving, CONNECTION_WINDOW, FRAME, GIVEN_UP, HEADERS, PING_EVERY, PING_TIMEOUT, STREAM_WINDOW,
-    STREAMS,
+    Arriving, FRAME, GIVEN_UP, HEADERS, PING_EVERY, PING_TIMEOUT, STREAM_WINDOW, STREAMS,
     frames::{PREFACE, Unpaid},
-    inbox::Link,
     intake::Intake,
+    link::Link,
     streams::Streams,
+    unread::Unread,
 };
+use crate::sending::Unsent;
+
+/// The window of the connection for h2. All windows are kept below it, so this one is never used up.
+const UNBOUNDED: u32 = (1 << 31) - 1;
 
 /// Reads the first bytes of a connection into `first`. Returns true if they are HTTP/2's.
 pub(super) async fn is_http2(
@@ -67,17 +71,19 @@ enum State<S> {
 
 impl<S: Scatter + AsyncWrite + Unpin, H> Direct<S, H> {
     /// Serves `stream`, of which the preface has been read into `first`. The bodies of the paths
-    /// for which `is_message` returns true are messages. `handler` makes the handler of requests,
-    /// which pay for the frames in vain.
+    /// for which `is_message` returns true are messages. Its unread bytes are in the pool `unread`;
+    /// its answers are `unsent`. `handler` makes the handler of requests, which pay for the frames in
+    /// vain.
     pub(super) fn new(
-        stream: S,
-        first: BytesMut,
+        (stream, first): (S, BytesMut),
         is_message: fn(&str) -> bool,
+        unread: &Unread,
+        unsent: &Arc<Unsent>,
         handler: impl FnOnce(Unpaid) -> H,
     ) -> Self {
-        let link = Arc::new(Link::default());
+        let link = Arc::new(Link::new(unread.clone()));
         let streams = Streams::new(first, Arc::clone(&link));
-        let intake = Intake::new(stream, streams.clone(), Arc::clone(&link));
+        let intake = Intake::new(stream, streams.clone(), Arc::clone(&link), Arc::clone(unsent));
         let handle = handler(intake.unpaid());
         let state = State::Greeting(protocol().handshake(intake));
         let silence = std::future::pending().boxed();
@@ -125,8 +131,8 @@ where
             match accepted.transpose()? {
                 Some((request, respond)) => {
                     let stream = respond.stream_id().as_u32();
-                    let inbox = this.streams.accept(stream, is_message(&request, this.is_message));
-                    let request = request.map(|body| Arriving::on_stream(body, inbox));
+                    let taken = this.streams.accept(stream, is_message(&request, this.is_message));
+                    let request = request.map(|body| Arriving::on_stream(body, taken));
                     (this.handle)(request, respond);
                 }
                 None => return Poll::Ready(Ok(())),
@@ -149,7 +155,7 @@ fn protocol() -> Builder {
     let mut builder = Builder::new();
     builder
         .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_connection_window_size(UNBOUNDED)
         .max_frame_size(FRAME)
         .max_header_list_size(HEADERS)
         .max_concurrent_streams(STREAMS)
@@ -157,16 +163,22 @@ fn protocol() -> Builder {
     builder
 }
 
-/// Ends when a peer that sends nothing does not answer a ping either.
+/// Ends when a peer that sends nothing does not answer a ping either. While the socket is not read,
+/// nothing is known of the peer.
 async fn silence(mut pings: PingPong, link: Arc<Link>) {
     loop {
         let reads = link.reads();
         sleep(PING_EVERY).await;
-        if link.reads() != reads {
+        if link.reads() != reads || link.is_held_up() {
             continue;
         }
-        if !matches!(timeout(PING_TIMEOUT, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
-            return;
+        let mut pong = pin!(pings.ping(Ping::opaque()));
+        loop {
+            match timeout(PING_TIMEOUT, pong.as_mut()).await {
+                Ok(Ok(_)) => break,
+                Err(_) if link.reads() != reads || link.is_held_up() => {}
+                _ => return,
+            }
         }
     }
 }

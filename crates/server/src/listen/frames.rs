@@ -190,6 +190,11 @@ impl Begun {
         self.seen == 0
     }
 
+    /// The bytes that have not come.
+    pub(super) fn missing(&self) -> usize {
+        HEADER - self.seen
+    }
+
     /// Adds `bytes` up to the end of the header. Returns how many, and the header when it is whole;
     /// the next one begins then.
     pub(super) fn add(&mut self, bytes: &[u8]) -> (usize, Option<[u8; HEADER]>) {

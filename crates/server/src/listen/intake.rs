@@ -5,8 +5,8 @@
 //! from the socket into the message's own buffer: directly as far as a frame is known to reach, and
 //! with one copy beyond. h2 gets every other frame, and checks it as ever.
 //!
-//! h2 does not know of the bytes that were taken out, so the windows for them are kept here: the
-//! peer's limits are checked, and updates are sent between the frames of h2.
+//! h2 does not know of the bytes that were taken out, so all windows of the peer are kept here: its
+//! limits are checked, updates are sent between the frames of h2, and those of h2 are dropped.
 
 use std::{
     cell::Cell,
@@ -14,25 +14,34 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::{Buf as _, BytesMut};
 use outrigger_net::{Scatter, Space};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Sleep, sleep},
+};
 
 use super::{
-    CONNECTION_WINDOW,
-    frames::{Begun, Counts, Head, Unpaid},
-    inbox::Link,
+    frames::{Counts, Unpaid},
+    inbox::UNCLAIMED,
+    link::Link,
     parser::{Parser, Position, copied},
-    streams::{Exceeded, Streams, Table},
+    streams::{Streams, Table},
+    windows::{LEAST_STREAM, Windows},
+    writer::{Next, Writer},
 };
+use crate::sending::Unsent;
 
 /// The most bytes of one read beyond those whose place is known. They are copied, so while frames are
 /// large a read takes few of them.
 const FEW: usize = 16 << 10;
 /// The same while messages come in small frames: a read takes many of them.
 const LOTS: usize = 256 << 10;
+/// The longest time between two reads of a socket while the pool of unread bytes is full.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// The thread's buffer for bytes whose place is not known before they are read.
@@ -47,46 +56,20 @@ pub(super) struct Intake<S> {
     writer: Writer,
     counts: Counts,
     link: Arc<Link>,
-}
-
-/// The state of what h2 sends.
-#[derive(Default)]
-struct Writer {
-    head: Begun,
-    /// The bytes of the frame's payload that are left.
-    left: usize,
+    unsent: Arc<Unsent>,
+    /// The end of the time in which the socket is not read.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Intake<S> {
-    /// `stream` after its preface, which is the content of `streams`.
-    pub(super) fn new(stream: S, streams: Streams, link: Arc<Link>) -> Self {
+    /// `stream` after its preface, which is the content of `streams`. `unsent` are its answers.
+    pub(super) fn new(stream: S, streams: Streams, link: Arc<Link>, unsent: Arc<Unsent>) -> Self {
         let (parser, writer, counts) = (Parser::new(), Writer::default(), Counts::new());
-        Self { stream, streams, parser, writer, counts, link }
+        Self { stream, streams, parser, writer, counts, link, unsent, pause: None }
     }
 
     pub(super) fn unpaid(&self) -> Unpaid {
         self.counts.unpaid()
-    }
-}
-
-impl Writer {
-    /// True if a frame ends here.
-    fn is_between_frames(&self) -> bool {
-        self.left == 0 && self.head.is_empty()
-    }
-
-    /// Moves over bytes that were sent.
-    fn advance(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            if self.left == 0 {
-                let (count, header) = self.head.add(bytes);
-                self.left = header.map_or(0, |header| Head::of(header).length);
-                bytes = &bytes[count..];
-            }
-            let count = bytes.len().min(self.left);
-            self.left -= count;
-            bytes = &bytes[count..];
-        }
     }
 }
 
@@ -97,7 +80,8 @@ impl<S: Scatter + AsyncWrite + Unpin> Intake<S> {
         table: &mut Table,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<bool>> {
-        let more = if self.parser.is_split { LOTS } else { FEW };
+        let is_pressed = Windows::is_pressed(self.link.demand(), self.link.share());
+        let more = if self.parser.is_split && !is_pressed { LOTS } else { FEW };
         let mut scratch = SCRATCH.take();
         if scratch.capacity() < more {
             scratch = BytesMut::with_capacity(LOTS);
@@ -142,20 +126,49 @@ impl<S: Scatter + AsyncWrite + Unpin> Intake<S> {
         })
     }
 
-    /// Checks and updates the windows.
-    fn check_windows(&mut self, table: &mut Table) -> io::Result<()> {
-        if self.link.outstanding() > CONNECTION_WINDOW as usize {
-            return Err(io::Error::other(Exceeded));
-        }
-        if let Some(due) = self.link.take_due() {
-            self.parser.update(0, due);
-        }
-        if self.link.take_claimed() {
-            for (stream, due) in table.all_due() {
-                self.parser.update(stream, due);
+    /// Updates the windows.
+    fn check_windows(&mut self, table: &mut Table) {
+        copied(table.trim());
+        let share = self.link.share();
+        loop {
+            let (demand, open) = (self.link.demand(), table.open_streams());
+            // Before the updates, so that the peer knows the lower windows of its streams when it
+            // gets more for the connection.
+            if let Some((initial, shift)) = table.windows.adapt(demand, share, open) {
+                table.shift(shift);
+                self.parser.set_initial(initial);
+            }
+            for stream in self.link.take_short() {
+                if let Some(due) = table.take_due(stream) {
+                    self.parser.update(stream, due);
+                }
+            }
+            let (windows, coming) = (&mut table.windows, self.parser.coming());
+            if let Some(due) = windows.due(demand, share, coming) {
+                self.parser.update(0, due);
+            }
+            let wake_below = windows.wake_below(share, coming);
+            if self.link.publish(windows.allowance() + coming, wake_below, demand) {
+                break;
             }
         }
-        Ok(())
+        self.link.report();
+    }
+
+    /// True if the socket must not be read now: the pool of unread bytes is full, this connection has
+    /// more than its share in it, and nothing in the process waits for what the peer sends. It is
+    /// read once after [`LONGEST_PAUSE`] nevertheless: a ping or a reset may be next.
+    fn must_wait(&mut self, table: &Table, context: &mut Context<'_>) -> bool {
+        let most = match self.unsent.is_empty() {
+            true => (UNCLAIMED * self.link.share()).max(table.open_streams() * LEAST_STREAM),
+            // The peer may have to update its windows before it gets its answer.
+            false => usize::MAX,
+        };
+        if !self.link.hold_up(most) {
+            return false;
+        }
+        let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(LONGEST_PAUSE)));
+        pause.as_mut().poll(context).is_pending()
     }
 
     /// Sends the updates that are due, unless h2 is in the midst of a frame.
@@ -193,9 +206,17 @@ impl<S: Scatter + AsyncWrite + Unpin> AsyncRead for Intake<S> {
                 return Poll::Pending;
             }
             this.link.register(context.waker());
-            this.check_windows(&mut table)?;
+            this.check_windows(&mut table);
             let _ = this.poll_send_updates(context)?;
-            if !ready!(this.poll_take(&mut table, context))? {
+            if this.must_wait(&table, context) {
+                return Poll::Pending;
+            }
+            let taken = this.poll_take(&mut table, context);
+            if this.pause.take().is_some() {
+                this.link.report();
+                this.link.wake_next();
+            }
+            if !ready!(taken)? {
                 return Poll::Ready(Ok(()));
             }
             this.link.read();
@@ -220,12 +241,25 @@ impl<S: Scatter + AsyncWrite + Unpin> AsyncWrite for Intake<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.poll_send_updates(context))?;
-        let written = ready!(Pin::new(&mut this.stream).poll_write_vectored(context, pieces))?;
+        let all: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let stream = Pin::new(&mut this.stream);
+        let written = match this.writer.next(pieces) {
+            Next::Drop(count) => return Poll::Ready(Ok(count)),
+            Next::Send(count) if count == all => {
+                ready!(stream.poll_write_vectored(context, pieces))
+            }
+            Next::Send(count) => {
+                let first = pieces.iter().find(|piece| !piece.is_empty());
+                let first = first.map_or(&[][..], |piece| piece);
+                ready!(stream.poll_write(context, &first[..first.len().min(count)]))
+            }
+        }?;
         this.counts.wrote(written);
         let mut left = written;
         for piece in pieces {
             let sent = left.min(piece.len());
-            this.writer.advance(&piece[..sent]);
+            let reset = |stream| this.streams.table().reset_by_h2(stream);
+            this.writer.advance(&piece[..sent], reset);
             left -= sent;
         }
         Poll::Ready(Ok(written))

@@ -11,13 +11,17 @@ use super::{
     frames::{Begun, DATA, HEADER, Head, PADDED},
     inbox::Inbox,
     streams::{END_STREAM, Table},
+    writer::WINDOW_UPDATE,
 };
 
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
-const WINDOW_UPDATE: u8 = 8;
+const SETTINGS: u8 = 4;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
+const ACK: u8 = 1;
+/// The setting of the window with which streams begin.
+const INITIAL_WINDOW_SIZE: u16 = 4;
 
 /// Messages whose frames have fewer bytes come in small frames.
 const LARGE: usize = 64 << 10;
@@ -45,7 +49,7 @@ pub(super) struct Parser {
     pub(super) has_new: bool,
     /// The frames in vain since they were last counted.
     pub(super) in_vain: u32,
-    /// The updates of windows that are due.
+    /// The frames that change the windows of the peer, which are to be sent.
     pub(super) updates: BytesMut,
 }
 
@@ -75,6 +79,10 @@ pub(super) struct Taken {
 #[derive(Debug, thiserror::Error)]
 #[error("a frame has more padding than bytes")]
 struct OverPadded;
+
+fn is_acknowledgement(settings: Head) -> bool {
+    settings.has(ACK) && settings.length == 0
+}
 
 impl Parser {
     pub(super) fn new() -> Self {
@@ -120,7 +128,6 @@ impl Parser {
                 let length = bytes.len().min(taken.left + taken.padding);
                 let (piece, padding) = bytes[..length].split_at(length.min(taken.left));
                 copied(taken.inbox.push(piece));
-                taken.inbox.pad(padding.len());
                 taken.left -= piece.len();
                 taken.padding -= padding.len();
                 self.advance(table);
@@ -135,13 +142,16 @@ impl Parser {
         self.in_vain += u32::from(head.is_in_vain());
         match head.kind {
             DATA if !self.in_block && head.length <= FRAME as usize => {
-                if let Some(inbox) = table.inbox(head).map_err(io::Error::other)? {
+                if let Some(inbox) = table.receive(head).map_err(io::Error::other)? {
                     return self.take(table, head, inbox);
                 }
             }
             HEADERS => self.headers(table, head),
             CONTINUATION => self.in_block = !head.has(END_HEADERS),
-            RST_STREAM => table.reset(head.stream),
+            RST_STREAM => table.reset_by_peer(head.stream),
+            SETTINGS if !self.in_block && is_acknowledgement(head) && table.acknowledge() => {
+                return Ok(());
+            }
             _ => {}
         }
         table.control.extend_from_slice(&header);
@@ -180,7 +190,6 @@ impl Parser {
         taken.padding = usize::from(padding);
         let left = taken.left.checked_sub(1 + taken.padding);
         taken.left = left.ok_or_else(|| io::Error::other(OverPadded))?;
-        taken.inbox.pad(1);
         self.position = Position::Taken(taken);
         self.advance(table);
         Ok(())
@@ -197,6 +206,7 @@ impl Parser {
             }
             _ => return,
         };
+        table.pass(head, head.length);
         head.put(&mut table.control);
         // A frame's padding has less than 256 bytes.
         table.control.extend(padding.map(|bytes| u8::try_from(bytes).unwrap_or(u8::MAX)));
@@ -221,10 +231,24 @@ impl Parser {
         self.is_split = head.length < LARGE && (!is_end || self.is_split);
         if is_end {
             table.end(head.stream);
-        } else if let Some(due) = table.due(head.stream) {
-            drop(inbox);
+        } else if let Some(due) = inbox.take_due() {
             self.update(head.stream, due);
         }
+    }
+
+    /// The bytes of the current DATA frame that have not arrived.
+    pub(super) fn coming(&self) -> usize {
+        match &self.position {
+            Position::Head(_) | Position::Passed(_) => 0,
+            Position::Padded(taken) | Position::Taken(taken) => taken.left + taken.padding,
+        }
+    }
+
+    /// Adds SETTINGS with the window with which streams begin.
+    pub(super) fn set_initial(&mut self, window: usize) {
+        Head { length: 6, kind: SETTINGS, flags: 0, stream: 0 }.put(&mut self.updates);
+        self.updates.put_u16(INITIAL_WINDOW_SIZE);
+        self.updates.put_u32(u32::try_from(window).unwrap_or(u32::MAX >> 1));
     }
 
     /// Adds an update of a window: of a stream, or of the connection (0).

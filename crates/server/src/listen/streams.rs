@@ -10,9 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::{Buf as _, BufMut as _, BytesMut};
 
 use super::{
-    FRAME, STREAM_WINDOW, STREAMS,
+    FRAME, STREAMS,
     frames::{DATA, HEADER, Head},
-    inbox::{Inbox, Link},
+    inbox::Inbox,
+    link::Link,
+    windows::{Acknowledged, Windows},
 };
 
 pub(super) const END_STREAM: u8 = 1;
@@ -33,24 +35,58 @@ pub(super) struct Table {
     pub(super) control: BytesMut,
     /// True while new requests wait to be accepted. Nothing is read meanwhile.
     pub(super) is_paused: bool,
+    /// The windows of the peer.
+    pub(super) windows: Windows,
+    /// The messages that handlers got since the last read.
+    fresh: Vec<Inbox>,
+    /// The streams that h2 has reset, and that the peer has not ended.
+    reset: usize,
     link: Arc<Link>,
 }
 
 struct Entry {
     stream: u32,
     inbox: Inbox,
-    /// True if the handler is known to read a message.
-    is_accepted: bool,
+    state: Accepted,
     is_ended: bool,
-    /// The bytes that the peer may send.
-    window: usize,
+}
+
+/// The handler of a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Accepted {
+    /// It is not known.
+    Not,
+    /// It reads a message.
+    Taken,
+    /// It gets the body from h2.
+    Passed,
+    /// h2 has reset the stream: the rest of it is discarded.
+    Reset,
+}
+
+/// The body of a request that h2 has accepted.
+pub(super) enum Body {
+    /// It is a message, which h2 does not get.
+    Taken(Inbox),
+    /// h2 passes it on; its bytes are counted here.
+    Passed(Inbox),
+    /// h2 passes it on. It is empty, or has ended with trailers.
+    Other,
 }
 
 impl Streams {
     /// The streams of a connection that begins with `control`.
     pub(super) fn new(control: BytesMut, link: Arc<Link>) -> Self {
-        let table = Table { entries: Vec::new(), last: 0, control, is_paused: false, link };
-        Self(Arc::new(Mutex::new(table)))
+        Self(Arc::new(Mutex::new(Table {
+            entries: Vec::new(),
+            last: 0,
+            control,
+            is_paused: false,
+            windows: Windows::new(),
+            fresh: Vec::new(),
+            reset: 0,
+            link,
+        })))
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
@@ -58,20 +94,17 @@ impl Streams {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Called when h2 has accepted a request. Returns the inbox of its message; `None` if h2 passes
-    /// on its body, because the handler does not read a message or the stream was not taken out.
-    pub(super) fn accept(&self, stream: u32, is_message: bool) -> Option<Inbox> {
+    /// Called when h2 has accepted a request. h2 passes on its body unless the handler reads a
+    /// message.
+    pub(super) fn accept(&self, stream: u32, is_message: bool) -> Body {
         let mut table = self.table();
-        let at = table.find(stream)?;
-        if table.entries[at].is_accepted {
-            return None;
+        let Some(at) = table.find(stream) else { return Body::Other };
+        if table.entries[at].state != Accepted::Not {
+            return Body::Other;
         }
         match is_message {
-            true => Some(table.take_out(at)),
-            false => {
-                table.leave(at);
-                None
-            }
+            true => Body::Taken(table.take_out(at)),
+            false => Body::Passed(table.leave(at)),
         }
     }
 
@@ -82,8 +115,8 @@ impl Streams {
         if !table.is_paused {
             return false;
         }
-        while let Some(at) = table.entries.iter().position(|entry| !entry.is_accepted) {
-            table.leave(at);
+        while let Some(at) = table.entries.iter().position(|it| it.state == Accepted::Not) {
+            table.abandon(at);
         }
         table.is_paused = false;
         true
@@ -109,6 +142,11 @@ impl Table {
         stream > self.last
     }
 
+    /// The streams with bodies that the peer may still send.
+    pub(super) fn open_streams(&self) -> usize {
+        self.entries.len() - self.reset
+    }
+
     /// Enters a stream whose request has a body.
     pub(super) fn open(&mut self, head: Head) {
         self.last = head.stream;
@@ -117,33 +155,49 @@ impl Table {
         }
         // Streams that this side has reset may never end.
         if self.entries.len() >= 2 * STREAMS as usize {
-            self.entries.retain(|entry| !entry.is_accepted || !entry.inbox.is_alone());
+            self.entries.retain(|entry| entry.state == Accepted::Not || !entry.inbox.is_alone());
+            let reset = self.entries.iter().filter(|entry| entry.state == Accepted::Reset);
+            self.reset = reset.count();
         }
         self.entries.push(Entry {
             stream: head.stream,
-            inbox: Inbox::new(&self.link),
-            is_accepted: false,
+            inbox: Inbox::new(&self.link, head.stream, self.windows.initial()),
+            state: Accepted::Not,
             is_ended: false,
-            window: STREAM_WINDOW as usize,
         });
     }
 
-    /// The inbox for a DATA frame; `None` if h2 gets the frame.
+    /// Counts a DATA frame. Returns the inbox for it; `None` if h2 gets the frame.
     ///
     /// # Errors
-    /// The peer has exceeded the window of the stream.
-    pub(super) fn inbox(&mut self, head: Head) -> Result<Option<Inbox>, Exceeded> {
+    /// The peer has exceeded the window of the connection or of the stream.
+    pub(super) fn receive(&mut self, head: Head) -> Result<Option<Inbox>, Exceeded> {
+        self.windows.receive(head.length)?;
         let Some(at) = self.find(head.stream) else { return Ok(None) };
-        let entry = &mut self.entries[at];
-        entry.window = entry.window.checked_sub(head.length).ok_or(Exceeded)?;
+        let entry = &self.entries[at];
+        entry.inbox.receive(head.length)?;
+        if entry.state == Accepted::Passed {
+            self.pass(head, head.length);
+            return Ok(None);
+        }
         Ok((!entry.is_ended).then(|| entry.inbox.clone()))
+    }
+
+    /// Counts the last `length` bytes of a DATA frame that h2 gets.
+    pub(super) fn pass(&mut self, head: Head, length: usize) {
+        let Some(at) = self.find(head.stream) else { return };
+        self.entries[at].inbox.pass(length);
+        // The handler waits for the end until it has got it from h2.
+        if head.has(END_STREAM) {
+            self.entries.remove(at);
+        }
     }
 
     /// Ends the body of a stream after its last DATA frame.
     pub(super) fn end(&mut self, stream: u32) {
         let Some(at) = self.find(stream) else { return };
         self.entries[at].is_ended = true;
-        if self.entries[at].is_accepted {
+        if self.entries[at].state != Accepted::Not {
             self.finish(at);
         }
     }
@@ -151,77 +205,125 @@ impl Table {
     /// Called before trailers of a stream, which h2 gets: they end the body.
     pub(super) fn trailers(&mut self, stream: u32) {
         let Some(at) = self.find(stream) else { return };
-        if !self.entries[at].is_accepted {
-            return self.leave(at);
+        match self.entries[at].state {
+            Accepted::Not => self.abandon(at),
+            Accepted::Passed => drop(self.entries.remove(at)),
+            Accepted::Taken | Accepted::Reset => self.remove(at).inbox.end(),
         }
-        self.entries.remove(at).inbox.end();
     }
 
     /// Removes a stream that the peer has reset.
-    pub(super) fn reset(&mut self, stream: u32) {
+    pub(super) fn reset_by_peer(&mut self, stream: u32) {
         if let Some(at) = self.find(stream) {
-            let entry = self.entries.remove(at);
-            match entry.is_accepted {
-                true => entry.inbox.break_off(),
+            let entry = self.remove(at);
+            match entry.state {
                 // No handler will give it up.
-                false => entry.inbox.give_up(),
+                Accepted::Not => _ = entry.inbox.give_up(),
+                Accepted::Passed => {}
+                Accepted::Taken | Accepted::Reset => entry.inbox.break_off(),
             }
         }
     }
 
-    /// The bytes by which the window of a stream is due to be updated: the rest of its message does
-    /// not fit.
-    pub(super) fn due(&mut self, stream: u32) -> Option<usize> {
-        let at = self.find(stream)?;
-        self.entries[at].due()
+    /// Called when h2 has reset a stream. The rest of its body, which may be under way, is discarded
+    /// here: h2 would count it as errors of the peer.
+    pub(super) fn reset_by_h2(&mut self, stream: u32) {
+        let Some(at) = self.find(stream) else { return };
+        match self.entries[at].state {
+            Accepted::Taken => {
+                self.entries[at].state = Accepted::Reset;
+                self.reset += 1;
+            }
+            Accepted::Passed => drop(self.entries.remove(at)),
+            Accepted::Not | Accepted::Reset => {}
+        }
     }
 
-    /// The windows that are due to be updated, by stream.
-    pub(super) fn all_due(&mut self) -> impl Iterator<Item = (u32, usize)> {
-        self.entries.iter_mut().filter_map(|entry| Some((entry.stream, entry.due()?)))
+    /// Changes the windows of all streams.
+    pub(super) fn shift(&mut self, by: i64) {
+        if by != 0 {
+            self.entries.iter().for_each(|entry| entry.inbox.shift(by));
+        }
+    }
+
+    /// Called when the peer has acknowledged SETTINGS. Returns true if they were not h2's.
+    pub(super) fn acknowledge(&mut self) -> bool {
+        let Acknowledged::Ours(shift) = self.windows.acknowledge() else { return false };
+        self.shift(shift);
+        // Messages that handlers wait for may have lost the window that they had.
+        let entries = self.entries.iter();
+        entries.for_each(|entry| entry.inbox.claimed());
+        true
+    }
+
+    /// The bytes by which the window of a stream is due to be updated.
+    pub(super) fn take_due(&mut self, stream: u32) -> Option<usize> {
+        let at = self.find(stream)?;
+        self.entries[at].inbox.take_due()
+    }
+
+    /// Frees what is set aside for messages whose handlers have run and do not wait for them. Returns
+    /// the number of bytes that were copied.
+    pub(super) fn trim(&mut self) -> usize {
+        self.fresh.drain(..).map(|inbox| inbox.trim()).sum()
     }
 
     fn take_out(&mut self, at: usize) -> Inbox {
         let entry = &mut self.entries[at];
-        entry.is_accepted = true;
+        entry.state = Accepted::Taken;
         entry.inbox.expect();
         let inbox = entry.inbox.clone();
         if entry.is_ended {
             self.finish(at);
         }
+        self.fresh.push(inbox.clone());
         inbox
+    }
+
+    fn remove(&mut self, at: usize) -> Entry {
+        let entry = self.entries.remove(at);
+        self.reset -= usize::from(entry.state == Accepted::Reset);
+        entry
     }
 
     /// Gives h2 the end of a body that was taken out.
     fn finish(&mut self, at: usize) {
-        let Entry { stream, inbox, .. } = self.entries.remove(at);
+        let Entry { stream, inbox, state, .. } = self.remove(at);
         inbox.end();
-        put_data(&mut self.control, stream, &[], true);
+        if state != Accepted::Reset {
+            put_data(&mut self.control, stream, &[], true);
+        }
     }
 
-    /// Gives h2 the body of a stream as far as it was taken out.
-    fn leave(&mut self, at: usize) {
-        let Entry { stream, inbox, is_ended, .. } = self.entries.remove(at);
-        let assembly = inbox.take();
+    /// Gives h2 the body of a stream as far as it was taken out, and the rest when it arrives.
+    fn leave(&mut self, at: usize) -> Inbox {
+        let inbox = self.entries[at].inbox.clone();
+        self.hand_over(at, true);
+        match self.entries[at].is_ended {
+            true => drop(self.entries.remove(at)),
+            false => self.entries[at].state = Accepted::Passed,
+        }
+        inbox
+    }
+
+    /// The same for a stream that has no handler.
+    fn abandon(&mut self, at: usize) {
+        self.hand_over(at, false);
+        self.entries.remove(at);
+    }
+
+    fn hand_over(&mut self, at: usize, has_handler: bool) {
+        let Entry { stream, inbox, is_ended, .. } = &self.entries[at];
+        let assembly = inbox.take(has_handler);
         let mut rest = assembly.arrived();
         while rest.len() > FRAME as usize {
             let (frame, later) = rest.split_at(FRAME as usize);
-            put_data(&mut self.control, stream, frame, false);
+            put_data(&mut self.control, *stream, frame, false);
             rest = later;
         }
-        if is_ended || !rest.is_empty() {
-            put_data(&mut self.control, stream, rest, is_ended);
+        if *is_ended || !rest.is_empty() {
+            put_data(&mut self.control, *stream, rest, *is_ended);
         }
-    }
-}
-
-impl Entry {
-    fn due(&mut self) -> Option<usize> {
-        let all = STREAM_WINDOW as usize;
-        if self.window >= all / 2 || self.inbox.missing()? <= self.window {
-            return None;
-        }
-        Some(all - std::mem::replace(&mut self.window, all))
     }
 }
 
@@ -238,98 +340,4 @@ fn put_data(control: &mut BytesMut, stream: u32, payload: &[u8], is_end: bool) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HEADERS: u8 = 1;
-
-    fn head(kind: u8, length: usize, stream: u32) -> Head {
-        Head { length, kind, flags: 0, stream }
-    }
-
-    fn streams() -> (Streams, Arc<Link>) {
-        let link = Arc::new(Link::default());
-        (Streams::new(BytesMut::new(), Arc::clone(&link)), link)
-    }
-
-    /// Begins a request with a body of which `arrived` bytes are there.
-    fn begin(streams: &Streams, stream: u32, arrived: usize) -> Inbox {
-        let mut table = streams.table();
-        table.open(head(HEADERS, 10, stream));
-        let inbox = table.inbox(head(DATA, arrived, stream)).unwrap().unwrap();
-        inbox.push(&vec![0; arrived]);
-        inbox
-    }
-
-    #[test]
-    fn what_a_stream_took_of_the_window_is_given_back_however_it_ends() {
-        let (streams, link) = streams();
-        let ends: [fn(&Streams, u32); 3] = [
-            |streams, stream| streams.table().reset(stream),
-            |streams, stream| streams.accept(stream, true).unwrap().give_up(),
-            |streams, stream| {
-                let inbox = streams.accept(stream, true).unwrap();
-                streams.table().reset(stream);
-                inbox.give_up();
-            },
-        ];
-        let many = super::super::CONNECTION_WINDOW as usize / 4;
-        for (number, end) in (0_u32..).zip(ends) {
-            let stream = 200 * number + 1;
-            drop(begin(&streams, stream, 1000));
-            assert_eq!(link.outstanding(), 1000);
-            end(&streams, stream);
-            assert_eq!(link.take_due(), None, "there is not enough to update the window");
-            let rest = [many / 2, many / 2 - 1000];
-            for (at, length) in (1..).zip(rest) {
-                begin(&streams, stream + 2 * at, length).give_up();
-            }
-            assert_eq!((link.take_due(), link.outstanding()), (Some(many), 0), "{number}");
-        }
-    }
-
-    #[test]
-    fn h2_gets_the_body_of_a_request_that_is_no_message() {
-        let (streams, link) = streams();
-        let inbox = begin(&streams, 1, 3);
-        streams.table().end(1);
-        assert!(streams.accept(1, false).is_none());
-        assert!(inbox.is_elsewhere());
-        let control = streams.table().control.split();
-        assert_eq!(&control[..], [0, 0, 3, DATA, END_STREAM, 0, 0, 0, 1, 0, 0, 0]);
-        assert_eq!(link.outstanding(), 0);
-    }
-
-    #[test]
-    fn h2_gets_the_end_of_a_message_only() {
-        let (streams, _) = streams();
-        begin(&streams, 1, 3);
-        assert!(streams.accept(1, true).is_some());
-        assert!(streams.accept(1, true).is_none());
-        assert_eq!(streams.table().control.len(), 0);
-        streams.table().end(1);
-        let control = streams.table().control.split();
-        assert_eq!(&control[..], [0, 0, 0, DATA, END_STREAM, 0, 0, 0, 1]);
-    }
-
-    #[test]
-    fn streams_that_are_not_accepted_are_left_to_h2() {
-        let (streams, _) = streams();
-        begin(&streams, 1, 3);
-        assert!(!streams.settle(), "h2 has not had its turn");
-        streams.table().is_paused = true;
-        assert!(streams.settle());
-        assert!(streams.accept(1, true).is_none());
-        assert_eq!(streams.table().control.len(), HEADER + 3);
-    }
-
-    #[test]
-    fn streams_that_never_end_are_forgotten_with_their_handlers() {
-        let (streams, _) = streams();
-        for stream in (0..10 * STREAMS).map(|number| 2 * number + 1) {
-            begin(&streams, stream, 3);
-            streams.accept(stream, true).unwrap().give_up();
-        }
-        assert!(streams.table().entries.len() <= 2 * STREAMS as usize);
-    }
-}
+mod tests;

@@ -25,11 +25,15 @@ impl Served {
     }
 
     fn with(app: impl App, places: Places) -> Self {
+        Self::sharing(app, places, Unread::of(1 << 30))
+    }
+
+    pub(super) fn sharing(app: impl App, places: Places, unread: Unread) -> Self {
         let listener =
             Listener::bind("http", ([127, 0, 0, 1], 0).into(), None, SEND_TIMEOUT).unwrap();
         let (address, stop) = (listener.address().unwrap(), CancellationToken::new());
         let seats = Seats::on([Handle::current()]);
-        let serving = tokio::spawn(listener.serve(app, seats, places, stop.clone()));
+        let serving = tokio::spawn(listener.serve(app, seats, places, unread, stop.clone()));
         Self { address, stop, serving }
     }
 

@@ -18,7 +18,7 @@ use crate::stack::{MODEL, Stack, by_name, reason, request};
 const PREDICT: &str = "/outrigger.v1.PredictionService/Predict";
 const EXPLAIN: &str = "/outrigger.v1.PredictionService/Explain";
 
-/// The smallest memory that can be configured: the account of requests has 76.8 MiB, that of answers
+/// The smallest memory that can be configured: the account of requests has 64 MiB, that of answers
 /// 25.6 MiB, and one caller gets half of them.
 const SMALL: (&str, &str) = ("server.memory", "256MiB");
 

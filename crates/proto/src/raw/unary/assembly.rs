@@ -104,6 +104,16 @@ impl Assembly {
         self.bytes.len()
     }
 
+    /// Frees what is set aside beyond the bytes that have arrived, if it is more than they are.
+    /// Returns the number of bytes that were moved.
+    pub fn trim(&mut self) -> usize {
+        if self.room() <= self.bytes.len() {
+            return 0;
+        }
+        self.bytes = BytesMut::from(&self.bytes[..]);
+        self.bytes.len()
+    }
+
     /// Appends what has arrived.
     pub fn push(&mut self, more: &[u8]) {
         self.bytes.put_slice(more);
@@ -186,6 +196,19 @@ mod tests {
             let capacity = assembly.capacity();
             assert!(capacity <= TRUST * arrived.max(LEAST), "{capacity} of {arrived}");
         }
+    }
+
+    #[test]
+    fn what_is_set_aside_for_a_message_that_stays_away_is_freed() {
+        let message = framed(&vec![1; 95_000]);
+        let mut assembly = Assembly::default();
+        assembly.set_aside(assembly.needs(&message[..16 << 10]));
+        assembly.push(&message[..16 << 10]);
+        assert_eq!((assembly.trim(), assembly.capacity()), (16 << 10, 16 << 10));
+        assert_eq!(assembly.trim(), 0);
+        assembly.set_aside(assembly.needs(&message[16 << 10..]));
+        assembly.push(&message[16 << 10..]);
+        assert_eq!(assembly.finish().unwrap(), vec![1; 95_000]);
     }
 
     #[test]
