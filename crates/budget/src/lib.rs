@@ -9,7 +9,7 @@ mod machine;
 pub mod metrics;
 
 pub use self::{
-    account::{Account, Charge, Owner},
+    account::{Account, Charge, Lack, Owner},
     machine::default_memory,
 };
 

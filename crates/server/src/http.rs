@@ -74,7 +74,8 @@ async fn predict(
     Extension(call): Extension<Call>,
     request: Request,
 ) -> Response {
-    let result = match body::read(request.into_body(), app.max_message, call.held()).await {
+    let body = body::read(request.into_body(), app.max_message, call.held());
+    let result = match call.receive(body).await {
         Ok(body) => document::predict(&app.predictor, &call, body).await,
         Err(failure) => Err(failure),
     };

@@ -105,7 +105,7 @@ impl Prediction {
         request: Request<Arriving>,
     ) -> Result<Bytes, Failure> {
         let (head, body) = request.into_parts();
-        let message = body.message(call.held(), self.max_message).await?;
+        let message = call.receive(body.message(call.held(), self.max_message)).await?;
         // An explanation is text of many times the size of its tensors.
         let is_heavy = matches!(kind, Message::Explain) || message.len() > HEAVY;
         if !is_heavy {

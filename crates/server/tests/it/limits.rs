@@ -163,7 +163,7 @@ async fn a_model_that_is_not_up_by_the_deadline_is_loading_and_says_when_to_come
 }
 
 #[tokio::test]
-async fn beyond_the_requests_in_flight_more_are_refused_at_once() {
+async fn beyond_the_requests_in_flight_more_wait_until_their_deadline() {
     let stack = Stack::with(&[("server.max_in_flight", "1")]).await;
     let mut client = stack.predictions();
     client.predict(request(&[(1.0, 1.0)])).await.unwrap();
@@ -171,10 +171,15 @@ async fn beyond_the_requests_in_flight_more_are_refused_at_once() {
     let mut first = client.clone();
     let first = tokio::spawn(async move { first.predict(request(&[(1.0, 1.0)])).await });
     arrivals.recv().await.unwrap();
-    let status = client.predict(request(&[(1.0, 1.0)])).await.unwrap_err();
+    let status = predict_by_hand(&stack, "1S").await;
     assert_eq!((reason(&status).as_str(), status.code()), ("OVERLOADED", Code::ResourceExhausted));
+    assert!(status.message().contains("in flight"), "{}", status.message());
+    let mut second = client.clone();
+    let second = tokio::spawn(async move { second.predict(request(&[(1.0, 1.0)])).await });
     gate.open();
-    first.await.unwrap().unwrap();
+    for waited in [first, second] {
+        waited.await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test]
@@ -232,9 +237,12 @@ async fn one_caller_and_one_model_have_no_more_places_than_they_may() {
     ])
     .await;
     stack.publish(OTHER, &linear(1.0)).await;
-    let ask = |token: Option<&str>, model: &str| {
+    let within = |time: Duration, token: Option<&str>, model: &str| {
         let message = PredictRequest { model: Some(by_name(model)), ..request(&[(1.0, 1.0)]) };
         let mut request = tonic::Request::new(message);
+        let time = format!("{}m", time.as_millis());
+        // A timeout of the client itself would hide the answer.
+        request.metadata_mut().insert("grpc-timeout", time.parse().unwrap());
         if let Some(token) = token {
             let value = format!("Bearer {token}").parse().unwrap();
             request.metadata_mut().insert("authorization", value);
@@ -242,6 +250,7 @@ async fn one_caller_and_one_model_have_no_more_places_than_they_may() {
         let mut client = stack.predictions();
         async move { client.predict(request).await }
     };
+    let ask = |token, model| within(Duration::from_secs(60), token, model);
     let (greedy, modest) = (Some("the-token-of-greedy"), Some("the-token-of-modest"));
     for model in [MODEL, OTHER] {
         ask(None, model).await.expect("both are up");
@@ -249,8 +258,9 @@ async fn one_caller_and_one_model_have_no_more_places_than_they_may() {
     let (gate, mut arrivals) = hold(&stack);
     let mut held = vec![tokio::spawn(ask(greedy, MODEL))];
     arrivals.recv().await.expect("one is under way");
-    let status = ask(greedy, OTHER).await.unwrap_err();
+    let status = within(Duration::from_millis(200), greedy, OTHER).await.unwrap_err();
     assert_eq!(reason(&status), "OVERLOADED", "one caller, one place");
+    assert!(status.message().contains("one caller"), "{}", status.message());
     assert!(status.get_details_retry_info().is_some(), "{status:?}");
     held.push(tokio::spawn(ask(modest, MODEL)));
     arrivals.recv().await.expect("another caller has a place");

@@ -22,4 +22,5 @@ mod streams;
 mod tls;
 mod traces;
 mod trials;
+mod turns;
 mod ui;
