@@ -11,6 +11,9 @@ use std::{
     hash::Hash,
 };
 
+/// Added to the turns of keys that were not advanced.
+const LATER: u64 = 1 << 63;
+
 /// Waiters by key, whose keys take turns. Nothing is stored for a key without waiters.
 #[derive(Debug)]
 pub struct Turns<K, T> {
@@ -70,18 +73,31 @@ impl<K: Eq + Hash + Clone, T> Turns<K, T> {
         self.insert(key, ticket, waiter)
     }
 
-    /// Adds a waiter before all others of its key.
+    /// Adds a waiter before those of its key that were not added so themselves.
     pub fn push_first(&mut self, key: K, waiter: T) -> Ticket {
-        let first = self.lines.get(&key).and_then(|line| line.waiters.first_key_value());
-        let ticket = Ticket(first.map_or(0, |(first, _)| (*first).min(1)) - 1);
+        self.latest += 1;
+        let ticket = Ticket(i64::MIN.saturating_add_unsigned(self.latest));
         self.insert(key, ticket, waiter)
+    }
+
+    /// Gives a key its turn before all keys that this was not called for since their last turn.
+    pub fn advance(&mut self, key: &K) {
+        if let Some(line) = self.lines.get_mut(key)
+            && let Some(turn) = line.turn.filter(|turn| *turn >= LATER)
+        {
+            self.ring.remove(&turn);
+            self.latest += 1;
+            line.turn = Some(self.latest);
+            self.ring.insert(self.latest, key.clone());
+        }
     }
 
     fn insert(&mut self, key: K, ticket: Ticket, waiter: T) -> Ticket {
         let line = self.lines.entry(key.clone()).or_insert_with(|| {
             self.latest += 1;
-            self.ring.insert(self.latest, key);
-            Line { waiters: BTreeMap::new(), turn: Some(self.latest) }
+            let turn = LATER + self.latest;
+            self.ring.insert(turn, key);
+            Line { waiters: BTreeMap::new(), turn: Some(turn) }
         });
         let before = line.waiters.len();
         if self.longer.len() == before {
@@ -105,8 +121,8 @@ impl<K: Eq + Hash + Clone, T> Turns<K, T> {
         let (_, key) = self.ring.pop_first()?;
         self.latest += 1;
         let line = self.lines.get_mut(&key)?;
-        line.turn = Some(self.latest);
-        self.ring.insert(self.latest, key.clone());
+        line.turn = Some(LATER + self.latest);
+        self.ring.insert(LATER + self.latest, key.clone());
         let ticket = Ticket(*line.waiters.first_key_value()?.0);
         let waiter = self.remove(&key, ticket)?;
         Some((key, waiter))
@@ -126,8 +142,8 @@ impl<K: Eq + Hash + Clone, T> Turns<K, T> {
     pub fn resume(&mut self, key: &K) {
         if let Some(line) = self.lines.get_mut(key).filter(|line| line.turn.is_none()) {
             self.latest += 1;
-            line.turn = Some(self.latest);
-            self.ring.insert(self.latest, key.clone());
+            line.turn = Some(LATER + self.latest);
+            self.ring.insert(LATER + self.latest, key.clone());
         }
     }
 
@@ -226,7 +242,17 @@ mod tests {
         turns.push_first('c', 7);
         turns.push_first('c', 8);
         turns.push_first('d', 9);
-        assert_eq!(drained(&mut turns), "a1 b1 c8 d9 a2 c7 a3 c1 c2 ");
+        assert_eq!(drained(&mut turns), "a1 b1 c7 d9 a2 c8 a3 c1 c2 ");
+        assert_forgotten(&turns);
+    }
+
+    #[test]
+    fn a_key_that_is_advanced_comes_before_the_others_once() {
+        let (mut turns, _) = of(&MIXED);
+        turns.advance(&'c');
+        turns.advance(&'b');
+        turns.advance(&'d');
+        assert_eq!(drained(&mut turns), "c1 b1 a1 c2 a2 a3 ");
         assert_forgotten(&turns);
     }
 

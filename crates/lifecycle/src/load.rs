@@ -3,7 +3,8 @@
 //! The requests in progress are the queue in front of the engine. While they take no longer than
 //! usual, all are admitted. Once they take more than twice as long, the queue has grown beyond the
 //! requests that the engine works on, and the version is crowded. Then a limited number is in
-//! progress, and the others wait, in order of arrival and with their callers in turn. A request is
+//! progress, and the others wait, in order of arrival and with their callers in turn; callers that had
+//! less than their share lately come first. A request is
 //! refused at once if it would be answered after its deadline (those ahead of it over the rate of
 //! answers, by Little's law). Without this, requests that cannot be answered in time take the engine's
 //! time from those that can.
@@ -25,13 +26,12 @@ use std::{
     time::Duration,
 };
 
-use outrigger_core::Turns;
 use tokio::time::Instant;
 
 pub use self::gate::Waiting;
 use self::{
     control::{Control, FIRST, Measured},
-    gate::Waiter,
+    gate::Queue,
 };
 
 /// The number of requests that end in a window before the window may end.
@@ -49,7 +49,7 @@ pub struct Load {
     arrival: AtomicU64,
     estimates: Estimates,
     control: Mutex<Control>,
-    queue: Mutex<Turns<u64, Waiter>>,
+    queue: Mutex<Queue>,
 }
 
 /// The current values of [`Control`].

@@ -27,7 +27,7 @@ use crate::{
 /// not stop all of them, because it is corrected by those that are in progress.
 const FEW: u32 = 4;
 /// Before anything is known about a request it counts as this part of the account of requests.
-const UNKNOWN: u64 = 64;
+const UNKNOWN: u64 = 16;
 
 /// The places of predictions in progress. Clones share them.
 ///
@@ -208,6 +208,11 @@ impl Place {
         let before = std::mem::replace(&mut *held, working);
         drop(held);
         drop(before);
+    }
+
+    /// Records that a prediction needs so much memory at least.
+    pub(crate) fn needs(&self, bytes: u64) {
+        self.gate.needs.raise(bytes);
     }
 
     /// Records that the prediction needed so much memory, and lets others in for whose memory there is

@@ -62,6 +62,11 @@ impl Needs {
         Some(self.0.load(Relaxed)).filter(|bytes| *bytes > 0)
     }
 
+    /// Raises the estimate to the need of a request so far.
+    pub(crate) fn raise(&self, bytes: u64) {
+        self.0.fetch_max(bytes, Relaxed);
+    }
+
     /// Records the need of a request. The estimate rises at once, and falls by an eighth of the
     /// difference. Threads that record at the same time may lose a record.
     pub(crate) fn learn(&self, bytes: u64) {

@@ -87,7 +87,13 @@ impl Held {
     /// Charges further bytes, those that are reserved first.
     fn grow(&self, charge: &Charge, more: u64) -> Result<(), Failure> {
         let reserved = self.reserved.pass(charge, more);
-        charge.grow(more - reserved)?;
+        if reserved < more {
+            // Those that come after it reserve more.
+            let needs = self.body.bytes() + self.work.bytes() + more - reserved;
+            self.peer.habit().needs.raise(needs);
+            self.place.needs(needs);
+            charge.grow(more - reserved)?;
+        }
         self.peak.fetch_max(self.body.bytes() + self.work.bytes(), Relaxed);
         Ok(())
     }

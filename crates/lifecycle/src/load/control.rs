@@ -1,9 +1,9 @@
 //! The estimates for one version: how long a request takes when it does not wait, how many are
 //! answered in a second, and how many may be in progress at a time.
 //!
-//! The limit is twice the number that the engine works on, which is the rate times the usual duration
-//! (Little's law). At this limit requests take twice as long as usual. Below it they take less, and
-//! the limit grows from window to window, so that a limit that is too small does not stay. The method
+//! The limit is [`READY`] times the number that the engine works on, which is the rate times the usual
+//! duration (Little's law). At this limit requests take so much longer than usual. Below it they take
+//! less, and the limit grows from window to window, so that a limit that is too small does not stay. The method
 //! is that of BBR (Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM Queue 2016): the
 //! product of the greatest rate and the least delay, the latter measured again at times with few in
 //! progress, because with a queue it cannot be seen. Envoy's adaptive concurrency filter measures its
@@ -13,6 +13,9 @@
 pub(super) const FIRST: u32 = 16;
 /// The least number in progress: one that the engine works on, and one that is ready.
 const LEAST: u32 = 2;
+/// The number in progress over that which the engine works on, as a fraction: some are ready when it has
+/// done others.
+const READY: (u64, u64) = (7, 4);
 /// The time for which a version counts as crowded after it was found to be.
 const CROWDED: u64 = 5_000_000;
 /// The time after which the usual duration of a version that is not crowded may rise by a tenth.
@@ -22,11 +25,11 @@ const BETWEEN: u64 = 10_000_000;
 /// The least time between two trials, of which the second is made because the limit has changed.
 const BETWEEN_CHANGES: u64 = 1_000_000;
 /// In a trial this part of the limit may be in progress: less than the engine works on at a time, also
-/// if the rate is estimated a fifth too high.
-const PART: (u32, u32) = (2, 5);
+/// if the rate is estimated a tenth too high.
+const PART: (u32, u32) = (1, 2);
 /// After a trial that found a shorter duration than expected, so that it had a queue itself, the next
 /// one has this part of the limit in progress.
-const SMALL_PART: (u32, u32) = (1, 5);
+const SMALL_PART: (u32, u32) = (1, 4);
 /// The growth of the limit from one window to the next while the engine is not saturated.
 const GROWTH: u32 = 3;
 /// The number of requests that a trial measures.
@@ -58,6 +61,8 @@ pub(super) struct Control {
     trial: Option<Trial>,
     /// The end of the last trial, and the limit after it.
     tried: Option<(u64, u32)>,
+    /// True if the last trial ended when the window began, so that fewer were in progress than may be.
+    has_tried: bool,
     /// True if the last trial found a shorter duration than expected.
     is_falling: bool,
 }
@@ -152,7 +157,12 @@ impl Control {
     fn judge(&mut self, window: &Measured, mean: Option<u64>) {
         let is_longer = mean.is_none_or(|mean| mean * 4 > self.usual * 5);
         let limit = self.limit();
-        self.is_growing = !is_longer && window.has_waited && window.in_flight >= limit - limit / 8;
+        let is_full = window.has_waited && window.in_flight >= limit - limit / 8;
+        // The answers are those of as many in progress as may be, and not of fewer before.
+        let working = u64::from(window.answers) * self.usual / window.lasted.max(1);
+        let is_settled = !self.has_tried && working >= u64::from(limit) * 3 / 4;
+        self.is_growing = !is_longer && is_full && is_settled;
+        self.has_tried = false;
         self.is_saturated = is_longer || self.is_saturated && !self.is_growing;
     }
 
@@ -179,7 +189,7 @@ impl Control {
     }
 
     fn set_limit(&mut self) {
-        let working = u64::from(self.rate) * self.usual * 2 / 1_000_000;
+        let working = u64::from(self.rate) * self.usual * READY.0 / READY.1 / 1_000_000;
         self.limit = u32::try_from(working).unwrap_or(u32::MAX).max(LEAST);
     }
 
@@ -236,7 +246,7 @@ impl Control {
             return false;
         }
         let Trial { answers, took, .. } = *trial;
-        self.trial = None;
+        (self.trial, self.has_tried) = (None, true);
         let before = self.usual;
         if answers >= SAMPLES / 2 {
             self.usual = (took / u64::from(answers)).max(1);

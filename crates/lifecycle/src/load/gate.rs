@@ -1,6 +1,7 @@
 //! The queue of requests for a crowded version.
 
 use std::{
+    ops::{Deref, DerefMut},
     sync::{
         Arc, MutexGuard, PoisonError,
         atomic::Ordering::{Relaxed, SeqCst},
@@ -15,6 +16,10 @@ use super::{Ask, Entry, Estimates, Late, Load, Running, micros, micros_of};
 
 /// One part in so many is added to estimated times, because some requests take longer than the mean.
 const MARGIN: u32 = 4;
+/// The number of counts of callers.
+const COUNTS: usize = 256;
+/// The counts are halved when so many were admitted.
+const LATELY: u32 = 1024;
 
 /// A request that waits for its turn. Dropping it gives up the wait.
 #[derive(Debug)]
@@ -34,6 +39,69 @@ pub(super) struct Waiter {
     admit: oneshot::Sender<Result<Running, Late>>,
 }
 
+/// The waiting requests, by a hash of their callers. Callers that had less than their share of what was
+/// admitted lately come before the others.
+#[derive(Debug)]
+pub(super) struct Queue {
+    turns: Turns<u64, Waiter>,
+    /// The number of requests that were admitted lately, by caller. Callers may share a count by chance.
+    admitted: [u32; COUNTS],
+    all: u32,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { turns: Turns::default(), admitted: [0; COUNTS], all: 0 }
+    }
+}
+
+impl Deref for Queue {
+    type Target = Turns<u64, Waiter>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.turns
+    }
+}
+
+impl DerefMut for Queue {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.turns
+    }
+}
+
+impl Queue {
+    /// Lets a caller that had less than its share come before the others.
+    fn advance_if_below(&mut self, caller: u64) {
+        let active = self.admitted.iter().filter(|count| **count > 0).count();
+        let share = self.all as usize / active.max(1);
+        if (self.admitted[slot(caller)] as usize) < share {
+            self.turns.advance(&caller);
+        }
+    }
+
+    /// Counts a request that is admitted.
+    pub(super) fn count(&mut self, caller: u64) {
+        if self.all >= LATELY {
+            self.admitted.iter_mut().for_each(|count| *count /= 2);
+            self.all = self.admitted.iter().sum();
+        }
+        self.admitted[slot(caller)] += 1;
+        self.all += 1;
+    }
+
+    /// Takes the waiter whose turn it is.
+    fn take_next(&mut self) -> Option<Waiter> {
+        let (caller, waiter) = self.turns.pop()?;
+        self.count(caller);
+        self.advance_if_below(caller);
+        Some(waiter)
+    }
+}
+
+fn slot(caller: u64) -> usize {
+    (caller % COUNTS as u64) as usize
+}
+
 impl Load {
     /// Admits a request if nobody waits and there is room, or puts it in the queue.
     pub(super) fn line_up(self: &Arc<Self>, ask: &Ask, now: u64) -> Result<Entry, Late> {
@@ -44,6 +112,7 @@ impl Load {
             return Err(Late { wait });
         }
         if queue.is_empty() && self.has_room() {
+            queue.count(ask.caller);
             return Ok(Entry::Running(self.admit(now)));
         }
         let (admit, admitted) = oneshot::channel();
@@ -52,6 +121,7 @@ impl Load {
             true => queue.push_first(ask.caller, waiter),
             false => queue.push(ask.caller, waiter),
         };
+        queue.advance_if_below(ask.caller);
         self.waiting.fetch_add(1, SeqCst);
         drop(queue);
         // A request may have ended just before this one was counted as waiting.
@@ -104,7 +174,7 @@ impl Load {
     fn admit_next(self: &Arc<Self>, now: u64) -> Option<Running> {
         let mut queue = self.queue();
         while self.has_room()
-            && let Some((_, waiter)) = queue.pop()
+            && let Some(waiter) = queue.take_next()
         {
             self.waiting.fetch_sub(1, SeqCst);
             let wait = self.duration();
@@ -120,7 +190,7 @@ impl Load {
         None
     }
 
-    pub(super) fn queue(&self) -> MutexGuard<'_, Turns<u64, Waiter>> {
+    pub(super) fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -54,7 +54,11 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
+    /// The 99th percentile of the durations; the longest time if there are none.
     pub(super) fn p99(&self) -> Duration {
+        if self.took.is_empty() {
+            return Duration::MAX;
+        }
         let mut all = self.took.clone();
         all.sort_unstable();
         all[all.len() * 99 / 100]
@@ -201,9 +205,8 @@ impl Play {
         }
         let source = self.sources[index];
         if let Pattern::Open(rate) = source.pattern {
-            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let uniform = ((self.random >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
-            self.at(now + Duration::from_secs_f64(-uniform.ln() / rate), Event::Arrives(index));
+            let until = Duration::from_secs_f64(-self.random().ln() / rate);
+            self.at(now + until, Event::Arrives(index));
         }
         self.latest += 1;
         let id = self.latest;
@@ -223,6 +226,12 @@ impl Play {
             }
             Err(_) => self.ends(now, id, |outcomes, _| outcomes.refused += 1),
         }
+    }
+
+    /// A number above 0 and up to 1.
+    fn random(&mut self) -> f64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        ((self.random >> 11) as f64 + 1.0) / (1_u64 << 53) as f64
     }
 
     fn request(&mut self, id: u64) -> &mut Request {
@@ -280,7 +289,10 @@ impl Play {
             && let Some(id) = self.queue.pop_front()
         {
             self.busy += 1;
-            self.at(now + (self.engine.service)(now - self.start), Event::Done(id));
+            // A tenth more or less.
+            let service = (self.engine.service)(now - self.start);
+            let service = service.mul_f64(0.9 + 0.2 * self.random());
+            self.at(now + service, Event::Done(id));
         }
     }
 
