@@ -258,8 +258,8 @@ impl Charge {
         Err(self.account.refused(more, alone > most))
     }
 
-    /// Passes at most `most` bytes to `other`, a charge of the same owner on the same account. Returns
-    /// the number of bytes passed.
+    /// Passes at most `most` bytes to `other`, a charge of the same owner on the same account.
+    /// Returns the number of bytes passed.
     pub fn pass(&self, other: &Self, most: u64) -> u64 {
         debug_assert!(self.owner == other.owner && Arc::ptr_eq(&self.account.0, &other.account.0));
         let less = |held: u64| Some(held - most.min(held));

@@ -3,14 +3,14 @@
 //! The requests in progress are the queue in front of the engine. While they take no longer than
 //! usual, all are admitted. Once they take more than twice as long, the queue has grown beyond the
 //! requests that the engine works on, and the version is crowded. Then a limited number is in
-//! progress, and the others wait, in order of arrival and with their callers in turn; callers that had
-//! less than their share lately come first. A request is
-//! refused at once if it would be answered after its deadline (those ahead of it over the rate of
-//! answers, by Little's law). Without this, requests that cannot be answered in time take the engine's
-//! time from those that can.
+//! progress, and the others wait, in order of arrival and with their callers in turn; callers that
+//! had less than their share lately come first. A request is refused at once if it would be
+//! answered after its deadline (those ahead of it over the rate of answers, by Little's law).
+//! Without this, requests that cannot be answered in time take the engine's time from those that
+//! can.
 //!
-//! While a version is not crowded, all state is in atomics that serving threads share without a lock.
-//! Races between threads may lose single counts, which the estimates do not notice.
+//! While a version is not crowded, all state is in atomics that serving threads share without a
+//! lock. Races between threads may lose single counts, which the estimates do not notice.
 
 mod control;
 mod gate;
@@ -149,7 +149,8 @@ impl Default for Estimates {
 }
 
 impl Load {
-    /// True if requests may have to wait: the version is crowded, or its usual duration is not known.
+    /// True if requests may have to wait: the version is crowded, or its usual duration is not
+    /// known.
     pub fn is_crowded(&self, now: Instant) -> bool {
         self.is_crowded_at(micros(now))
     }

@@ -33,8 +33,8 @@ const UNKNOWN: u64 = 16;
 ///
 /// A prediction gets a place if one is free, its caller is below its own limit, and the account of
 /// requests has room for the memory that such requests need. Otherwise it waits, and callers take
-/// turns. Predictions that wait for a model to come up have places of their own, so that callers of one
-/// slow model do not lock out all others.
+/// turns. Predictions that wait for a model to come up have places of their own, so that callers of
+/// one slow model do not lock out all others.
 #[derive(Debug, Clone)]
 pub(crate) struct Admission(Arc<Gate>);
 
@@ -215,8 +215,8 @@ impl Place {
         self.gate.needs.raise(bytes);
     }
 
-    /// Records that the prediction needed so much memory, and lets others in for whose memory there is
-    /// room now.
+    /// Records that the prediction needed so much memory, and lets others in for whose memory there
+    /// is room now.
     pub(crate) fn learn(&self, bytes: u64) {
         self.gate.needs.learn(bytes);
         self.gate.admit_waiting();

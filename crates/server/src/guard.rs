@@ -85,9 +85,9 @@ impl Guard {
     ///
     /// The order from the outside in: the call is counted when everything else is over; the
     /// deadline covers the reading of the body too, so that a slow sender cannot hold a place for
-    /// ever; rights and admission come before the body is read, because the body takes the memory, and
-    /// a call that waits for its turn leaves its body with the sender; recovery from panics is next to
-    /// the handler.
+    /// ever; rights and admission come before the body is read, because the body takes the memory,
+    /// and a call that waits for its turn leaves its body with the sender; recovery from panics is
+    /// next to the handler.
     ///
     /// # Errors
     /// The handler's failure, or the guard's own when it refuses or cuts off the call.

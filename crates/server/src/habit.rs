@@ -1,5 +1,5 @@
-//! The habits of a connection: the version that its requests ask for, and the memory that they need.
-//! Both stand in the body of a request, and are needed before it is read.
+//! The habits of a connection: the version that its requests ask for, and the memory that they
+//! need. Both stand in the body of a request, and are needed before it is read.
 
 use std::sync::{
     Arc, Mutex, PoisonError,

@@ -1,5 +1,5 @@
-//! The resources of a call that computes: its places, and the memory that it is charged for. They are
-//! held until its answer is sent.
+//! The resources of a call that computes: its places, and the memory that it is charged for. They
+//! are held until its answer is sent.
 
 use std::sync::{
     Arc, OnceLock,
@@ -18,8 +18,8 @@ use crate::{
     sending::{self, hold},
 };
 
-/// The bytes of a body that may be charged before they arrive, so that not every frame is charged by
-/// itself.
+/// The bytes of a body that may be charged before they arrive, so that not every frame is charged
+/// by itself.
 const AHEAD: usize = 64 << 10;
 
 /// The resources of a call.
@@ -98,8 +98,8 @@ impl Held {
         Ok(())
     }
 
-    /// Records what the request took, and releases what was reserved beyond that. No more is taken for
-    /// it.
+    /// Records what the request took, and releases what was reserved beyond that. No more is taken
+    /// for it.
     pub(crate) fn settle(&self) {
         let peak = self.peak.swap(0, Relaxed);
         if peak > 0 {

@@ -149,8 +149,8 @@ impl Predictor {
         }
     }
 
-    /// Leases the version that a request selects, and waits until it is available, and for the request's
-    /// turn if it is crowded. `named` is the model's name as given beside the request.
+    /// Leases the version that a request selects, and waits until it is available, and for the
+    /// request's turn if it is crowded. `named` is the model's name as given beside the request.
     ///
     /// # Errors
     /// The request names no model that can be served, or the version is crowded: then `OVERLOADED`.

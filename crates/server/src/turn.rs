@@ -1,5 +1,5 @@
-//! Waiting for a turn: at the gate of a version, and for a place in the process. Most requests wait at
-//! their headers, with their bodies unread, so that the bodies stay with their senders.
+//! Waiting for a turn: at the gate of a version, and for a place in the process. Most requests wait
+//! at their headers, with their bodies unread, so that the bodies stay with their senders.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use crate::{
     request_limits::RequestLimits,
 };
 
-/// The memory of a request that waits at its headers, in bytes: its stream, its task and its headers.
+/// The memory of a request that waits at its headers, in bytes: its stream, its task and its
+/// headers.
 const WAITING: u64 = 16 << 10;
 
 /// A wait, which is counted. The memory of the waiting request is charged meanwhile.
@@ -36,8 +37,9 @@ impl Drop for Wait<'_> {
 }
 
 impl RequestLimits {
-    /// Gives a call that computes its place, after it waited for its turn if need be: first at the gate
-    /// of the version that its connection asks for lately, if that is crowded, and then for a place.
+    /// Gives a call that computes its place, after it waited for its turn if need be: first at the
+    /// gate of the version that its connection asks for lately, if that is crowded, and then for a
+    /// place.
     ///
     /// # Errors
     /// `OVERLOADED`: it would be answered after its deadline, it waited for a place until then, or there
@@ -61,8 +63,8 @@ impl RequestLimits {
         Ok(())
     }
 
-    /// Lets a call enter a version, after it waited for its turn if the version is crowded. If its body
-    /// has been read (`is_read`), its duration is measured from then on.
+    /// Lets a call enter a version, after it waited for its turn if the version is crowded. If its
+    /// body has been read (`is_read`), its duration is measured from then on.
     ///
     /// # Errors
     /// `OVERLOADED`: it would be answered after its deadline, or there is no room for one that waits.

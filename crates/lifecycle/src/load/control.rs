@@ -1,20 +1,20 @@
 //! The estimates for one version: how long a request takes when it does not wait, how many are
 //! answered in a second, and how many may be in progress at a time.
 //!
-//! The limit is [`READY`] times the number that the engine works on, which is the rate times the usual
-//! duration (Little's law). At this limit requests take so much longer than usual. Below it they take
-//! less, and the limit grows from window to window, so that a limit that is too small does not stay. The method
-//! is that of BBR (Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM Queue 2016): the
-//! product of the greatest rate and the least delay, the latter measured again at times with few in
-//! progress, because with a queue it cannot be seen. Envoy's adaptive concurrency filter measures its
-//! "minRTT" likewise.
+//! The limit is [`READY`] times the number that the engine works on, which is the rate times the
+//! usual duration (Little's law). At this limit requests take so much longer than usual. Below it
+//! they take less, and the limit grows from window to window, so that a limit that is too small
+//! does not stay. The method is that of BBR (Cardwell et al., "BBR: Congestion-Based Congestion
+//! Control", ACM Queue 2016): the product of the greatest rate and the least delay, the latter
+//! measured again at times with few in progress, because with a queue it cannot be seen. Envoy's
+//! adaptive concurrency filter measures its "minRTT" likewise.
 
 /// The number in progress while nothing is known about a version.
 pub(super) const FIRST: u32 = 16;
 /// The least number in progress: one that the engine works on, and one that is ready.
 const LEAST: u32 = 2;
-/// The number in progress over that which the engine works on, as a fraction: some are ready when it has
-/// done others.
+/// The number in progress over that which the engine works on, as a fraction: some are ready when
+/// it has done others.
 const READY: (u64, u64) = (7, 4);
 /// The time for which a version counts as crowded after it was found to be.
 const CROWDED: u64 = 5_000_000;
@@ -24,11 +24,11 @@ const GENERATION: u64 = 10_000_000;
 const BETWEEN: u64 = 10_000_000;
 /// The least time between two trials, of which the second is made because the limit has changed.
 const BETWEEN_CHANGES: u64 = 1_000_000;
-/// In a trial this part of the limit may be in progress: less than the engine works on at a time, also
-/// if the rate is estimated a tenth too high.
+/// In a trial this part of the limit may be in progress: less than the engine works on at a time,
+/// also if the rate is estimated a tenth too high.
 const PART: (u32, u32) = (1, 2);
-/// After a trial that found a shorter duration than expected, so that it had a queue itself, the next
-/// one has this part of the limit in progress.
+/// After a trial that found a shorter duration than expected, so that it had a queue itself, the
+/// next one has this part of the limit in progress.
 const SMALL_PART: (u32, u32) = (1, 4);
 /// The growth of the limit from one window to the next while the engine is not saturated.
 const GROWTH: u32 = 3;
@@ -46,8 +46,8 @@ pub(super) struct Control {
     pub(super) usual: u64,
     /// Answers in a second while there were always requests in progress.
     pub(super) rate: u32,
-    /// True if requests took longer than usual, so that more in progress would not raise the rate, and
-    /// the limit has not grown since.
+    /// True if requests took longer than usual, so that more in progress would not raise the rate,
+    /// and the limit has not grown since.
     pub(super) is_saturated: bool,
     /// True if requests did not take longer than usual although as many were in progress as may be.
     is_growing: bool,
@@ -61,7 +61,8 @@ pub(super) struct Control {
     trial: Option<Trial>,
     /// The end of the last trial, and the limit after it.
     tried: Option<(u64, u32)>,
-    /// True if the last trial ended when the window began, so that fewer were in progress than may be.
+    /// True if the last trial ended when the window began, so that fewer were in progress than may
+    /// be.
     has_tried: bool,
     /// True if the last trial found a shorter duration than expected.
     is_falling: bool,
@@ -166,9 +167,9 @@ impl Control {
         self.is_saturated = is_longer || self.is_saturated && !self.is_growing;
     }
 
-    /// Sets the rate and the limit. The rate rises at once and falls slowly: one slow window does not
-    /// make it useless. It does fall while nothing is answered in time, because then the engine works
-    /// for requests whose callers have gone.
+    /// Sets the rate and the limit. The rate rises at once and falls slowly: one slow window does
+    /// not make it useless. It does fall while nothing is answered in time, because then the engine
+    /// works for requests whose callers have gone.
     fn estimate(&mut self, window: &Measured, is_crowded: bool) {
         let measured = u64::from(window.answers) * 1_000_000 / window.lasted.max(1);
         let (measured, before) = (u32::try_from(measured).unwrap_or(u32::MAX), self.limit);
@@ -181,8 +182,8 @@ impl Control {
         if self.is_growing {
             self.limit = self.limit.max(before.saturating_mul(GROWTH));
         }
-        // The rate falls if the engine becomes slower, and the usual duration must follow before the
-        // limit does: otherwise a smaller limit would lower the rate, and the rate the limit.
+        // The rate falls if the engine becomes slower, and the usual duration must follow before
+        // the limit does: otherwise a smaller limit would lower the rate, and the rate the limit.
         if let Some((_, limit)) = self.tried.filter(|_| is_crowded) {
             self.limit = self.limit.max(limit - limit / 4);
         }

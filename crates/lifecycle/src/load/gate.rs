@@ -14,7 +14,8 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{Ask, Entry, Estimates, Late, Load, Running, micros, micros_of};
 
-/// One part in so many is added to estimated times, because some requests take longer than the mean.
+/// One part in so many is added to estimated times, because some requests take longer than the
+/// mean.
 const MARGIN: u32 = 4;
 /// The number of counts of callers.
 const COUNTS: usize = 256;
@@ -39,12 +40,13 @@ pub(super) struct Waiter {
     admit: oneshot::Sender<Result<Running, Late>>,
 }
 
-/// The waiting requests, by a hash of their callers. Callers that had less than their share of what was
-/// admitted lately come before the others.
+/// The waiting requests, by a hash of their callers. Callers that had less than their share of what
+/// was admitted lately come before the others.
 #[derive(Debug)]
 pub(super) struct Queue {
     turns: Turns<u64, Waiter>,
-    /// The number of requests that were admitted lately, by caller. Callers may share a count by chance.
+    /// The number of requests that were admitted lately, by caller. Callers may share a count by
+    /// chance.
     admitted: [u32; COUNTS],
     all: u32,
 }
@@ -137,8 +139,8 @@ impl Load {
         self.in_flight.load(SeqCst) < self.estimates.limit.load(Relaxed)
     }
 
-    /// The time until the answer of a request with so many waiters ahead of it, if that is longer than
-    /// `allowed`. While the limit still grows, the rate says nothing about the future.
+    /// The time until the answer of a request with so many waiters ahead of it, if it is longer than
+    /// is `allowed`. While the limit still grows, the rate says nothing about the future.
     fn is_late(&self, ahead: usize, allowed: Duration) -> Option<Duration> {
         if !self.estimates.is_saturated.load(Relaxed) {
             return None;

@@ -39,15 +39,16 @@ impl Turn {
 }
 
 impl Call {
-    /// Counts the request in the load of a version, in place of another version, until the call ends.
+    /// Counts the request in the load of a version, in place of another version, until the call
+    /// ends.
     pub(crate) fn enters(&self, running: Running) {
         let before = self.running().replace(running);
         // The next one enters outside of the lock.
         drop(before);
     }
 
-    /// True if the request has entered the version of `load` before its body was read. Its duration is
-    /// measured from now on. If it has entered another version, it leaves that one.
+    /// True if the request has entered the version of `load` before its body was read. Its duration
+    /// is measured from now on. If it has entered another version, it leaves that one.
     pub(crate) fn has_entered(&self, load: &Arc<Load>) -> bool {
         let mut running = self.running();
         let other = running.take_if(|entered| !Arc::ptr_eq(entered.load(), load));
@@ -66,8 +67,9 @@ impl Call {
         self.0.turn.has_lost.load(Relaxed)
     }
 
-    /// Waits for the body of the request. If it was admitted to a crowded version, and the body takes
-    /// long, its turn passes to another one, so that a slow sender does not keep others waiting.
+    /// Waits for the body of the request. If it was admitted to a crowded version, and the body
+    /// takes long, its turn passes to another one, so that a slow sender does not keep others
+    /// waiting.
     pub(crate) async fn receive<T>(&self, body: impl Future<Output = T>) -> T {
         let mut body = pin!(body);
         if self.running().is_some() {

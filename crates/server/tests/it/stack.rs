@@ -208,8 +208,8 @@ impl Stack {
         (answer.status().as_u16(), answer.text().await.expect("a text"))
     }
 
-    /// Waits until this many predictions wait for a `version` or a `place`. All servers of the process
-    /// count them together.
+    /// Waits until this many predictions wait for a `version` or a `place`. All servers of the
+    /// process count them together.
     pub(crate) async fn until_waiting(&self, waits_for: &str, count: usize) {
         let series = format!("outrigger_requests_waiting{{for=\"{waits_for}\"}} ");
         loop {
