@@ -164,6 +164,8 @@ impl Held {
         let limit = crate::limits::Limit::new(0, "one caller", crate::metrics::Limit::Caller);
         let admission = crate::admission::Admission::new((1, 1), limit, budget.requests.clone());
         let seat = admission.enter(&party, &peer).expect("a place");
+        // Callers of this expect an empty account.
+        seat.reserved.shrink(u64::MAX);
         let counted = crate::metrics::in_flight(crate::front::Method::Predict);
         Self::new(seat, (&party, peer), budget, counted)
     }
