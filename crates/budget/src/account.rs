@@ -52,6 +52,15 @@ pub(crate) struct Refusals {
     pub(crate) too_large: Reason,
 }
 
+/// The reason why memory cannot be reserved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// The account has no room.
+    Account,
+    /// The account has room, but its owner would hold more than its share.
+    Share,
+}
+
 /// The party that causes memory to be held: a caller, a registry, a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner(usize);
@@ -112,6 +121,20 @@ impl Account {
     pub fn charge(&self, owner: Owner, bytes: u64) -> Result<Charge, Failure> {
         let charge = self.open(owner);
         charge.grow(bytes).map(|()| charge)
+    }
+
+    /// Charges `bytes` to `owner` if they fit. This is no refusal: the caller may wait.
+    ///
+    /// # Errors
+    /// They do not fit.
+    pub fn reserve(&self, owner: Owner, bytes: u64) -> Result<Charge, Lack> {
+        let charge = self.open(owner);
+        if self.0.take(Some(owner), bytes) {
+            charge.bytes.store(bytes, Relaxed);
+            return Ok(charge);
+        }
+        let is_full = self.used().saturating_add(bytes) > self.limit();
+        Err(if is_full { Lack::Account } else { Lack::Share })
     }
 
     /// Charges `bytes` as soon as there is room. Callers get it in the order in which they ask, so
@@ -233,6 +256,17 @@ impl Charge {
         let alone = self.bytes().saturating_add(more);
         let most = self.account.limit() / if self.owner.is_some() { 2 } else { 1 };
         Err(self.account.refused(more, alone > most))
+    }
+
+    /// Passes at most `most` bytes to `other`, a charge of the same owner on the same account.
+    /// Returns the number of bytes passed.
+    pub fn pass(&self, other: &Self, most: u64) -> u64 {
+        debug_assert!(self.owner == other.owner && Arc::ptr_eq(&self.account.0, &other.account.0));
+        let less = |held: u64| Some(held - most.min(held));
+        let before = self.bytes.fetch_update(Relaxed, Relaxed, less);
+        let passed = most.min(before.unwrap_or_default());
+        other.bytes.fetch_add(passed, Relaxed);
+        passed
     }
 
     /// Releases some of the bytes; at most all of them.

@@ -10,7 +10,7 @@ pub mod metrics;
 mod pool;
 
 pub use self::{
-    account::{Account, Charge, Owner},
+    account::{Account, Charge, Lack, Owner},
     machine::default_memory,
     pool::Pool,
 };

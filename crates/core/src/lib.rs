@@ -23,6 +23,7 @@ mod stage;
 mod step;
 pub mod tags;
 mod tensor;
+mod turns;
 
 pub use arm::Arm;
 pub use crashes::Crashes;
@@ -41,3 +42,4 @@ pub use servable::{ServableId, ServableName, Version};
 pub use stage::Stage;
 pub use step::Step;
 pub use tensor::{Content, DType, Tensor};
+pub use turns::{Ticket, Turns};

@@ -1,69 +1,72 @@
-//! The load of one version: decides which requests are refused before work is done for them in
-//! vain, and which because their caller has more than its share.
+//! The load of one version: the gate at which requests for a crowded version wait for their turn.
 //!
 //! The requests in progress are the queue in front of the engine. While they take no longer than
 //! usual, all are admitted. Once they take more than twice as long, the queue has grown beyond the
-//! requests that the engine works on. Then a request is refused that would wait beyond its deadline
-//! (the number in progress over the rate of answers, by Little's law), and so is one of a caller
-//! with more than its share of the requests in progress. Without this, requests that cannot be
-//! answered in time take the engine's time from those that can.
+//! requests that the engine works on, and the version is crowded. Then a limited number is in
+//! progress, and the others wait, in order of arrival and with their callers in turn; callers that
+//! had less than their share lately come first. A request is refused at once if it would be
+//! answered after its deadline (those ahead of it over the rate of answers, by Little's law).
+//! Without this, requests that cannot be answered in time take the engine's time from those that
+//! can.
 //!
-//! All state is in atomics that serving threads share without a lock. Races between threads may
-//! lose single counts, which the estimates do not notice.
+//! While a version is not crowded, all state is in atomics that serving threads share without a
+//! lock. Races between threads may lose single counts, which the estimates do not notice.
+
+mod control;
+mod gate;
 
 use std::{
     sync::{
-        Arc, LazyLock,
-        atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
+        Arc, LazyLock, Mutex, MutexGuard, PoisonError,
+        atomic::{
+            AtomicBool, AtomicU32, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-/// The places for counts of callers. Two callers may share one by chance.
-const CALLERS: usize = 64;
-/// The shortest time over which answers are measured, in microseconds.
-const WINDOW: u64 = 100_000;
-/// The longest time over which answers are measured if fewer than [`ENDED`] requests ended.
-const LONGEST_WINDOW: u64 = 1_000_000;
+pub use self::gate::Waiting;
+use self::{
+    control::{Control, FIRST, Measured},
+    gate::Queue,
+};
+
 /// The number of requests that end in a window before the window may end.
 const ENDED: u32 = 16;
-/// The time for which a version counts as crowded after it was found to be, in microseconds.
-const CROWDED: u64 = 5_000_000;
-/// The time after which the usual duration may rise by a tenth, and a caller that sent nothing
-/// ceases to count, in microseconds.
-const GENERATION: u64 = 10_000_000;
-/// The least number of requests in progress that are shared out between callers.
-const LEAST_SHARED: u32 = 8;
-/// The least share of a caller.
-const LEAST_SHARE: u32 = 2;
+/// The longest time, in microseconds, that counts as the usual arrival of a body.
+const LONGEST_ARRIVAL: u64 = 100_000;
 
 /// The load of one version.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Load {
     in_flight: AtomicU32,
-    /// The requests in progress of each caller.
-    callers: [AtomicU16; CALLERS],
-    /// The requests of each caller that were admitted lately: halved with each window.
-    lately: [AtomicU32; CALLERS],
-    /// Callers of this generation and of the one before, one bit for each place.
-    seen: [AtomicU64; 2],
+    waiting: AtomicU32,
     window: Window,
-    /// The mean duration of requests when they do not wait, in microseconds; 0: not known yet.
-    usual: AtomicU64,
-    /// The least mean duration in this generation.
-    least: AtomicU64,
-    generation: AtomicU64,
-    /// Answers in a second while there were always requests in progress.
+    /// The mean time from the admission of a request until its body is there, in microseconds.
+    arrival: AtomicU64,
+    estimates: Estimates,
+    control: Mutex<Control>,
+    queue: Mutex<Queue>,
+}
+
+/// The current values of [`Control`].
+#[derive(Debug)]
+struct Estimates {
+    limit: AtomicU32,
     rate: AtomicU32,
-    /// The number of requests in progress that are shared out between callers while crowded.
-    shared: AtomicU32,
+    usual: AtomicU64,
+    is_saturated: AtomicBool,
     crowded_until: AtomicU64,
+    is_trying: AtomicBool,
+    shortest_window: AtomicU64,
+    longest_window: AtomicU64,
 }
 
 /// Measurements since the beginning of the window.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Window {
     began: AtomicU64,
     /// Requests that ended, with an answer or without.
@@ -73,214 +76,252 @@ struct Window {
     took: AtomicU64,
     /// The least number of requests in progress.
     in_flight: AtomicU32,
-    /// Requests that were refused.
-    refused: AtomicU32,
+    /// True if requests waited or were refused.
+    has_waited: AtomicBool,
+}
+
+/// A request that asks to be admitted.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask {
+    /// A hash of its caller.
+    pub caller: u64,
+    /// The present time.
+    pub now: Instant,
+    /// The time at which its caller gives up.
+    pub deadline: Instant,
+    /// True if it waits before the others of its caller: it had been admitted before.
+    pub is_first: bool,
+}
+
+/// A request that was not refused.
+#[derive(Debug)]
+pub enum Entry {
+    /// It is in progress.
+    Running(Running),
+    /// It waits for its turn.
+    Waiting(Waiting),
 }
 
 /// A request in progress. Dropping it ends the request without an answer.
 #[derive(Debug)]
 pub struct Running {
     load: Arc<Load>,
-    caller: usize,
-    began: u64,
+    admitted: u64,
+    /// The time at which its body was there; 0 before.
+    began: AtomicU64,
+    /// True if the usual duration is measured by it.
+    is_chosen: AtomicBool,
+    has_ended: bool,
 }
 
-/// The reason why a request is refused.
+/// A request that is refused, because it would be answered after its deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Crowded {
-    /// It would be answered after its deadline; this is the time that it would take.
-    Late(Duration),
-    /// Its caller has more than its share of the requests in progress.
-    Share,
+pub struct Late {
+    /// The time until its answer.
+    pub wait: Duration,
 }
 
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Microseconds since some time in the past; 1 or more.
 fn micros(at: Instant) -> u64 {
-    let elapsed = at.saturating_duration_since(*EPOCH).as_micros();
-    u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
+    micros_of(at.saturating_duration_since(*EPOCH)).saturating_add(1)
 }
 
-impl Default for Load {
+fn micros_of(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Default for Estimates {
     fn default() -> Self {
+        let (shortest, longest) = Control::default().window();
         Self {
-            in_flight: AtomicU32::new(0),
-            callers: std::array::from_fn(|_| AtomicU16::new(0)),
-            lately: std::array::from_fn(|_| AtomicU32::new(0)),
-            seen: Default::default(),
-            window: Window {
-                began: AtomicU64::new(0),
-                ended: AtomicU32::new(0),
-                answers: AtomicU32::new(0),
-                took: AtomicU64::new(0),
-                in_flight: AtomicU32::new(0),
-                refused: AtomicU32::new(0),
-            },
-            usual: AtomicU64::new(0),
-            least: AtomicU64::new(u64::MAX),
-            generation: AtomicU64::new(0),
+            limit: FIRST.into(),
             rate: AtomicU32::new(0),
-            shared: AtomicU32::new(0),
+            usual: AtomicU64::new(0),
+            is_saturated: AtomicBool::new(false),
             crowded_until: AtomicU64::new(0),
+            is_trying: AtomicBool::new(false),
+            shortest_window: shortest.into(),
+            longest_window: longest.into(),
         }
     }
 }
 
 impl Load {
-    /// Begins a request of the caller with this hash.
+    /// True if requests may have to wait: the version is crowded, or its usual duration is not
+    /// known.
+    pub fn is_crowded(&self, now: Instant) -> bool {
+        self.is_crowded_at(micros(now))
+    }
+
+    fn is_crowded_at(&self, now: u64) -> bool {
+        let Estimates { crowded_until, usual, .. } = &self.estimates;
+        now < crowded_until.load(Relaxed)
+            || self.waiting.load(Relaxed) > 0
+            || usual.load(Relaxed) == 0
+    }
+
+    /// Begins a request, or lets it wait for its turn.
     ///
     /// # Errors
-    /// The version is crowded, and the request is late or its caller has more than its share.
-    pub fn enter(
-        self: &Arc<Self>,
-        caller: u64,
-        now: Instant,
-        deadline: Instant,
-    ) -> Result<Running, Crowded> {
-        let (caller, began) = ((caller % CALLERS as u64) as usize, micros(now));
-        self.see(caller);
-        if began < self.crowded_until.load(Relaxed) {
-            let admitted = self.check(caller, deadline.saturating_duration_since(now));
-            admitted.inspect_err(|_| {
-                self.window.refused.fetch_add(1, Relaxed);
-            })?;
+    /// The version is crowded, and the request would be late.
+    pub fn enter(self: &Arc<Self>, ask: &Ask) -> Result<Entry, Late> {
+        let now = micros(ask.now);
+        if self.window.began.load(Relaxed) == 0 {
+            self.window.began.store(now, Relaxed);
         }
-        self.in_flight.fetch_add(1, Relaxed);
-        self.callers[caller].fetch_add(1, Relaxed);
-        self.lately[caller].fetch_add(1, Relaxed);
-        Ok(Running { load: Arc::clone(self), caller, began })
+        if !self.is_crowded_at(now) {
+            return Ok(Entry::Running(self.admit(now)));
+        }
+        let entry = self.line_up(ask, now);
+        if !matches!(entry, Ok(Entry::Running(_))) {
+            self.window.has_waited.store(true, Relaxed);
+        }
+        entry
     }
 
-    fn check(&self, caller: usize, allowed: Duration) -> Result<(), Crowded> {
-        let in_flight = self.in_flight.load(Relaxed);
-        let rate = self.rate.load(Relaxed).max(1);
-        let wait = Duration::from_secs(1).mul_f64(f64::from(in_flight + 1) / f64::from(rate));
-        // A quarter more, because some requests take longer than the mean.
-        if in_flight > 1 && wait + wait / 4 > allowed {
-            return Err(Crowded::Late(wait));
-        }
-        let active = self.active();
-        let shared = self.shared.load(Relaxed);
-        let share = (shared / active).max(LEAST_SHARE);
-        let held = u32::from(self.callers[caller].load(Relaxed));
-        if active < 2 || in_flight < shared || held < share {
-            return Ok(());
-        }
-        // A caller that has more than its share for a moment only does not give way to one that
-        // always has.
-        let all: u32 = self.lately.iter().map(|caller| caller.load(Relaxed)).sum();
-        let is_fair = self.lately[caller].load(Relaxed) < all / active;
-        if is_fair { Ok(()) } else { Err(Crowded::Share) }
-    }
-
-    /// Counts a caller as active.
-    fn see(&self, caller: usize) {
-        let (seen, bit) = (&self.seen[0], 1 << caller);
-        if seen.load(Relaxed) & bit == 0 {
-            seen.fetch_or(bit, Relaxed);
+    fn admit(self: &Arc<Self>, now: u64) -> Running {
+        self.in_flight.fetch_add(1, SeqCst);
+        Running {
+            load: Arc::clone(self),
+            admitted: now,
+            began: AtomicU64::new(0),
+            is_chosen: AtomicBool::new(false),
+            has_ended: false,
         }
     }
 
-    /// The number of callers that sent requests lately.
-    fn active(&self) -> u32 {
-        let [now, before] = &self.seen;
-        (now.load(Relaxed) | before.load(Relaxed)).count_ones().max(1)
+    fn leave(self: &Arc<Self>, running: &Running, now: u64, is_answered: bool) {
+        let left = self.in_flight.fetch_sub(1, SeqCst) - 1;
+        let began = running.began.load(Relaxed);
+        let took = (is_answered && began > 0).then(|| now.saturating_sub(began));
+        match self.estimates.is_trying.load(Relaxed) {
+            true => self.count_in_trial(now, left, running, took),
+            false => self.count(now, left, took),
+        }
+        if self.waiting.load(SeqCst) > 0 {
+            self.admit_waiting(now);
+        }
     }
 
-    fn leave(&self, running: &Running, now: u64, is_answered: bool) {
-        self.callers[running.caller].fetch_sub(1, Relaxed);
-        let left = self.in_flight.fetch_sub(1, Relaxed) - 1;
+    fn count(&self, now: u64, left: u32, took: Option<u64>) {
         let window = &self.window;
         window.in_flight.fetch_min(left, Relaxed);
-        if is_answered {
+        if let Some(took) = took {
             window.answers.fetch_add(1, Relaxed);
-            window.took.fetch_add(now.saturating_sub(running.began), Relaxed);
+            window.took.fetch_add(took, Relaxed);
         }
         let ended = window.ended.fetch_add(1, Relaxed) + 1;
         let began = window.began.load(Relaxed);
         let lasted = now.saturating_sub(began);
-        let is_over = lasted >= WINDOW && ended >= ENDED || lasted >= LONGEST_WINDOW;
+        let Estimates { shortest_window, longest_window, .. } = &self.estimates;
+        let is_over = lasted >= shortest_window.load(Relaxed) && ended >= ENDED
+            || lasted >= longest_window.load(Relaxed);
         if is_over && window.began.compare_exchange(began, now, Relaxed, Relaxed).is_ok() {
-            self.measure(now, lasted);
+            let measured = self.end_window(now, lasted);
+            let mut control = self.control();
+            control.measure(&measured);
+            self.publish(&control);
         }
     }
 
-    /// Takes the measurements of the window that has ended.
-    fn measure(&self, now: u64, lasted: u64) {
-        for caller in &self.lately {
-            caller.store(caller.load(Relaxed) / 2, Relaxed);
+    fn count_in_trial(&self, now: u64, left: u32, running: &Running, took: Option<u64>) {
+        let mut control = self.control();
+        let chosen = running.is_chosen.load(Relaxed).then_some(took);
+        if control.ended(now, left, chosen) {
+            self.window.began.store(now, Relaxed);
+            self.end_window(now, 0);
+            self.publish(&control);
         }
+    }
+
+    /// The measurements of the window that has ended; the next one begins.
+    fn end_window(&self, now: u64, lasted: u64) -> Measured {
         let window = &self.window;
         window.ended.store(0, Relaxed);
-        let (answers, took) = (window.answers.swap(0, Relaxed), window.took.swap(0, Relaxed));
-        let refused = window.refused.swap(0, Relaxed);
-        let always = window.in_flight.swap(self.in_flight.load(Relaxed), Relaxed);
-        let mean = took.checked_div(answers.into());
-        let usual = mean.map_or_else(|| self.usual.load(Relaxed), |mean| self.usual(now, mean));
-        let measured = u64::from(answers) * 1_000_000 / lasted.max(1);
-        // A version without requests at times answers at least as many as it was asked for, so the
-        // estimate may rise then, but not fall.
-        if always > 0 || measured > self.rate.load(Relaxed).into() {
-            self.estimate(measured, usual);
-        }
-        let is_slow = always > 0 && mean.is_some_and(|mean| mean > usual * 2);
-        // While requests are refused, the others take no longer than usual because of that.
-        if refused > 0 || is_slow && self.in_flight.load(Relaxed) >= LEAST_SHARED {
-            self.crowded_until.store(now + CROWDED, Relaxed);
+        let in_flight = self.in_flight.load(Relaxed);
+        let is_waiting = self.waiting.load(Relaxed) > 0;
+        Measured {
+            now,
+            lasted,
+            answers: window.answers.swap(0, Relaxed),
+            took: window.took.swap(0, Relaxed),
+            always: window.in_flight.swap(in_flight, Relaxed),
+            in_flight,
+            has_waited: window.has_waited.swap(false, Relaxed) || is_waiting,
         }
     }
 
-    /// Sets the estimates after a window with this rate of answers. The rate falls by half at most:
-    /// one slow window does not make it useless. It does fall while nothing is answered in time,
-    /// because then the engine works for requests whose callers have gone.
-    fn estimate(&self, measured: u64, usual: u64) {
-        let measured = u32::try_from(measured).unwrap_or(u32::MAX);
-        let rate = measured.max(self.rate.load(Relaxed) / 2).max(1);
-        self.rate.store(rate, Relaxed);
-        let working = u64::from(rate) * usual / 1_000_000;
-        let shared = u32::try_from(working * 2).unwrap_or(u32::MAX).max(LEAST_SHARED);
-        self.shared.store(shared, Relaxed);
+    /// Sets the estimates. More may be in progress by the number whose bodies are on their way, by
+    /// Little's law, because the engine does not work on those.
+    fn publish(&self, control: &Control) {
+        let arriving = u64::from(control.rate) * self.arrival.load(Relaxed);
+        let arriving = u32::try_from(arriving.div_ceil(1_000_000)).unwrap_or(u32::MAX);
+        let (shortest, longest) = control.window();
+        let estimates = &self.estimates;
+        estimates.limit.store(control.limit().saturating_add(arriving), Relaxed);
+        estimates.rate.store(control.rate, Relaxed);
+        estimates.usual.store(control.usual, Relaxed);
+        estimates.is_saturated.store(control.is_saturated, Relaxed);
+        estimates.crowded_until.store(control.crowded_until, Relaxed);
+        estimates.is_trying.store(control.is_trying(), Relaxed);
+        estimates.shortest_window.store(shortest, Relaxed);
+        estimates.longest_window.store(longest, Relaxed);
     }
 
-    /// The usual duration, after a window with this mean. A window without waits sets it; it rises
-    /// by a tenth at most in each generation, because a queue that persists is not usual.
-    fn usual(&self, now: u64, mean: u64) -> u64 {
-        let least = self.least.fetch_min(mean, Relaxed).min(mean);
-        let mut usual = self.usual.load(Relaxed);
-        let generation = self.generation.load(Relaxed);
-        if now.saturating_sub(generation) >= GENERATION {
-            self.generation.store(now, Relaxed);
-            self.least.store(u64::MAX, Relaxed);
-            self.seen[1].store(self.seen[0].swap(0, Relaxed), Relaxed);
-            usual = least.min(usual + usual / 10);
-        }
-        usual = if usual == 0 { mean } else { usual.min(mean) };
-        self.usual.store(usual, Relaxed);
-        usual
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Running {
+    /// Its load.
+    pub fn load(&self) -> &Arc<Load> {
+        &self.load
+    }
+
+    /// Begins the measurement of its duration. Its body is there; it was not when it was admitted.
+    pub fn begins(&self, now: Instant) {
+        let now = micros(now);
+        let took = now.saturating_sub(self.admitted).min(LONGEST_ARRIVAL);
+        let mean = self.load.arrival.load(Relaxed);
+        self.load.arrival.store(mean - mean / 8 + took / 8, Relaxed);
+        self.begins_at(now);
+    }
+
+    /// Begins the measurement of its duration. Its body was there when it was admitted.
+    pub fn begins_at_once(&self) {
+        self.begins_at(self.admitted);
+    }
+
+    fn begins_at(&self, now: u64) {
+        self.began.store(now, Relaxed);
+        if self.load.estimates.is_trying.load(Relaxed) {
+            self.is_chosen.store(self.load.control().choose(), Relaxed);
+        }
+    }
+
     /// Ends the request, which was answered.
     pub fn answered(self) {
         self.end(micros(Instant::now()), true);
     }
 
     fn end(mut self, now: u64, is_answered: bool) {
+        self.has_ended = true;
         self.load.leave(&self, now, is_answered);
-        // Dropping it must not count it again.
-        self.caller = CALLERS;
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.caller < CALLERS {
+        if !self.has_ended {
             self.load.leave(self, micros(Instant::now()), false);
         }
     }
 }
 
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;

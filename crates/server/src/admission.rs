@@ -1,90 +1,191 @@
-//! Admission: limits the predictions in progress and those that wait for a model.
+//! Admission: limits the predictions in progress, and lets others wait for a place in turn.
+
+mod places;
+mod queue;
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU32, Ordering::Relaxed},
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
+use outrigger_budget::{Account, Charge, Lack, Owner};
 use outrigger_core::{Failure, Reason};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-use crate::metrics::{self, Limit};
+pub(crate) use self::queue::Waiting;
+use self::{
+    places::Places,
+    queue::{Queue, Waiter},
+};
+use crate::{
+    caller::{Party, Peer},
+    habit::Needs,
+    limits::{self, Share},
+    metrics::{self, Limit},
+};
 
-/// The limit on predictions in progress. Clones share it.
+/// So many predictions are in progress whatever memory they need: an estimate that is too high must
+/// not stop all of them, because it is corrected by those that are in progress.
+const FEW: u32 = 4;
+/// Before anything is known about a request it counts as this part of the account of requests.
+const UNKNOWN: u64 = 16;
+
+/// The places of predictions in progress. Clones share them.
 ///
-/// Predictions that wait for a model to come up have a limit of their own, so that callers of one
-/// slow model do not lock out all others.
+/// A prediction gets a place if one is free, its caller is below its own limit, and the account of
+/// requests has room for the memory that such requests need. Otherwise it waits, and callers take
+/// turns. Predictions that wait for a model to come up have places of their own, so that callers of
+/// one slow model do not lock out all others.
 #[derive(Debug, Clone)]
-pub(crate) struct Admission {
+pub(crate) struct Admission(Arc<Gate>);
+
+#[derive(Debug)]
+struct Gate {
     working: Places,
-    waiting: Places,
+    aside: Places,
+    per_caller: limits::Limit<Party>,
+    requests: Account,
+    /// The memory that the latest requests of all connections needed.
+    needs: Needs,
+    waiting: AtomicUsize,
+    queue: Mutex<Queue>,
 }
 
-/// A number of places that can change.
-#[derive(Debug, Clone)]
-struct Places {
-    free: Arc<Semaphore>,
-    all: Arc<AtomicU32>,
+/// A prediction's place, with the memory that is reserved for it.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    // It is released before the place, so that the next one finds room.
+    pub(crate) reserved: Charge,
+    pub(crate) place: Place,
 }
 
 /// A prediction's place, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    admission: Admission,
-    held: Mutex<Option<OwnedSemaphorePermit>>,
+    gate: Arc<Gate>,
+    party: Party,
+    share: Option<Share<Party>>,
+    /// `None` while it waits for a model.
+    working: Mutex<Option<Working>>,
+}
+
+/// One of the places of predictions in progress.
+#[derive(Debug)]
+struct Working(Arc<Gate>);
+
+/// The reason why a prediction does not get a place.
+#[derive(Debug, Clone, Copy)]
+enum Full {
+    /// Its caller has as many places as it may have.
+    Caller,
+    /// There is no room for its memory.
+    Memory(Lack),
 }
 
 impl Admission {
-    pub(crate) fn new(working: u32, waiting: u32) -> Self {
-        let places = |count: u32| Places {
-            free: Arc::new(Semaphore::new(count as usize)),
-            all: Arc::new(count.into()),
-        };
-        Self { working: places(working), waiting: places(waiting) }
+    /// Places for `working` predictions in progress and `aside` that wait for a model.
+    pub(crate) fn new(
+        (working, aside): (u32, u32),
+        per_caller: limits::Limit<Party>,
+        requests: Account,
+    ) -> Self {
+        let needs = Needs::of(requests.limit() / UNKNOWN);
+        Self(Arc::new(Gate {
+            working: Places::new(working),
+            aside: Places::new(aside),
+            per_caller,
+            requests,
+            needs,
+            waiting: AtomicUsize::new(0),
+            queue: Mutex::default(),
+        }))
     }
 
-    /// Changes the number of places. Predictions that hold a place which is withdrawn keep it to
+    /// Changes the number of places, and lets waiting predictions in for which the limits have room
+    /// now. Predictions that hold a place which is withdrawn keep it to
     /// their end.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
-    pub(crate) fn resize(&self, working: u32, waiting: u32) {
-        self.working.resize(working);
-        self.waiting.resize(waiting);
+    pub(crate) fn resize(&self, working: u32, aside: u32) {
+        self.0.working.resize(working);
+        self.0.aside.resize(aside);
+        self.0.resume_all();
+        self.0.admit_waiting();
     }
 
-    /// Takes a place for a prediction in progress.
+    /// Takes a place for a prediction of `party`.
     ///
     /// # Errors
-    /// `OVERLOADED` when all places are taken.
-    pub(crate) fn enter(&self) -> Result<Place, Failure> {
-        let full = |_| overloaded(Limit::InFlight, "as many calls as allowed are in flight");
-        let permit = self.working.take().map_err(full)?;
-        Ok(Place { admission: self.clone(), held: Mutex::new(Some(permit)) })
+    /// It has to wait.
+    pub(crate) fn enter(&self, party: &Party, peer: &Peer) -> Result<Seat, Waiting<Seat>> {
+        match self.0.seat_now(party, peer) {
+            Some(seat) => Ok(seat),
+            None => Err(self.0.line_up(party, |admit| Waiter::New { peer: peer.clone(), admit })),
+        }
+    }
+
+    /// The limit that keeps a waiting prediction of `party` from its place, as a failure, which is
+    /// counted.
+    pub(crate) fn refusal(&self, party: &Party) -> Failure {
+        let gate = &self.0;
+        let failure = if gate.per_caller.is_full(party) {
+            gate.per_caller.refusal()
+        } else if gate.working.is_full() {
+            overloaded(Limit::InFlight, "as many calls as allowed are in flight")
+        } else {
+            overloaded(Limit::Memory, "the memory for requests is in use")
+        };
+        failure.map_message(|message| format!("{message}; this one waited until its deadline"))
     }
 }
 
-impl Places {
-    fn take(&self) -> Result<OwnedSemaphorePermit, TryAcquireError> {
-        Arc::clone(&self.free).try_acquire_owned()
+impl Gate {
+    /// Takes a place, unless others wait.
+    fn seat_now(self: &Arc<Self>, party: &Party, peer: &Peer) -> Option<Seat> {
+        if self.waiting.load(SeqCst) > 0 || !self.working.take() {
+            return None;
+        }
+        // Dropping it lets in those that have begun to wait meanwhile.
+        let working = Working(Arc::clone(self));
+        let (share, reserved) = self.needed(party, peer).ok()?;
+        Some(self.seat(party.clone(), working, share, reserved))
     }
 
-    fn resize(&self, all: u32) {
-        let before = self.all.swap(all, Relaxed);
-        self.free.add_permits(all.saturating_sub(before) as usize);
-        let mut surplus = before.saturating_sub(all);
-        surplus -= self.free.forget_permits(surplus as usize) as u32;
-        // Permits in use cannot be revoked, so they are revoked when they are returned.
-        let free = Arc::clone(&self.free);
-        tokio::spawn(async move {
-            free.acquire_many(surplus).await.expect("never closed").forget();
-        });
+    /// Takes what a prediction needs beside a place.
+    fn needed(&self, party: &Party, peer: &Peer) -> Result<(Share<Party>, Charge), Full> {
+        let share = self.per_caller.take(|| party.clone()).ok_or(Full::Caller)?;
+        let owner = Owner::of(party);
+        let needs = peer.habit().needs.get().or_else(|| self.needs.get()).unwrap_or_default();
+        match self.requests.reserve(owner, needs) {
+            Ok(reserved) => Ok((share, reserved)),
+            Err(_) if self.working.taken() <= FEW => Ok((share, self.requests.open(owner))),
+            Err(lack) => Err(Full::Memory(lack)),
+        }
+    }
+
+    fn seat(
+        self: &Arc<Self>,
+        party: Party,
+        working: Working,
+        share: Share<Party>,
+        reserved: Charge,
+    ) -> Seat {
+        let (gate, working) = (Arc::clone(self), Mutex::new(Some(working)));
+        Seat { reserved, place: Place { gate, party, share: Some(share), working } }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.working.give_back();
+        self.0.admit_waiting();
     }
 }
 
 impl Place {
     /// Releases the place while it waits for `model`, so that other predictions can use it, then
-    /// takes a place again as soon as one is free.
+    /// takes a place again as soon as one is free, before others of its caller.
     ///
     /// # Errors
     /// `OVERLOADED` when too many predictions wait already, or the failure of `model`.
@@ -92,17 +193,43 @@ impl Place {
         &self,
         model: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let full = |_| overloaded(Limit::Waiting, "as many calls as allowed wait for a model");
-        let _waiting = self.admission.waiting.take().map_err(full)?;
+        let gate = &self.gate;
+        let full = || overloaded(Limit::Waiting, "as many calls as allowed wait for a model");
+        let _waiting = gate.aside.hold().ok_or_else(full)?;
         self.hold(None);
         let model = model.await?;
-        let permit = Arc::clone(&self.admission.working.free).acquire_owned().await;
-        self.hold(Some(permit.expect("never closed")));
+        let mut back = gate.line_up(&self.party, |admit| Waiter::Returning { admit });
+        self.hold(back.admitted().await);
         Ok(model)
     }
 
-    fn hold(&self, permit: Option<OwnedSemaphorePermit>) {
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+    fn hold(&self, working: Option<Working>) {
+        let mut held = self.working.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *held, working);
+        drop(held);
+        drop(before);
+    }
+
+    /// Records that a prediction needs so much memory at least.
+    pub(crate) fn needs(&self, bytes: u64) {
+        self.gate.needs.raise(bytes);
+    }
+
+    /// Records that the prediction needed so much memory, and lets others in for whose memory there
+    /// is room now.
+    pub(crate) fn learn(&self, bytes: u64) {
+        self.gate.needs.learn(bytes);
+        self.gate.admit_waiting();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.share = None;
+        self.gate.resume(&self.party);
+        self.hold(None);
+        // It may have had no place, but its share is free.
+        self.gate.admit_waiting();
     }
 }
 
@@ -112,74 +239,4 @@ fn overloaded(limit: Limit, message: &str) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::{pending, ready};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_call_that_waits_for_a_model_leaves_its_place_to_others() {
-        let admission = Admission::new(1, 1);
-        let slow = admission.enter().unwrap();
-        let mut waiting = Box::pin(slow.aside(pending::<Result<(), Failure>>()));
-        assert!(futures::poll!(waiting.as_mut()).is_pending());
-
-        let quick = admission.enter().expect("the place is free");
-        assert_eq!(admission.enter().unwrap_err().reason, Reason::Overloaded);
-        let refused = quick.aside(ready(Ok(()))).await.unwrap_err();
-        assert_eq!(refused.reason, Reason::Overloaded, "one waits already");
-        drop(waiting);
-        quick.aside(ready(Ok(()))).await.unwrap();
-        assert_eq!(admission.enter().unwrap_err().reason, Reason::Overloaded, "it works again");
-        drop(quick);
-        drop(admission.enter().expect("both are gone"));
-    }
-
-    #[tokio::test]
-    async fn a_lower_number_of_places_lets_calls_in_progress_finish() {
-        let admission = Admission::new(3, 1);
-        let held: Vec<_> = (0..2).map(|_| admission.enter().unwrap()).collect();
-        admission.resize(1, 1);
-        assert!(admission.enter().is_err(), "two calls hold more than the one place");
-        for place in held {
-            assert!(admission.enter().is_err());
-            drop(place);
-            tokio::task::yield_now().await;
-        }
-        let only = admission.enter().expect("one place is left");
-        assert!(admission.enter().is_err());
-        drop(only);
-    }
-
-    #[tokio::test]
-    async fn places_that_are_given_again_pay_for_those_still_to_be_withdrawn() {
-        let admission = Admission::new(4, 1);
-        let held: Vec<_> = (0..4).map(|_| admission.enter().unwrap()).collect();
-        admission.resize(1, 1);
-        tokio::task::yield_now().await;
-        admission.resize(5, 2);
-        tokio::task::yield_now().await;
-        let fifth = admission.enter().expect("five places, four of them taken");
-        assert!(admission.enter().is_err());
-        drop((held, fifth));
-        let all: Vec<_> = (0..5).map(|_| admission.enter().unwrap()).collect();
-        assert!(admission.enter().is_err());
-        let waiting = |place: &Place| place.admission.waiting.free.available_permits();
-        assert_eq!(all.iter().map(waiting).max(), Some(2));
-    }
-
-    #[tokio::test]
-    async fn a_call_whose_model_is_up_waits_for_a_place() {
-        let admission = Admission::new(1, 1);
-        let slow = admission.enter().unwrap();
-        let (up, model) = tokio::sync::oneshot::channel::<()>();
-        let mut waiting = Box::pin(slow.aside(async { Ok(model.await.is_ok()) }));
-        assert!(futures::poll!(waiting.as_mut()).is_pending());
-        let other = admission.enter().unwrap();
-        up.send(()).unwrap();
-        assert!(futures::poll!(waiting.as_mut()).is_pending(), "no place yet");
-        drop(other);
-        assert!(waiting.await.unwrap());
-        assert!(admission.enter().is_err());
-    }
-}
+mod tests;

@@ -1,15 +1,18 @@
 //! One call, independent of its wire format: its method, its deadline and its outcome.
 
+mod turn;
+
 use std::sync::{Arc, OnceLock};
 
 use axum::http::Extensions;
 use outrigger_core::{Arm, Failure, ModelKey, Reason};
 use outrigger_features::Meter;
-use outrigger_lifecycle::{Lease, Running};
+use outrigger_lifecycle::Lease;
 use outrigger_trace::{Span, SpanKind};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
+use self::turn::Turn;
 use crate::{
     caller::Caller,
     failure,
@@ -30,8 +33,7 @@ struct Inner {
     started: Instant,
     deadline: Instant,
     held: OnceLock<Arc<Held>>,
-    /// The request as part of its version's load.
-    running: OnceLock<Running>,
+    turn: Turn,
     caller: OnceLock<Caller>,
     request_id: OnceLock<String>,
     served_by: OnceLock<ServedAs>,
@@ -72,7 +74,7 @@ impl Call {
             started,
             deadline: by,
             held: OnceLock::new(),
-            running: OnceLock::new(),
+            turn: Turn::default(),
             caller: OnceLock::new(),
             request_id: OnceLock::new(),
             served_by: OnceLock::new(),
@@ -129,12 +131,6 @@ impl Call {
     /// The call does not compute.
     pub(crate) fn held(&self) -> &Arc<Held> {
         self.0.held.get().expect("the guard gives them to every call that computes")
-    }
-
-    /// Counts the request in the load of its version until the call ends.
-    pub(crate) fn runs(&self, running: Running) {
-        // A call has one request, so the cell is empty.
-        let _ = self.0.running.set(running);
     }
 
     /// Waits for `model` and lets other calls use this call's place meanwhile.
@@ -323,7 +319,7 @@ impl Drop for Inner {
             None => "CANCELLED",
         };
         if reason == metrics::OK {
-            self.running.take().into_iter().for_each(Running::answered);
+            self.turn.answered();
         }
         let by = self.served_as();
         self.describe(&by, reason);

@@ -11,6 +11,7 @@ use outrigger_core::{Failure, Reason};
 
 use crate::{
     config::{CallerName, Right, Rights},
+    habit::Habit,
     sending::Unsent,
 };
 
@@ -44,6 +45,7 @@ struct Connected {
     address: SocketAddr,
     certificate: Option<Identity>,
     unsent: Arc<Unsent>,
+    habit: Habit,
 }
 
 /// A caller and its rights.
@@ -109,7 +111,8 @@ impl fmt::Display for Identity {
 impl Peer {
     /// The peer at an address, with the identity that its certificate proves.
     pub(crate) fn new(address: SocketAddr, certificate: Option<Identity>) -> Self {
-        Self(Arc::new(Connected { address, certificate, unsent: Arc::default() }))
+        let (unsent, habit) = (Arc::default(), Habit::default());
+        Self(Arc::new(Connected { address, certificate, unsent, habit }))
     }
 
     /// The peer of the connection on which a request arrived.
@@ -132,6 +135,11 @@ impl Peer {
     /// The answers that its connection has not sent yet.
     pub(crate) fn unsent(&self) -> &Arc<Unsent> {
         &self.0.unsent
+    }
+
+    /// The habits of its requests.
+    pub(crate) fn habit(&self) -> &Habit {
+        &self.0.habit
     }
 
     /// The key by which this peer's connections are counted.
@@ -161,6 +169,11 @@ impl Caller {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.peer.address()
+    }
+
+    /// The other end of its connection.
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
     }
 
     /// The key by which this caller's calls are counted.

@@ -109,7 +109,8 @@ section! {
         max_users: u32 = "64" reloads;
         /// The maximum total size of a request's tensors, padding included.
         max_tensors: Size = "256MiB";
-        /// The maximum number of concurrent predictions; more are answered OVERLOADED.
+        /// The maximum number of concurrent predictions; more wait for a place, callers in turn,
+        /// and are answered OVERLOADED if they still wait at their deadline.
         max_in_flight: u32 = "1024" reloads;
         /// The maximum number of predictions that wait for a model to load, in addition to
         /// `max_in_flight`; more are answered OVERLOADED.
@@ -184,15 +185,15 @@ section! {
 
 section! {
     /// Limits of one caller's and one model's share of `server.max_in_flight` and
-    /// `server.max_waiting`; more is answered OVERLOADED. docs/security.md describes all limits.
+    /// `server.max_waiting`. docs/security.md describes all limits.
     Limits {
-        /// The maximum number of concurrent predictions of one caller; 0: no limit. Callers without
-        /// a name are distinguished by address, over IPv6 by its first 64 bits. Default: a quarter
-        /// of `server.max_in_flight`, at least 16.
+        /// The maximum number of concurrent predictions of one caller; 0: no limit. More wait, as
+        /// beyond `server.max_in_flight`. Callers without a name are distinguished by address, over
+        /// IPv6 by its first 64 bits. Default: a quarter of `server.max_in_flight`, at least 16.
         per_caller: Option<u32> = "" reloads;
         /// The maximum number of concurrent predictions of one model, including those that wait for
-        /// it; 0: no limit. Default: half of `server.max_in_flight`, at least
-        /// 16.
+        /// it; 0: no limit. More are answered OVERLOADED. Default: half of `server.max_in_flight`,
+        /// at least 16.
         per_model: Option<u32> = "" reloads;
         /// Other numbers than `per_caller` for callers with a token or certificate, as in
         /// `{"token:gateway": 0}`.

@@ -151,6 +151,11 @@ impl Method {
     pub(crate) const fn computes(self) -> bool {
         matches!(self, Self::Predict | Self::BatchPredict | Self::Explain)
     }
+
+    /// True if the method runs a model.
+    pub(crate) const fn runs(self) -> bool {
+        matches!(self, Self::Predict | Self::BatchPredict)
+    }
 }
 
 #[cfg(test)]

@@ -30,8 +30,7 @@ use crate::{
     config::Rights,
     failure,
     front::{Front, Method, Route, Timeout},
-    held::{self, Held},
-    metrics,
+    held, metrics,
     request_limits::RequestLimits,
     site::Site,
 };
@@ -86,8 +85,9 @@ impl Guard {
     ///
     /// The order from the outside in: the call is counted when everything else is over; the
     /// deadline covers the reading of the body too, so that a slow sender cannot hold a place for
-    /// ever; rights and admission come before the body is read, because the body takes the memory;
-    /// recovery from panics is next to the handler.
+    /// ever; rights and admission come before the body is read, because the body takes the memory,
+    /// and a call that waits for its turn leaves its body with the sender; recovery from panics is
+    /// next to the handler.
     ///
     /// # Errors
     /// The handler's failure, or the guard's own when it refuses or cuts off the call.
@@ -125,15 +125,14 @@ impl Guard {
         handler: impl AsyncFnOnce(&Call, HttpRequest<B>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let method = route.method;
-        let caller = self.admit(route, peer, &request)?;
+        call.made_by(self.admit(route, peer, &request)?);
         let counted = match method.computes() {
             true => {
-                call.seat(self.seat(method, &caller)?);
+                self.limits.seat(call, method).await?;
                 None
             }
             false => Some(metrics::in_flight(method)),
         };
-        call.made_by(caller);
         let handler = pin!(AssertUnwindSafe(handler(call, request)).catch_unwind());
         let handled = timeout_at(call.deadline(), handler).await;
         drop(counted);
@@ -145,15 +144,6 @@ impl Guard {
             }
             Ok(Ok(result)) => result,
         }
-    }
-
-    /// The resources of a call that computes.
-    fn seat(&self, method: Method, caller: &Caller) -> Result<Arc<Held>, Failure> {
-        let party = caller.party();
-        let share = self.limits.per_caller.enter(|| party.clone())?;
-        let place = self.limits.admission.enter()?;
-        let counted = metrics::in_flight(method);
-        Ok(Held::new((place, share), &party, &self.limits.budget, counted))
     }
 
     /// Identifies the caller and checks its right to call. The handler checks the right to a

@@ -1,54 +1,64 @@
-//! The resources of a call that computes: its places, and the memory that it is charged for. They are
-//! held until its answer is sent.
+//! The resources of a call that computes: its places, and the memory that it is charged for. They
+//! are held until its answer is sent.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use axum::body::Body;
 use outrigger_budget::{Budget, Charge, Owner};
 use outrigger_core::{Failure, ModelName};
 
 use crate::{
-    admission::Place,
-    caller::Party,
+    admission::{Place, Seat},
+    caller::{Party, Peer},
     limits::Share,
     metrics::Counted,
     sending::{self, hold},
 };
 
-/// The bytes of a body that may be charged before they arrive, so that not every frame is charged by
-/// itself.
+/// The bytes of a body that may be charged before they arrive, so that not every frame is charged
+/// by itself.
 const AHEAD: usize = 64 << 10;
 
 /// The resources of a call.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) place: Place,
-    _caller: Share<Party>,
-    model: OnceLock<Share<ModelName>>,
+    // The charges are released before the place, so that the next call finds room.
+    /// What the request is expected to take, and has not taken yet.
+    reserved: Charge,
     /// The request as it arrived.
     body: Charge,
     /// The memory that the request is turned into: its tensors, and while JSON is parsed its parts.
     work: Charge,
     /// The model's outputs, and the answer.
     answer: Charge,
+    /// The most that body and work took together.
+    peak: AtomicU64,
+    peer: Peer,
+    model: OnceLock<Share<ModelName>>,
+    pub(crate) place: Place,
     _counted: Counted,
 }
 
 impl Held {
     pub(crate) fn new(
-        (place, caller): (Place, Share<Party>),
-        party: &Party,
+        Seat { place, reserved }: Seat,
+        (party, peer): (&Party, Peer),
         budget: &Budget,
         counted: Counted,
     ) -> Arc<Self> {
         let owner = Owner::of(party);
         Arc::new(Self {
-            place,
-            _caller: caller,
-            model: OnceLock::new(),
+            reserved,
             body: budget.requests.open(owner),
             work: budget.requests.open(owner),
             answer: budget.answers.open(owner),
+            peak: AtomicU64::new(0),
+            peer,
+            model: OnceLock::new(),
+            place,
             _counted: counted,
         })
     }
@@ -71,7 +81,32 @@ impl Held {
         }
         let ahead = arrived + arrived.min(AHEAD);
         let target = whole.unwrap_or(arrived).min(ahead).max(arrived);
-        self.body.grow(target as u64 - held)
+        self.grow(&self.body, target as u64 - held)
+    }
+
+    /// Charges further bytes, those that are reserved first.
+    fn grow(&self, charge: &Charge, more: u64) -> Result<(), Failure> {
+        let reserved = self.reserved.pass(charge, more);
+        if reserved < more {
+            // Those that come after it reserve more.
+            let needs = self.body.bytes() + self.work.bytes() + more - reserved;
+            self.peer.habit().needs.raise(needs);
+            self.place.needs(needs);
+            charge.grow(more - reserved)?;
+        }
+        self.peak.fetch_max(self.body.bytes() + self.work.bytes(), Relaxed);
+        Ok(())
+    }
+
+    /// Records what the request took, and releases what was reserved beyond that. No more is taken
+    /// for it.
+    pub(crate) fn settle(&self) {
+        let peak = self.peak.swap(0, Relaxed);
+        if peak > 0 {
+            self.reserved.shrink(u64::MAX);
+            self.peer.habit().needs.learn(peak);
+            self.place.learn(peak);
+        }
     }
 
     /// Reduces the charge for the body to `bytes`.
@@ -91,7 +126,7 @@ impl Held {
     /// It does not fit.
     pub(crate) fn work(&self, bytes: u64) -> Result<(), Failure> {
         self.work.shrink(u64::MAX);
-        self.work.grow(bytes)
+        self.grow(&self.work, bytes)
     }
 
     /// Charges the answer, in place of what was charged for it before.
@@ -118,6 +153,8 @@ impl Held {
 
     /// Releases what the request was charged for; it has been freed, and its answer remains.
     pub(crate) fn release_request(&self) {
+        self.settle();
+        self.reserved.shrink(u64::MAX);
         self.release_body();
         self.work.shrink(u64::MAX);
     }
@@ -135,15 +172,24 @@ pub(crate) fn holding(body: Body, held: &Arc<Held>) -> Body {
     sending::holding(body, move |data| hold(data, Arc::clone(&held)))
 }
 
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
 #[cfg(test)]
 impl Held {
     /// The resources of a call on `budget` without other limits.
     pub(crate) fn on(budget: &Budget) -> Arc<Self> {
-        let party = Party::Unknown(std::net::Ipv4Addr::LOCALHOST.into());
+        let peer = Peer::new(([127, 0, 0, 1], 1).into(), None);
+        let party = peer.party();
         let limit = crate::limits::Limit::new(0, "one caller", crate::metrics::Limit::Caller);
-        let share = limit.enter(|| party.clone()).unwrap();
-        let place = crate::admission::Admission::new(1, 1).enter().unwrap();
+        let admission = crate::admission::Admission::new((1, 1), limit, budget.requests.clone());
+        let seat = admission.enter(&party, &peer).expect("a place");
+        // Callers of this expect an empty account.
+        seat.reserved.shrink(u64::MAX);
         let counted = crate::metrics::in_flight(crate::front::Method::Predict);
-        Self::new((place, share), &party, budget, counted)
+        Self::new(seat, (&party, peer), budget, counted)
     }
 }

@@ -106,7 +106,7 @@ async fn predicted(app: &App, call: &Call, request: Request) -> Result<Response,
     let (head, body) = request.into_parts();
     // A body in an unknown encoding is not read.
     let encoding = compression.request(&head.headers)?;
-    let mut body = body::read(body, *max_message, call.held()).await?;
+    let mut body = call.receive(body::read(body, *max_message, call.held())).await?;
     if let Some(encoding) = encoding {
         let compressed = body.join_charged(call.held())?;
         let decompressed =

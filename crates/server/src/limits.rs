@@ -65,26 +65,44 @@ impl<K: Eq + Hash + Clone> Limit<K> {
     /// # Errors
     /// `OVERLOADED` when the key is at its limit.
     pub(crate) fn enter(&self, key: impl FnOnce() -> K) -> Result<Share<K>, Failure> {
+        self.take(key).ok_or_else(|| self.refusal())
+    }
+
+    /// Takes a place for one more call; `None` if the key is at its limit.
+    pub(crate) fn take(&self, key: impl FnOnce() -> K) -> Option<Share<K>> {
         let counts = &self.0;
         let (most, others) = (counts.most.load(Relaxed), counts.others.load());
         if most == 0 && others.is_empty() {
-            return Ok(Share(None));
+            return Some(Share(None));
         }
         let key = key();
         let most = others.get(&key).copied().unwrap_or(most);
         if most == 0 {
-            return Ok(Share(None));
+            return Some(Share(None));
         }
         let mut shard = counts.shard(&key);
         let count = shard.entry(key.clone()).or_default();
         if *count >= most {
-            metrics::refused(counts.limit);
-            let message = format!("as many calls as {} may have are in flight", counts.what);
-            return Err(Failure::new(Reason::Overloaded, message));
+            return None;
         }
         *count += 1;
         drop(shard);
-        Ok(Share(Some((Arc::clone(counts), key))))
+        Some(Share(Some((Arc::clone(counts), key))))
+    }
+
+    /// True if `key` is at its limit.
+    pub(crate) fn is_full(&self, key: &K) -> bool {
+        let counts = &self.0;
+        let most = counts.others.load().get(key).copied();
+        let most = most.unwrap_or_else(|| counts.most.load(Relaxed));
+        most > 0 && counts.shard(key).get(key).is_some_and(|count| *count >= most)
+    }
+
+    /// The failure of a call that the limit refuses, which is counted.
+    pub(crate) fn refusal(&self) -> Failure {
+        metrics::refused(self.0.limit);
+        let message = format!("as many calls as {} may have are in flight", self.0.what);
+        Failure::new(Reason::Overloaded, message)
     }
 }
 

@@ -7,6 +7,7 @@ mod labels;
 mod limit;
 mod recorders;
 mod reference;
+mod waits;
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -21,6 +22,7 @@ pub(crate) use self::{
     exposition::Exposition,
     labels::{ServedAs, model_label},
     limit::{Limit, refused},
+    waits::{WaitsFor, waiting},
 };
 pub use self::{exposition::Error as ExpositionError, reference::reference_markdown};
 
@@ -30,6 +32,7 @@ const REQUESTS: &str = "outrigger_requests_total";
 const REQUEST_SECONDS: &str = "outrigger_request_duration_seconds";
 const STAGE_SECONDS: &str = "outrigger_request_stage_duration_seconds";
 const IN_FLIGHT: &str = "outrigger_requests_in_flight";
+const WAITING: &str = "outrigger_requests_waiting";
 const TREATMENTS: &str = "outrigger_request_treatments";
 const USERS: &str = "outrigger_request_users";
 const FEATURES: &str = "outrigger_request_features_total";
@@ -68,7 +71,7 @@ pub const METRICS: &[Metric] = &[
         name: STAGE_SECONDS,
         kind: MetricKind::Histogram,
         labels: &["stage", "model", "arm"],
-        help: "Time of a prediction in each stage: queue (waiting for the model), decode (parts \
+        help: "Time of a prediction in each stage: queue (waiting for its turn and for the model), decode (parts \
                of a request to tensors), engine, encode (scores to answer).",
     },
     Metric {
@@ -76,6 +79,14 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Gauge,
         labels: &["method"],
         help: "Requests being answered.",
+    },
+    Metric {
+        name: WAITING,
+        kind: MetricKind::Gauge,
+        labels: &["for"],
+        help: "Predictions that wait for their turn, by what they wait for: version (a crowded \
+               version) or place (server.max_in_flight, limits.per_caller, memory for requests). \
+               The bodies of most are unread.",
     },
     Metric {
         name: TREATMENTS,
@@ -101,9 +112,11 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Counter,
         labels: &["limit"],
         help: "Requests refused as OVERLOADED before they were worked on, by limit: in_flight \
-               (server.max_in_flight), waiting (server.max_waiting), caller and model (limits), \
-               unknown_names, share (more than the caller's share of a crowded version) or \
-               deadline (it would have been answered too late).",
+               (server.max_in_flight) and caller (limits.per_caller), for which it waited until \
+               its deadline, waiting (server.max_waiting), model (limits.per_model), \
+               unknown_names, deadline (it would have been answered too late) or memory (the \
+               account of requests has no room for one more that waits, or for one that waited \
+               until its deadline).",
     },
     Metric {
         name: PANICS,
@@ -419,6 +432,7 @@ pub(crate) fn begin() {
         metrics::counter!(PANICS, "method" => method.as_str()).absolute(0);
     }
     LazyLock::force(&IN_FLIGHT_OF);
+    waits::begin();
     metrics::gauge!(
         BUILD,
         "version" => env!("CARGO_PKG_VERSION"),

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use axum::http::HeaderMap;
 use outrigger_canary::Outcome;
-use outrigger_core::{Failure, ModelName, Reason, Selector, Tensor};
+use outrigger_core::{Failure, ModelName, Selector, Tensor};
 use outrigger_features::{Arrived, Limits, Packed, Routing, Sample};
-use outrigger_lifecycle::{Answered, Crowded, Handle, Lease};
+use outrigger_lifecycle::{Answered, Handle, Lease};
 use outrigger_score::{Conditions, Scorer};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,14 +17,11 @@ use crate::{
     call::Call,
     failure,
     heavy::Heavy,
-    metrics::{self, Limit, Stage},
+    metrics::{self, Stage},
     request_limits::RequestLimits,
     routing,
     trial::{Attempts, Terms},
 };
-
-/// The delay after which a caller with more than its share should try again.
-const SHARE_RETRY: Duration = Duration::from_millis(100);
 
 /// A request in the format of a front, with the encoding of its answer.
 pub(crate) trait Exchange {
@@ -115,7 +112,9 @@ impl Predictor {
         lease: &Lease,
         exchange: &mut E,
     ) -> Result<Packed, Failure> {
-        timed(call, Stage::Decode, || exchange.pack(&lease.scorer))
+        let packed = timed(call, Stage::Decode, || exchange.pack(&lease.scorer));
+        call.held().settle();
+        packed
     }
 
     /// Answers a request that was `packed` for the first of the `attempts`. If a canary fails, the
@@ -150,8 +149,8 @@ impl Predictor {
         }
     }
 
-    /// Leases the version that a request selects, and waits until it is available. `named` is the
-    /// model's name as given beside the request.
+    /// Leases the version that a request selects, and waits until it is available, and for the
+    /// request's turn if it is crowded. `named` is the model's name as given beside the request.
     ///
     /// # Errors
     /// The request names no model that can be served, or the version is crowded: then `OVERLOADED`.
@@ -161,11 +160,12 @@ impl Predictor {
         routing: Routing<'_>,
         named: Option<&[u8]>,
     ) -> Result<Lease, Failure> {
-        let lease = self.inspect(call, routing, named).await?;
-        let deadline = call.deadline();
-        let caller = self.limits.hash(&call.caller().party());
-        let running = lease.load.enter(caller, Instant::now(), deadline);
-        call.runs(running.map_err(crowded)?);
+        let (lease, took) = self.find(call, routing, named).await?;
+        call.caller().peer().habit().asked_for(&lease.load);
+        if !call.has_entered(&lease.load) {
+            self.limits.enter_version(call, &lease.load, true).await?;
+        }
+        call.queued(took);
         Ok(lease)
     }
 
@@ -179,6 +179,18 @@ impl Predictor {
         routing: Routing<'_>,
         named: Option<&[u8]>,
     ) -> Result<Lease, Failure> {
+        let (lease, took) = self.find(call, routing, named).await?;
+        call.queued(took);
+        Ok(lease)
+    }
+
+    /// Leases the version that a request selects. Returns the time that this took, too.
+    async fn find(
+        &self,
+        call: &Call,
+        routing: Routing<'_>,
+        named: Option<&[u8]>,
+    ) -> Result<(Lease, Duration), Failure> {
         call.asked_as(routing.request_id);
         let (model, selector) = routing::target(routing.model, &self.models)?;
         routing::agree(named, &model)?;
@@ -192,7 +204,7 @@ impl Predictor {
         model: &ModelName,
         selector: &Selector,
         routing_key: &str,
-    ) -> Result<Lease, Failure> {
+    ) -> Result<(Lease, Duration), Failure> {
         let (span, start) = (call.stage(Stage::Queue), Instant::now());
         let lease = match self.models.try_acquire(model, selector, routing_key) {
             Some(found) => found,
@@ -210,8 +222,7 @@ impl Predictor {
         span.end(&lease);
         let lease = lease?;
         call.served_by(&lease);
-        metrics::stage(Stage::Queue, &call.served_as(), start.elapsed());
-        Ok(lease)
+        Ok((lease, start.elapsed()))
     }
 
     /// Runs the model on the packed tensors, checks its outputs and encodes the answer.
@@ -241,22 +252,6 @@ impl Predictor {
         }
         Ok(answer)
     }
-}
-
-/// The failure of a request for a crowded version.
-fn crowded(by: Crowded) -> Failure {
-    let (limit, message, wait) = match by {
-        Crowded::Late(wait) => {
-            let message = format!("the answer would take about {wait:.0?}, beyond the deadline");
-            (Limit::Deadline, message, wait)
-        }
-        Crowded::Share => {
-            let message = "this caller has more than its share of the requests in progress";
-            (Limit::Share, message.to_owned(), SHARE_RETRY)
-        }
-    };
-    metrics::refused(limit);
-    Failure::new(Reason::Overloaded, message).retry_after(wait)
 }
 
 /// Runs the model on the tensors, which it takes out of `packed`, and records the run.

@@ -23,7 +23,7 @@ const LEAST_SHARE: u32 = 16;
 /// The limits of requests, shared by all listeners. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestLimits {
-    /// The limit on calls that compute.
+    /// The places of calls that compute.
     pub(crate) admission: Admission,
     /// The limit on one caller's calls that compute.
     pub(crate) per_caller: Limit<Party>,
@@ -51,14 +51,17 @@ impl Config {
 impl RequestLimits {
     pub(crate) fn new(config: &Config) -> Self {
         let server = &config.server;
+        let budget = Budget::new(config.memory());
+        let per_caller = Limit::new(0, "one caller", metrics::Limit::Caller);
+        let places = (server.max_in_flight, server.max_waiting);
         let limits = Self {
-            admission: Admission::new(server.max_in_flight, server.max_waiting),
-            per_caller: Limit::new(0, "one caller", metrics::Limit::Caller),
+            admission: Admission::new(places, per_caller.clone(), budget.requests.clone()),
+            per_caller,
             per_model: Limit::new(0, "one model", metrics::Limit::Model),
             unknown_names: UnknownNames::new(config.images.poll_interval.0),
             hasher: RandomState::new(),
             tensors: Arc::new(ArcSwap::from_pointee(tensors(config))),
-            budget: Budget::new(config.memory()),
+            budget,
             default_deadline: Arc::new(ArcSwap::from_pointee(server.default_deadline.0)),
         };
         limits.set_shares(config);
@@ -84,12 +87,9 @@ impl RequestLimits {
 
     /// Applies the limits of `config` to requests from now on. Requests in progress are not cut
     /// off, even if they are more than a lowered limit allows.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
     pub(crate) fn apply(&self, config: &Config) {
-        self.admission.resize(config.server.max_in_flight, config.server.max_waiting);
         self.set_shares(config);
+        self.admission.resize(config.server.max_in_flight, config.server.max_waiting);
         self.tensors.store(Arc::new(tensors(config)));
         self.default_deadline.store(Arc::new(config.server.default_deadline.0));
     }

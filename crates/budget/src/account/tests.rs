@@ -137,3 +137,27 @@ async fn no_release_is_missed() {
     }
     assert_eq!(account.used(), 0);
 }
+
+#[test]
+fn a_reservation_that_does_not_fit_names_the_lack() {
+    let account = Account::new("test", 100, REFUSALS);
+    let (one, other) = (Owner(1), Owner(2));
+    let held = account.reserve(one, 50).expect("half of it");
+    assert_eq!(account.reserve(one, 1).unwrap_err(), Lack::Share);
+    assert_eq!(account.reserve(other, 51).unwrap_err(), Lack::Account);
+    drop(held);
+    assert_eq!(account.used(), 0);
+    account.reserve(other, 50).expect("there is room again");
+}
+
+#[test]
+fn what_is_passed_to_another_charge_stays_charged() {
+    let account = Account::new("test", 100, REFUSALS);
+    let (reserved, body) = (account.reserve(Owner(1), 30).unwrap(), account.open(Owner(1)));
+    assert_eq!((reserved.pass(&body, 20), reserved.pass(&body, 20)), (20, 10));
+    assert_eq!((reserved.bytes(), body.bytes(), account.used()), (0, 30, 30));
+    drop(reserved);
+    assert_eq!(account.used(), 30);
+    drop(body);
+    assert_eq!(account.used(), 0);
+}

@@ -1,165 +1,47 @@
-//! Tests with a simulated engine of four workers, each of which takes 10 ms for a request: 400 a
-//! second.
+//! Tests with a simulated engine.
 
-use std::collections::{BTreeMap, VecDeque};
+use super::{
+    simulation::{Engine, Pattern, Played, Source, play},
+    *,
+};
 
-use super::*;
+const SECONDS: u64 = 12;
 
-const WORKERS: usize = 4;
-const SERVICE: Duration = Duration::from_millis(10);
-/// The time of a play, and the time at its beginning that is not reported.
-const PLAY: Duration = Duration::from_secs(10);
-const BEFORE: Duration = Duration::from_secs(2);
+/// Four workers that take 10 ms each: 400 requests a second.
+const FOUR: Engine = Engine { workers: 4, service: |_| Duration::from_millis(10) };
+/// One worker: 500 requests a second.
+const SERIAL: Engine = Engine { workers: 1, service: |_| Duration::from_millis(2) };
+/// 10,000 requests a second, of 100 ms each.
+const PARALLEL: Engine = Engine { workers: 1000, service: |_| Duration::from_millis(100) };
 
-/// Requests of one caller, at random times.
-#[derive(Clone, Copy)]
-struct Source {
-    caller: u64,
-    /// The mean number a second.
-    rate: f64,
-    deadline: Duration,
+fn source(caller: u64, pattern: Pattern, deadline: u64) -> Source {
+    Source { caller, pattern, deadline: Duration::from_millis(deadline), body: Duration::ZERO }
 }
 
-fn source(caller: u64, rate: u32, deadline: u64) -> Source {
-    Source { caller, rate: rate.into(), deadline: Duration::from_millis(deadline) }
+fn open(caller: u64, rate: u32, deadline: u64) -> Source {
+    source(caller, Pattern::Open(rate.into()), deadline)
 }
 
-/// The outcomes of a caller's requests.
-#[derive(Debug, Default)]
-struct Outcomes {
-    /// The durations of answers within their deadlines.
-    took: Vec<Duration>,
-    refused: usize,
-    late: usize,
+fn closed(caller: u64, count: usize, deadline: u64) -> Source {
+    source(caller, Pattern::Closed(count), deadline)
 }
 
-impl Outcomes {
-    fn p99(&self) -> Duration {
-        let mut all = self.took.clone();
-        all.sort_unstable();
-        all[all.len() * 99 / 100]
-    }
-}
-
-struct Request {
-    caller: u64,
-    began: Instant,
-    deadline: Instant,
-    running: Option<Running>,
-}
-
-/// The engine and what became of its requests. It works also for callers that have given up, as
-/// TensorFlow Serving does.
-struct Engine {
-    workers: Vec<(Instant, Option<Request>)>,
-    queue: VecDeque<Request>,
-    outcomes: BTreeMap<u64, Outcomes>,
-    reported: Instant,
-}
-
-impl Engine {
-    fn new(start: Instant) -> Self {
-        let workers = (0..WORKERS).map(|_| (start, None)).collect();
-        let (queue, outcomes) = (VecDeque::new(), BTreeMap::new());
-        Self { workers, queue, outcomes, reported: start + BEFORE }
-    }
-
-    fn outcomes(&mut self, request: &Request) -> Option<&mut Outcomes> {
-        let is_reported = request.began >= self.reported;
-        is_reported.then(|| self.outcomes.entry(request.caller).or_default())
-    }
-
-    fn work_until(&mut self, now: Instant) {
-        loop {
-            let is_next =
-                |worker: &usize| self.workers[*worker].1.is_some() || !self.queue.is_empty();
-            let first = (0..WORKERS).filter(is_next).min_by_key(|it| self.workers[*it].0);
-            let Some(first) = first else { return };
-            let (at, request) = &mut self.workers[first];
-            let (at, request) = (*at, request.take_if(|_| *at <= now));
-            if let Some(request) = request {
-                self.done(at, request);
-            } else if at > now || self.queue.is_empty() {
-                return;
-            }
-            if let Some(next) = self.queue.pop_front() {
-                self.workers[first] = (at.max(next.began) + SERVICE, Some(next));
-            }
-        }
-    }
-
-    fn done(&mut self, at: Instant, mut request: Request) {
-        let is_late = at > request.deadline;
-        if let Some(running) = request.running.take().filter(|_| !is_late) {
-            running.end(micros(at), true);
-        }
-        let took = at - request.began;
-        match self.outcomes(&request) {
-            Some(outcomes) if is_late => outcomes.late += 1,
-            Some(outcomes) => outcomes.took.push(took),
-            None => {}
-        }
-    }
-
-    /// Callers give up at their deadlines; the engine does not know it.
-    fn give_up(&mut self, now: Instant) {
-        for waiting in self.queue.iter_mut().filter(|it| it.deadline < now) {
-            waiting.running.take().into_iter().for_each(|it| it.end(micros(now), false));
-        }
-    }
-}
-
-/// The times of all requests, exponentially distributed.
-fn arrivals(sources: &[Source], start: Instant) -> Vec<(Instant, Source)> {
-    let mut state = 7_u64;
-    let mut random = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        ((state >> 11) as f64 + 1.0) / (1_u64 << 53) as f64
-    };
-    let mut all = Vec::new();
-    for source in sources {
-        let mut at = start;
-        while at < start + PLAY {
-            all.push((at, *source));
-            at += Duration::from_secs_f64(-random().ln() / source.rate);
-        }
-    }
-    all.sort_by_key(|(at, _)| *at);
-    all
-}
-
-/// Plays requests against the engine. `is_guarded`: a [`Load`] decides which ones are admitted.
-fn play(sources: &[Source], is_guarded: bool) -> BTreeMap<u64, Outcomes> {
-    let load = Arc::new(Load::default());
-    let start = *EPOCH + Duration::from_secs(1);
-    let mut engine = Engine::new(start);
-    for (began, Source { caller, deadline, .. }) in arrivals(sources, start) {
-        engine.work_until(began);
-        if is_guarded {
-            engine.give_up(began);
-        }
-        let deadline = began + deadline;
-        let running = is_guarded.then(|| load.enter(caller, began, deadline)).transpose();
-        let is_refused = running.is_err();
-        let request = Request { caller, began, deadline, running: running.unwrap_or_default() };
-        match engine.outcomes(&request) {
-            Some(outcomes) if is_refused => outcomes.refused += 1,
-            _ => {}
-        }
-        if !is_refused {
-            engine.queue.push_back(request);
-        }
-    }
-    engine.work_until(start + PLAY * 100);
-    engine.outcomes
+/// The answers of a play over those of an engine that is always busy with this rate.
+#[allow(clippy::cast_precision_loss)]
+fn goodput(played: &Played, rate: usize, seconds: u64) -> f64 {
+    played.answered() as f64 / (rate as f64 * seconds as f64)
 }
 
 #[test]
 fn below_capacity_nothing_is_refused() {
-    for sources in [vec![source(1, 320, 1000)], vec![source(1, 120, 200), source(2, 120, 200)]] {
-        for (caller, outcomes) in play(&sources, true) {
-            assert_eq!((outcomes.refused, outcomes.late), (0, 0), "caller {caller}");
-        }
+    for sources in [vec![open(1, 320, 1000)], vec![open(1, 120, 200), open(2, 120, 200)]] {
+        let played = play(FOUR, &sources, SECONDS, true, true);
+        assert_eq!(
+            (played.refused(), played.late()),
+            (0, 0),
+            "{sources:?}",
+            sources = sources.len()
+        );
     }
 }
 
@@ -168,37 +50,166 @@ fn below_capacity_nothing_is_refused() {
 #[test]
 fn at_four_times_the_capacity_the_goodput_stays() {
     for deadline in [100, 250, 1000] {
-        let goodput = |rate, is_guarded| {
-            let outcomes = play(&[source(1, rate, deadline)], is_guarded);
-            outcomes[&1].took.len() as f64
+        let answered = |rate, is_guarded| {
+            play(FOUR, &[open(1, rate, deadline)], SECONDS, is_guarded, true).answered()
         };
-        let (at, beyond) = (goodput(400, true), goodput(1600, true));
-        assert!(beyond >= 0.9 * at, "{beyond} of {at} answers with deadlines of {deadline} ms");
-        let unguarded = goodput(1600, false);
-        assert!(unguarded < 0.2 * at, "{unguarded} without the guard: the test shows nothing");
+        let (at, beyond) = (answered(400, true), answered(1600, true));
+        assert!(beyond * 10 >= at * 9, "{beyond} of {at} answers with deadlines of {deadline} ms");
+        let unguarded = answered(1600, false);
+        assert!(unguarded * 5 < at, "{unguarded} without the guard: the test shows nothing");
+    }
+}
+
+/// Callers that send less than their share, beside one that sends its share, and ten times as much.
+#[test]
+fn a_caller_with_ten_times_its_share_does_not_double_the_latency_of_others() {
+    for (engine, share, rate) in [(FOUR, 80, 40), (SERIAL, 100, 50), (FOUR, 80, 20)] {
+        let others: Vec<_> = (1..5).map(|caller| open(caller, rate, 2000)).collect();
+        let beside = |rate, is_guarded| {
+            let sources: Vec<_> = others.iter().copied().chain([open(9, rate, 2000)]).collect();
+            play(engine, &sources, 22, is_guarded, true)
+        };
+        let p99 = |played: &Played| {
+            (1..5).map(|it| played.by_caller[&it].p99()).max().expect("there are callers")
+        };
+        let (fair, attack) = (beside(share, true), beside(share * 10, true));
+        let (before, after) = (p99(&fair), p99(&attack));
+        let limits = &attack.limits;
+        assert!(
+            after <= before * 2,
+            "{after:?} beside the attacker, {before:?} before: {limits:?}"
+        );
+        let refused: usize = (1..5).map(|it| attack.by_caller[&it].refused).sum();
+        assert_eq!(refused, 0, "requests of others are refused");
+        assert!(attack.by_caller[&9].took.len() > 1000, "the attacker gets what others leave");
+        let unguarded = p99(&beside(share * 10, false));
+        assert!(unguarded > before * 10, "{unguarded:?} without the guard: the test shows nothing");
     }
 }
 
 #[test]
-fn a_caller_with_ten_times_its_share_does_not_double_the_latency_of_others() {
-    let others: Vec<_> = (1..5).map(|caller| source(caller, 50, 2000)).collect();
-    let p99 = |outcomes: &BTreeMap<u64, Outcomes>| {
-        (1..5).map(|it| outcomes[&it].p99()).max().expect("there are callers")
-    };
-    let alone = p99(&play(&others, true));
-    let attacked: Vec<_> = others.iter().copied().chain([source(9, 500, 2000)]).collect();
-    let outcomes = play(&attacked, true);
-    let beside = p99(&outcomes);
-    let refused: usize = (1..5).map(|it| outcomes[&it].refused).sum();
-    let unguarded = p99(&play(&attacked, false));
-    assert!(beside <= alone * 2, "{beside:?} beside the attacker, {alone:?} without");
-    assert!(refused <= 1600 / 50, "{refused} of 1,600 requests of others are refused");
-    assert!(outcomes[&9].took.len() > 1000, "the attacker gets what others leave");
-    assert!(unguarded > alone * 10, "{unguarded:?} without the guard: the test shows nothing");
+fn thousands_that_send_again_at_once_are_all_answered_in_turn() {
+    for (engine, rate, most) in [(FOUR, 400, 12), (SERIAL, 500, 4), (PARALLEL, 10_000, 3000)] {
+        let callers = (rate * 4).min(4096);
+        let cold = play(engine, &[closed(1, callers, 10_000)], 4, true, false);
+        assert_eq!((cold.refused(), cold.late()), (0, 0), "rate {rate}, from the start");
+        let seconds = if rate > 1000 { 6 } else { SECONDS };
+        let played = play(engine, &[closed(1, callers, 10_000)], seconds, true, true);
+        assert_eq!((played.refused(), played.late()), (0, 0), "rate {rate}");
+        let goodput = goodput(&played, rate, seconds - 2);
+        assert!(goodput >= 0.95, "{goodput} of {rate} a second: {:?}", played.limits);
+        let limits = &played.limits[4..];
+        assert!(limits.iter().all(|limit| *limit <= most), "{rate}: {limits:?}");
+    }
 }
 
 #[test]
-fn one_caller_alone_keeps_the_engine_busy() {
-    let outcomes = play(&[source(1, 1600, 1000)], true);
-    assert!(outcomes[&1].took.len() >= 3100, "{} of 3,200", outcomes[&1].took.len());
+fn with_short_deadlines_what_would_be_late_is_refused_and_the_goodput_stays() {
+    for (engine, rate) in [(FOUR, 400), (SERIAL, 500), (PARALLEL, 10_000)] {
+        let seconds = if rate > 1000 { 6 } else { SECONDS };
+        let played = play(engine, &[closed(1, 4096, 200)], seconds, true, true);
+        let goodput = goodput(&played, rate, seconds - 2);
+        assert!(goodput >= 0.8, "{goodput} of {rate} a second: {:?}", played.limits);
+        assert!(played.refused() > 0);
+        let played = play(engine, &[open(1, rate as u32 * 2, 1000)], seconds, true, true);
+        let goodput = self::goodput(&played, rate, seconds - 2);
+        assert!(
+            goodput >= 0.9,
+            "{goodput} of {rate} a second in an open loop: {:?}",
+            played.limits
+        );
+    }
+}
+
+#[test]
+fn an_engine_that_slows_down_and_recovers_is_followed() {
+    fn service(at: Duration) -> Duration {
+        match at.as_secs() {
+            8..20 => Duration::from_millis(300),
+            _ => Duration::from_millis(100),
+        }
+    }
+    let engine = Engine { workers: 100, service };
+    let played = play(engine, &[closed(1, 2000, 10_000)], 40, true, false);
+    assert_eq!((played.refused(), played.late()), (0, 0));
+    let goodput = played.answered() as f64 / (1000.0 * 28.0 + 333.0 * 12.0);
+    assert!(goodput >= 0.95, "{goodput}: {:?}", played.limits);
+    assert!(played.limits[38] < 300, "{:?}", played.limits);
+}
+
+#[test]
+fn under_lasting_overload_the_limit_stays() {
+    let played = play(SERIAL, &[closed(1, 500, 10_000)], 120, true, true);
+    assert_eq!(played.refused(), 0);
+    assert!(played.limits[10..].iter().all(|limit| *limit <= 4), "{:?}", played.limits);
+}
+
+/// The engine stays busy although each body arrives late after its request was admitted.
+#[test]
+fn bodies_that_are_on_their_way_do_not_leave_the_engine_idle() {
+    let far = Source { body: Duration::from_millis(30), ..closed(1, 1000, 10_000) };
+    let played = play(SERIAL, &[far], SECONDS, true, true);
+    let goodput = goodput(&played, 500, SECONDS - 2);
+    assert!(goodput >= 0.9, "{goodput}: {:?}", played.limits);
+}
+
+fn ask(caller: u64, now: Instant) -> Ask {
+    Ask { caller, now, deadline: now + Duration::from_secs(60), is_first: false }
+}
+
+fn waiting(entry: Result<Entry, Late>) -> Waiting {
+    match entry {
+        Ok(Entry::Waiting(waiting)) => waiting,
+        other => panic!("not waiting: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_gives_up_leaves_its_turn_to_the_next() {
+    let (load, now) = (Arc::new(Load::default()), Instant::now());
+    let mut running: Vec<_> = (0..FIRST).map(|_| load.enter(&ask(1, now)).unwrap()).collect();
+    let [first, mut second] = [1, 1].map(|caller| waiting(load.enter(&ask(caller, now))));
+    drop(first);
+    running.pop();
+    second.admitted().await.expect("its turn has come");
+    assert!(load.queue().is_empty() && load.waiting.load(Relaxed) == 0);
+}
+
+#[tokio::test]
+async fn one_that_was_admitted_and_has_gone_away_leaves_its_place() {
+    let (load, now) = (Arc::new(Load::default()), Instant::now());
+    let mut running: Vec<_> = (0..FIRST).map(|_| load.enter(&ask(1, now)).unwrap()).collect();
+    let [first, mut second] = [1, 1].map(|caller| waiting(load.enter(&ask(caller, now))));
+    running.pop();
+    drop(first);
+    second.admitted().await.expect("the first did not take it");
+    assert_eq!(load.in_flight.load(Relaxed), FIRST - 1);
+}
+
+#[tokio::test]
+async fn one_that_lost_its_place_comes_before_the_others_of_its_caller() {
+    let (load, now) = (Arc::new(Load::default()), Instant::now());
+    let mut running: Vec<_> = (0..FIRST).map(|_| load.enter(&ask(1, now)).unwrap()).collect();
+    let other = waiting(load.enter(&ask(2, now)));
+    let mut later = waiting(load.enter(&ask(1, now)));
+    let again = waiting(load.enter(&Ask { is_first: true, ..ask(1, now) }));
+    let mut later = Box::pin(later.admitted());
+    for mut admitted in [other, again] {
+        running.pop();
+        running.push(Entry::Running(admitted.admitted().await.expect("in turn")));
+        assert!(futures::poll!(later.as_mut()).is_pending());
+    }
+    running.pop();
+    later.await.expect("the last");
+}
+
+#[tokio::test]
+async fn one_that_can_not_be_answered_in_time_any_more_is_refused_at_its_turn() {
+    let (load, now) = (Arc::new(Load::default()), Instant::now());
+    let mut running: Vec<_> = (0..FIRST).map(|_| load.enter(&ask(1, now)).unwrap()).collect();
+    let mut late = waiting(load.enter(&Ask { deadline: now, ..ask(1, now) }));
+    let mut next = waiting(load.enter(&ask(1, now)));
+    running.pop();
+    assert!(late.admitted().await.is_err());
+    next.admitted().await.expect("it does not take the place");
 }

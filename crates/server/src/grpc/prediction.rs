@@ -146,7 +146,8 @@ impl Prediction {
         body: Arriving,
     ) -> Result<Bytes, Failure> {
         let declared = self.compression.message(headers);
-        let read = body.message(call.held(), declared.bounds(self.max_message)).await;
+        let message = body.message(call.held(), declared.bounds(self.max_message));
+        let read = call.receive(message).await;
         match declared.of(read)? {
             (None, message) => Ok(message),
             (Some(encoding), compressed) => {

@@ -87,8 +87,8 @@ async fn a_panic_without_a_router_is_a_failure_too() {
     assert_eq!(next.unwrap(), 1, "the place is free again");
 }
 
-#[tokio::test]
-async fn calls_beyond_the_limit_are_refused_until_a_place_is_free() {
+#[tokio::test(start_paused = true)]
+async fn calls_beyond_the_places_wait_until_one_is_free_or_their_deadline() {
     let (release, released) = oneshot::channel::<()>();
     let released = futures::FutureExt::shared(released);
     let app = app(rules(&grpc::FRONT, 1), PREDICT, move || {
@@ -100,12 +100,15 @@ async fn calls_beyond_the_limit_are_refused_until_a_place_is_free() {
     });
     let mut first = Box::pin(app.clone().oneshot(ask(PREDICT, &[])));
     assert!(futures::poll!(first.as_mut()).is_pending());
-    let refused = app.clone().oneshot(ask(PREDICT, &[])).await.unwrap();
-    assert_eq!(reason(&refused), "OVERLOADED");
+    let start = Instant::now();
+    let refused = app.clone().oneshot(ask(PREDICT, &[("grpc-timeout", "300m")])).await.unwrap();
+    assert_eq!((reason(&refused).as_str(), start.elapsed().as_millis()), ("OVERLOADED", 300));
+    let mut second = Box::pin(app.oneshot(ask(PREDICT, &[])));
+    assert!(futures::poll!(second.as_mut()).is_pending());
     release.send(()).unwrap();
-    first.await.unwrap();
-    let served = app.oneshot(ask(PREDICT, &[])).await.unwrap();
-    assert_eq!(served.headers()["grpc-status"], "0");
+    for served in [first, second] {
+        assert_eq!(served.await.unwrap().headers()["grpc-status"], "0");
+    }
 }
 
 #[tokio::test]

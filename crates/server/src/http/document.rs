@@ -104,21 +104,14 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::{
-        admission::Admission, caller::Party, front::Method, held::Held, http::FRONT, limits::Limit,
-        metrics,
-    };
+    use crate::{front::Method, held::Held, http::FRONT};
 
     #[test]
     fn a_body_without_room_to_be_read_is_refused() {
         let budget = Budget::new(256 << 20);
-        let party = Party::Unknown(std::net::Ipv4Addr::LOCALHOST.into());
-        let share = Limit::new(0, "one caller", metrics::Limit::Caller).enter(|| party.clone());
-        let place = Admission::new(1, 1).enter().unwrap();
-        let counted = metrics::in_flight(Method::Predict);
         let now = Instant::now();
         let call = Call::begin(&FRONT, Method::Predict, now, now, Span::none());
-        call.seat(Held::new((place, share.unwrap()), &party, &budget, counted));
+        call.seat(Held::on(&budget));
         // 76.8 MiB of requests, half of it for one caller.
         let body = |length: usize| {
             let mut body = br#"{"model":{"name":"m"}}"#.to_vec();

@@ -15,10 +15,11 @@ pub(crate) enum Limit {
     Model,
     /// `limits.unknown_names`.
     UnknownNames,
-    /// A caller's share of the requests in progress for a crowded version.
-    Share,
     /// The caller's deadline, which the answer would miss.
     Deadline,
+    /// The account of memory for requests, which has no room for one more that waits, or for the one
+    /// that waited.
+    Memory,
 }
 
 impl Limit {
@@ -28,8 +29,8 @@ impl Limit {
         Self::Caller,
         Self::Model,
         Self::UnknownNames,
-        Self::Share,
         Self::Deadline,
+        Self::Memory,
     ];
 
     pub(super) const fn as_str(self) -> &'static str {
@@ -39,8 +40,8 @@ impl Limit {
             Self::Caller => "caller",
             Self::Model => "model",
             Self::UnknownNames => "unknown_names",
-            Self::Share => "share",
             Self::Deadline => "deadline",
+            Self::Memory => "memory",
         }
     }
 }

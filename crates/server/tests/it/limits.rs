@@ -136,9 +136,23 @@ async fn predict_by_hand(stack: &Stack, timeout: &str) -> Status {
 
 /// The status of a call whose body is `frame`, which should be a framed `PredictRequest`.
 async fn call_by_hand(stack: &Stack, timeout: &str, frame: Vec<u8>) -> Status {
+    call_by_hand_as(stack, None, timeout, frame).await
+}
+
+/// As [`call_by_hand`], with a token.
+async fn call_by_hand_as(
+    stack: &Stack,
+    token: Option<&str>,
+    timeout: &str,
+    frame: Vec<u8>,
+) -> Status {
     let client = reqwest::Client::builder().http2_prior_knowledge().build().expect("a client");
     let url = format!("http://{}/outrigger.v1.PredictionService/Predict", stack.addresses.grpc);
     let call = client.post(url).header("content-type", "application/grpc").header("te", "trailers");
+    let call = match token {
+        Some(token) => call.bearer_auth(token),
+        None => call,
+    };
     let answer = call.header("grpc-timeout", timeout).body(frame).send().await;
     Status::from_header_map(answer.expect("an answer").headers()).expect("a status in the headers")
 }
@@ -163,7 +177,7 @@ async fn a_model_that_is_not_up_by_the_deadline_is_loading_and_says_when_to_come
 }
 
 #[tokio::test]
-async fn beyond_the_requests_in_flight_more_are_refused_at_once() {
+async fn beyond_the_requests_in_flight_more_wait_until_their_deadline() {
     let stack = Stack::with(&[("server.max_in_flight", "1")]).await;
     let mut client = stack.predictions();
     client.predict(request(&[(1.0, 1.0)])).await.unwrap();
@@ -171,10 +185,15 @@ async fn beyond_the_requests_in_flight_more_are_refused_at_once() {
     let mut first = client.clone();
     let first = tokio::spawn(async move { first.predict(request(&[(1.0, 1.0)])).await });
     arrivals.recv().await.unwrap();
-    let status = client.predict(request(&[(1.0, 1.0)])).await.unwrap_err();
+    let status = predict_by_hand(&stack, "1S").await;
     assert_eq!((reason(&status).as_str(), status.code()), ("OVERLOADED", Code::ResourceExhausted));
+    assert!(status.message().contains("in flight"), "{}", status.message());
+    let mut second = client.clone();
+    let second = tokio::spawn(async move { second.predict(request(&[(1.0, 1.0)])).await });
     gate.open();
-    first.await.unwrap().unwrap();
+    for waited in [first, second] {
+        waited.await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test]
@@ -249,8 +268,12 @@ async fn one_caller_and_one_model_have_no_more_places_than_they_may() {
     let (gate, mut arrivals) = hold(&stack);
     let mut held = vec![tokio::spawn(ask(greedy, MODEL))];
     arrivals.recv().await.expect("one is under way");
-    let status = ask(greedy, OTHER).await.unwrap_err();
+    // A gRPC client would enforce the timeout itself.
+    let message = PredictRequest { model: Some(by_name(OTHER)), ..request(&[(1.0, 1.0)]) };
+    let frame = unary::framed(&message.encode_to_vec()).to_vec();
+    let status = call_by_hand_as(&stack, greedy, "200m", frame).await;
     assert_eq!(reason(&status), "OVERLOADED", "one caller, one place");
+    assert!(status.message().contains("one caller"), "{}", status.message());
     assert!(status.get_details_retry_info().is_some(), "{status:?}");
     held.push(tokio::spawn(ask(modest, MODEL)));
     arrivals.recv().await.expect("another caller has a place");

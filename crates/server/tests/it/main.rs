@@ -23,4 +23,5 @@ mod streams;
 mod tls;
 mod traces;
 mod trials;
+mod turns;
 mod ui;

@@ -18,7 +18,8 @@ use crate::stack::{Stack, by_name, channel, hold, reason, request};
 
 #[tokio::test]
 async fn requests_in_flight_are_answered_before_the_server_stops() {
-    const CALLS: usize = 20;
+    // More would wait for their turn: nothing is known about the version yet.
+    const CALLS: usize = 16;
     let stack = Stack::start().await;
     stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
     let (gate, mut arrivals) = hold(&stack);

@@ -208,6 +208,20 @@ impl Stack {
         (answer.status().as_u16(), answer.text().await.expect("a text"))
     }
 
+    /// Waits until this many predictions wait for a `version` or a `place`. All servers of the
+    /// process count them together.
+    pub(crate) async fn until_waiting(&self, waits_for: &str, count: usize) {
+        let series = format!("outrigger_requests_waiting{{for=\"{waits_for}\"}} ");
+        loop {
+            let (_, metrics) = self.health("/metrics").await;
+            let waiting = metrics.lines().find_map(|line| line.strip_prefix(&series));
+            if waiting.is_some_and(|waiting| waiting.parse().ok() >= Some(count)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Requests the stop of the server.
     pub(crate) fn tell_to_stop(&self) {
         self.server.stop();

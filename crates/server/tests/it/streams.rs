@@ -51,7 +51,7 @@ async fn bodies_of_refused_requests_may_come_late() {
     caller.send(&prediction(1)).await.unwrap();
     arrivals.recv().await.unwrap();
     for stream in (1..=REFUSED).map(|number| 1 + 2 * number) {
-        caller.send(&[Frame::request(stream, PREDICT)]).await.unwrap();
+        caller.send(&[Frame::request_within(stream, PREDICT, "1m")]).await.unwrap();
         assert_eq!(caller.answer(stream).await.unwrap(), b"", "a status alone");
         caller.send(&[Frame::body(stream, vec![0; 16 << 10])]).await.unwrap();
     }

@@ -35,6 +35,11 @@ pub struct Frame {
 impl Frame {
     /// The HEADERS frame of a gRPC request, whose body follows.
     pub fn request(stream: u32, path: &str) -> Self {
+        Self::request_within(stream, path, "1H")
+    }
+
+    /// The HEADERS frame of a gRPC request with a timeout as gRPC writes it; its body follows.
+    pub fn request_within(stream: u32, path: &str, timeout: &str) -> Self {
         let fields = [
             (":method", "POST"),
             (":scheme", "http"),
@@ -42,6 +47,7 @@ impl Frame {
             (":path", path),
             ("content-type", "application/grpc"),
             ("te", "trailers"),
+            ("grpc-timeout", timeout),
         ];
         Self::headers(stream, &fields)
     }

@@ -1,0 +1,30 @@
+//! Predictions that wait for their turn.
+
+use std::sync::LazyLock;
+
+use metrics::Gauge;
+
+use super::{Counted, WAITING};
+
+/// The thing that a prediction waits for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum WaitsFor {
+    /// Its turn at a crowded version.
+    Version,
+    /// A place in the process.
+    Place,
+}
+
+/// Counts a prediction that waits for its turn.
+pub(crate) fn waiting(waits_for: WaitsFor) -> Counted {
+    Counted::one(WAITING_FOR[waits_for as usize].clone())
+}
+
+/// Registers the series.
+pub(super) fn begin() {
+    LazyLock::force(&WAITING_FOR);
+}
+
+static WAITING_FOR: LazyLock<[Gauge; 2]> = LazyLock::new(|| {
+    ["version", "place"].map(|waits_for| metrics::gauge!(WAITING, "for" => waits_for))
+});

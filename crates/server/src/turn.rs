@@ -1,0 +1,118 @@
+//! Waiting for a turn: at the gate of a version, and for a place in the process. Most requests wait
+//! at their headers, with their bodies unread, so that the bodies stay with their senders.
+
+use std::sync::Arc;
+
+use outrigger_budget::{Charge, Owner};
+use outrigger_core::{Failure, Reason};
+use outrigger_lifecycle::{Ask, Entry, Late, Load};
+use outrigger_net::timeout_at;
+use tokio::time::Instant;
+
+use crate::{
+    call::Call,
+    caller::Party,
+    front::Method,
+    held::Held,
+    metrics::{self, Counted, Limit, WaitsFor},
+    request_limits::RequestLimits,
+};
+
+/// The memory of a request that waits at its headers, in bytes: its stream, its task and its
+/// headers.
+const WAITING: u64 = 16 << 10;
+
+/// A wait, which is counted. The memory of the waiting request is charged meanwhile.
+struct Wait<'a> {
+    call: &'a Call,
+    began: Instant,
+    _charge: Option<Charge>,
+    _counted: Counted,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.call.waited(self.began.elapsed());
+    }
+}
+
+impl RequestLimits {
+    /// Gives a call that computes its place, after it waited for its turn if need be: first at the
+    /// gate of the version that its connection asks for lately, if that is crowded, and then for a
+    /// place.
+    ///
+    /// # Errors
+    /// `OVERLOADED`: it would be answered after its deadline, it waited for a place until then, or there
+    /// is no room for one that waits.
+    pub(crate) async fn seat(&self, call: &Call, method: Method) -> Result<(), Failure> {
+        let (party, peer) = (call.caller().party(), call.caller().peer());
+        let crowded = method.runs().then(|| peer.habit().crowded(call.started())).flatten();
+        if let Some(load) = crowded {
+            self.enter_version(call, &load, false).await?;
+        }
+        let seat = match self.admission.enter(&party, peer) {
+            Ok(seat) => seat,
+            Err(mut waiting) => {
+                let _wait = self.wait(call, WaitsFor::Place, Some(&party))?;
+                let seat = timeout_at(call.deadline(), waiting.admitted()).await;
+                seat.ok().flatten().ok_or_else(|| self.admission.refusal(&party))?
+            }
+        };
+        let counted = metrics::in_flight(method);
+        call.seat(Held::new(seat, (&party, peer.clone()), &self.budget, counted));
+        Ok(())
+    }
+
+    /// Lets a call enter a version, after it waited for its turn if the version is crowded. If its
+    /// body has been read (`is_read`), its duration is measured from then on.
+    ///
+    /// # Errors
+    /// `OVERLOADED`: it would be answered after its deadline, or there is no room for one that waits.
+    pub(crate) async fn enter_version(
+        &self,
+        call: &Call,
+        load: &Arc<Load>,
+        is_read: bool,
+    ) -> Result<(), Failure> {
+        let (party, deadline) = (call.caller().party(), call.deadline());
+        let (caller, is_first) = (self.hash(&party), call.has_lost_its_turn());
+        let ask = Ask { caller, now: Instant::now(), deadline, is_first };
+        let running = match load.enter(&ask).map_err(late)? {
+            Entry::Running(running) => running,
+            Entry::Waiting(mut waiting) => {
+                let _wait = self.wait(call, WaitsFor::Version, (!is_read).then_some(&party))?;
+                let admitted = timeout_at(waiting.latest(), waiting.admitted()).await;
+                admitted.unwrap_or_else(|_| Err(waiting.late())).map_err(late)?
+            }
+        };
+        if is_read {
+            running.begins_at_once();
+        }
+        call.enters(running);
+        Ok(())
+    }
+
+    /// Begins a wait of `call`, whose memory is charged to `party` if its body is unread.
+    fn wait<'a>(
+        &self,
+        call: &'a Call,
+        waits_for: WaitsFor,
+        party: Option<&Party>,
+    ) -> Result<Wait<'a>, Failure> {
+        let charge = |party| self.budget.requests.charge(Owner::of(party), WAITING);
+        let full = |failure| {
+            metrics::refused(Limit::Memory);
+            failure
+        };
+        let charge = party.map(charge).transpose().map_err(full)?;
+        let counted = metrics::waiting(waits_for);
+        Ok(Wait { call, began: Instant::now(), _charge: charge, _counted: counted })
+    }
+}
+
+/// The failure of a request that would be answered too late.
+fn late(Late { wait }: Late) -> Failure {
+    metrics::refused(Limit::Deadline);
+    let message = format!("the answer would take about {wait:.0?}, beyond the deadline");
+    Failure::new(Reason::Overloaded, message).retry_after(wait)
+}
