@@ -43,8 +43,8 @@ async fn known(stack: &Stack) -> Peer<TcpStream> {
     stream.set_nodelay(true).expect("an open socket");
     let mut caller = Peer::client(stream).await.expect("an open socket");
     for stream in (0..10).map(|number| 1 + 2 * number) {
-        caller.send(&[Frame::request(stream, PREDICT), body(stream, MODEL)]).await.unwrap();
-        assert_predicted(&caller.answer(stream).await.unwrap());
+        caller.send(&[Frame::request(stream, PREDICT), body(stream, MODEL)]).await.expect("sent");
+        assert_predicted(&caller.answer(stream).await.expect("an answer"));
     }
     caller
 }
