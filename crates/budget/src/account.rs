@@ -24,9 +24,9 @@ const SLOTS: usize = 4096;
 
 /// An account of memory. Clones share it.
 ///
-/// An owner may hold at most as many bytes as are free after its charge. Thus one owner alone gets
-/// half of the account, two that compete get a third each, and room is left for an owner that holds
-/// nothing yet. This is the dynamic threshold of Choudhury and Hahne (IEEE/ACM Transactions on
+/// An owner may hold at most as many bytes as are free after its charge, or a multiple of them. Thus
+/// one owner alone gets half of the account, two that compete get a third each, and room is left for
+/// an owner that holds nothing yet. This is the dynamic threshold of Choudhury and Hahne (IEEE/ACM Transactions on
 /// Networking, 1998) for buffers that several queues share.
 #[derive(Clone)]
 pub struct Account(Arc<Inner>);
@@ -34,6 +34,8 @@ pub struct Account(Arc<Inner>);
 struct Inner {
     name: &'static str,
     limit: u64,
+    /// An owner may hold this many times the bytes that are free.
+    shares: u64,
     refusals: Refusals,
     used: AtomicU64,
     owners: Box<[AtomicU64]>,
@@ -80,6 +82,7 @@ impl Account {
         Self(Arc::new(Inner {
             name,
             limit,
+            shares: 1,
             refusals,
             used: AtomicU64::new(0),
             owners: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
@@ -87,6 +90,15 @@ impl Account {
             waiting: AtomicUsize::new(0),
             freed: Notify::new(),
         }))
+    }
+
+    /// The account of which an owner may hold this many times the bytes that are free. Called before it
+    /// is shared.
+    pub(crate) fn shared_by(mut self, shares: u64) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.shares = shares;
+        }
+        self
     }
 
     /// Its name in metrics.
@@ -97,6 +109,12 @@ impl Account {
     /// Its size in bytes.
     pub fn limit(&self) -> u64 {
         self.0.limit
+    }
+
+    /// The bytes that one owner may hold if others hold none.
+    fn most_of_one(&self) -> u64 {
+        let shares = self.0.shares;
+        self.limit() / (shares + 1) * shares
     }
 
     /// The bytes that are charged.
@@ -194,7 +212,7 @@ impl Inner {
         let free = self.limit.checked_sub(used);
         let is_fair = |Owner(slot)| {
             let held = self.owners[slot].fetch_add(bytes, Relaxed) + bytes;
-            free.is_some_and(|free| held <= free)
+            free.is_some_and(|free| held <= free.saturating_mul(self.shares))
         };
         let fits = owner.map_or(free.is_some(), is_fair);
         if !fits {
@@ -254,7 +272,10 @@ impl Charge {
             return Ok(());
         }
         let alone = self.bytes().saturating_add(more);
-        let most = self.account.limit() / if self.owner.is_some() { 2 } else { 1 };
+        let most = match self.owner {
+            Some(_) => self.account.most_of_one(),
+            None => self.account.limit(),
+        };
         Err(self.account.refused(more, alone > most))
     }
 

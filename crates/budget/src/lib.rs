@@ -22,14 +22,21 @@ use self::account::Refusals;
 /// The largest account of packages: reading is done in turns, so more would only speed it up.
 const MOST_FOR_PACKAGES: u64 = 256 << 20;
 
+/// One owner may hold this many times what is left for others of the account of waiting requests: all
+/// callers of a gateway are one owner, and few are gateways.
+const WAITING_SHARES: u64 = 4;
+
 /// The accounts of the process. Clones share them.
 ///
-/// Their sum is at most three quarters of the budget. The rest is for the process itself, for
+/// Their sum is at most four fifths of the budget. The rest is for the process itself, for
 /// connections, and for what the allocator holds beyond the bytes that are in use.
 #[derive(Debug, Clone)]
 pub struct Budget {
     /// Requests in flight: their bodies and their tensors.
     pub requests: Account,
+    /// Requests that wait at their headers. They have an account of their own, so that they take no
+    /// memory from those that they wait for.
+    pub waiting: Account,
     /// Bodies that have arrived, and that no request in flight is charged for yet.
     pub unread: Pool,
     /// Outputs of models, and answers until they are sent.
@@ -51,6 +58,7 @@ impl Budget {
         let packages = (memory / 8).min(MOST_FOR_PACKAGES);
         Self {
             requests: Account::new("requests", memory / 4, overload),
+            waiting: Account::new("waiting", memory / 20, overload).shared_by(WAITING_SHARES),
             unread: Pool::new("unread", memory / 40 * 3),
             answers: Account::new("answers", memory / 10, overload),
             packages: Account::new("packages", packages, package),
@@ -60,9 +68,9 @@ impl Budget {
     }
 
     /// All accounts; the pool is none.
-    pub fn accounts(&self) -> [&Account; 5] {
-        let Self { requests, unread: _, answers, packages, plans, pulls } = self;
-        [requests, answers, packages, plans, pulls]
+    pub fn accounts(&self) -> [&Account; 6] {
+        let Self { requests, waiting, unread: _, answers, packages, plans, pulls } = self;
+        [requests, waiting, answers, packages, plans, pulls]
     }
 }
 
@@ -78,12 +86,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_accounts_leave_a_quarter_to_the_process() {
+    fn the_accounts_leave_a_fifth_to_the_process() {
         for memory in [64 << 20, 512 << 20, 1 << 30, 100 << 30] {
             let budget = Budget::new(memory);
             let accounts = budget.accounts().iter().map(|account| account.limit()).sum::<u64>();
             let sum = accounts + budget.unread.limit();
-            assert!(sum <= memory / 4 * 3, "{sum} of {memory}");
+            assert!(sum <= memory / 5 * 4, "{sum} of {memory}");
             assert!(budget.packages.limit() <= MOST_FOR_PACKAGES);
         }
     }

@@ -14,7 +14,7 @@ pub const METRICS: &[Metric] = &[
         name: USED,
         kind: MetricKind::Gauge,
         labels: &["account"],
-        help: "Memory in use of each account of server.memory (requests, unread, answers, \
+        help: "Memory in use of each account of server.memory (requests, waiting, unread, answers, \
                packages, plans, pulls).",
     },
     Metric {

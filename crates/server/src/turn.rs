@@ -20,7 +20,7 @@ use crate::{
 
 /// The memory of a request that waits at its headers, in bytes: its stream, its task and its
 /// headers.
-const WAITING: u64 = 16 << 10;
+const WAITING: u64 = 5 << 10;
 
 /// A wait, which is counted. The memory of the waiting request is charged meanwhile.
 struct Wait<'a> {
@@ -53,6 +53,8 @@ impl RequestLimits {
         let seat = match self.admission.enter(&party, peer) {
             Ok(seat) => seat,
             Err(mut waiting) => {
+                // Requests with a place may wait for its turn.
+                call.lose_turn();
                 let _wait = self.wait(call, WaitsFor::Place, Some(&party))?;
                 let seat = timeout_at(call.deadline(), waiting.admitted()).await;
                 seat.ok().flatten().ok_or_else(|| self.admission.refusal(&party))?
@@ -99,7 +101,7 @@ impl RequestLimits {
         waits_for: WaitsFor,
         party: Option<&Party>,
     ) -> Result<Wait<'a>, Failure> {
-        let charge = |party| self.budget.requests.charge(Owner::of(party), WAITING);
+        let charge = |party| self.budget.waiting.charge(Owner::of(party), WAITING);
         let full = |failure| {
             metrics::refused(Limit::Memory);
             failure

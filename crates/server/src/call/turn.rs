@@ -24,7 +24,7 @@ const BODY_TIME: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     running: Mutex<Option<Running>>,
-    /// True if it was admitted to a crowded version, but its body came late.
+    /// True if it was admitted to a crowded version, and its turn has passed to another one.
     has_lost: AtomicBool,
     /// The time that it waited for its turn, in microseconds.
     waited: AtomicU64,
@@ -62,7 +62,7 @@ impl Call {
         has_entered
     }
 
-    /// True if it was admitted to a crowded version, and its body came too late.
+    /// True if it was admitted to a crowded version, and its turn has passed to another one.
     pub(crate) fn has_lost_its_turn(&self) -> bool {
         self.0.turn.has_lost.load(Relaxed)
     }
@@ -77,11 +77,16 @@ impl Call {
             if let Ok(body) = whole {
                 return body;
             }
-            self.0.turn.has_lost.store(true, Relaxed);
-            let lost = self.running().take();
-            drop(lost);
+            self.lose_turn();
         }
         body.await
+    }
+
+    /// Passes its turn, if it has one, to another request. Later it comes before others of its caller.
+    pub(crate) fn lose_turn(&self) {
+        let lost = self.running().take();
+        self.0.turn.has_lost.fetch_or(lost.is_some(), Relaxed);
+        drop(lost);
     }
 
     fn running(&self) -> MutexGuard<'_, Option<Running>> {
