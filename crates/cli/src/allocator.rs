@@ -12,7 +12,7 @@ use std::{
 
 use libmimalloc_sys::{mi_collect, mi_option_set, mi_option_t};
 use mimalloc::MiMalloc;
-use outrigger_net::lower_priority;
+use outrigger_server::lower_priority;
 
 /// Requests have up to a megabyte, and the system's allocator returns such buffers to the
 /// kernel each time. mimalloc is built without huge pages (`no_thp`): with them, each

@@ -9,7 +9,7 @@ use crate::Encoding;
 pub enum Level {
     /// The least, for answers: their caller waits.
     Fast,
-    /// What clients use unless they are told otherwise: level 6 of gzip, level 3 of zstd.
+    /// The level of most clients by default: level 6 of gzip, level 3 of zstd.
     Usual,
 }
 

@@ -23,7 +23,7 @@ use crate::{
     metrics::{self, Limit},
 };
 
-/// So many predictions are in progress whatever memory they need: an estimate that is too high must
+/// The number of predictions that are in progress whatever memory they need. An estimate that is too high must
 /// not stop all of them, because it is corrected by those that are in progress.
 const FEW: u32 = 4;
 /// Before anything is known about a request it counts as this part of the account of requests.

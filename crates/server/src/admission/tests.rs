@@ -196,7 +196,7 @@ async fn places_are_given_while_there_is_room_for_the_memory_of_requests() {
             Err(waiting) => break waiting,
         }
     };
-    assert_eq!(seats.len(), 9, "half of the account");
+    assert_eq!(seats.len(), 8, "half of the account");
     assert!(rig.refusal(1).contains("memory"), "{}", rig.refusal(1));
     let mut other = rig.waits(2);
     let other = now(&mut other).await.expect("another caller has its share");

@@ -75,7 +75,7 @@ async fn a_request_is_charged_for_its_decompressed_bytes_in_the_end() {
     // The last two take more work than is light.
     for length in [0, 1, 70_000, 3 << 20, 20 << 20] {
         for encoding in Encoding::ALL {
-            let budget = Budget::new(256 << 20);
+            let budget = Budget::new(512 << 20);
             let call = call(&budget, Duration::from_secs(3600));
             let body = compressed(encoding, &vec![7; length]);
             call.held().receive(body.len(), None).unwrap();

@@ -19,9 +19,9 @@ pub(super) struct Writer {
 /// The next bytes of h2.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// As many are sent.
+    /// This number of them is sent.
     Send(usize),
-    /// As many are not sent: they are an update of a window, and all windows are kept below h2.
+    /// This number of them is not sent: they are an update of a window, and all windows are kept below h2.
     Drop(usize),
 }
 

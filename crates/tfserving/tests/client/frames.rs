@@ -122,7 +122,10 @@ async fn answers_other_than_one_whole_message_are_refused() {
         (vec![whole.slice(..100)], "the body ended before the message did"),
         (two.to_vec(), "more than one message was sent"),
         (vec![huge], "the message has 4294967295 bytes; at most 67108864 are allowed"),
-        (vec![b"\x01\0\0\0\x01x"[..].into()], "the message is compressed, which is not supported"),
+        (
+            vec![b"\x01\0\0\0\x01x"[..].into()],
+            "the message is compressed with an encoding that is not accepted",
+        ),
     ];
     for (frames, why) in cases {
         let error = answered(|arrived| {

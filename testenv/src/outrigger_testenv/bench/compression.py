@@ -1,4 +1,4 @@
-"""What compressed requests save in bytes, and what they cost the control plane in CPU."""
+"""The bytes that compressed requests save, and their cost in CPU of the control plane."""
 
 from dataclasses import replace
 from functools import cache

@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(assembly.trim(), 0);
         assembly.set_aside(assembly.needs(&message[16 << 10..]));
         assembly.push(&message[16 << 10..]);
-        assert_eq!(assembly.finish().unwrap(), vec![1; 95_000]);
+        assert_eq!(assembly.finish().unwrap().bytes, vec![1; 95_000]);
     }
 
     #[test]
