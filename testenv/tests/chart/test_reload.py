@@ -22,6 +22,7 @@ OTHER = {
     "list of prefix and keys": [{"prefix": "registry.example/team", "keys": []}],
     "list of rights": ["read"],
     "list of texts": ["registry.example/other"],
+    "none, requests or both": "both",
     "normal or batch": "normal",
     "number": 77,
     "number, 0 to 1": 0.77,
