@@ -24,9 +24,9 @@
 //! call of a version that had calls in flight at both crashes too, it is released, once.
 //!
 //! **No version explains a series** if the crashes go on in spite of convictions, or if again and again
-//! no version was at both a crash and the ones before ([`series`]): most likely something outside of
-//! the engine kills it, or its memory is too small. Then the convicted versions are released, and until
-//! the series is over, convictions take twice as many crashes.
+//! no version was at both a crash and the ones before: most likely something outside of the engine
+//! kills it, or its memory is too small. Then the convicted versions are released, and until the
+//! series is over, convictions take twice as many crashes.
 
 mod as_list;
 mod sentence;
