@@ -17,7 +17,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let encoding = Encoding::ALL[usize::from(first % 2)];
     let Ok(message) = decompressed(encoding, compressed) else { return };
     assert!(message.len() <= LIMIT);
-    // What was decompressed is what the library decompresss in one go.
+    // The steps give the same bytes as the library does at once.
     let mut expected = Vec::new();
     match encoding {
         Encoding::Gzip => {
