@@ -101,8 +101,7 @@ impl Admission {
     }
 
     /// Changes the number of places, and lets waiting predictions in for which the limits have room
-    /// now. Predictions that hold a place which is withdrawn keep it to
-    /// their end.
+    /// now. Predictions that hold a place which is withdrawn keep it to their end.
     pub(crate) fn resize(&self, working: u32, aside: u32) {
         self.0.working.resize(working);
         self.0.aside.resize(aside);

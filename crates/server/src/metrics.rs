@@ -114,9 +114,9 @@ pub const METRICS: &[Metric] = &[
         help: "Requests refused as OVERLOADED before they were worked on, by limit: in_flight \
                (server.max_in_flight) and caller (limits.per_caller), for which it waited until \
                its deadline, waiting (server.max_waiting), model (limits.per_model), \
-               unknown_names, deadline (it would have been answered too late) or memory (the \
-               account of requests has no room for one more that waits, or for one that waited \
-               until its deadline).",
+               unknown_names, deadline (it would have been answered too late) or memory (there is \
+               no room for one more that waits, or for what one needed that waited until its \
+               deadline).",
     },
     Metric {
         name: PANICS,
