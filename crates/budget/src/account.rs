@@ -79,10 +79,20 @@ impl Owner {
 
 impl Account {
     pub(crate) fn new(name: &'static str, limit: u64, refusals: Refusals) -> Self {
+        Self::with_shares(name, limit, refusals, 1)
+    }
+
+    /// An account of which an owner may hold `shares` times the bytes that are free.
+    pub(crate) fn with_shares(
+        name: &'static str,
+        limit: u64,
+        refusals: Refusals,
+        shares: u64,
+    ) -> Self {
         Self(Arc::new(Inner {
             name,
             limit,
-            shares: 1,
+            shares,
             refusals,
             used: AtomicU64::new(0),
             owners: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
@@ -90,15 +100,6 @@ impl Account {
             waiting: AtomicUsize::new(0),
             freed: Notify::new(),
         }))
-    }
-
-    /// The account of which an owner may hold this many times the bytes that are free. Called before it
-    /// is shared.
-    pub(crate) fn shared_by(mut self, shares: u64) -> Self {
-        if let Some(inner) = Arc::get_mut(&mut self.0) {
-            inner.shares = shares;
-        }
-        self
     }
 
     /// Its name in metrics.

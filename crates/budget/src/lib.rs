@@ -58,7 +58,7 @@ impl Budget {
         let packages = (memory / 8).min(MOST_FOR_PACKAGES);
         Self {
             requests: Account::new("requests", memory / 4, overload),
-            waiting: Account::new("waiting", memory / 20, overload).shared_by(WAITING_SHARES),
+            waiting: Account::with_shares("waiting", memory / 20, overload, WAITING_SHARES),
             unread: Pool::new("unread", memory / 40 * 3),
             answers: Account::new("answers", memory / 10, overload),
             packages: Account::new("packages", packages, package),
