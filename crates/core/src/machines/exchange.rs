@@ -2,7 +2,7 @@
 
 use super::{Effect, Event, Machines, TagKey, Turn};
 use crate::{
-    EngineId, ModelKey, Outcome,
+    EngineId, ModelKey, Outcome, Reason,
     engine::FromEngine,
     model::{self, ModelMachine},
     tags,
@@ -28,6 +28,8 @@ impl Machines {
             model::Event::Prepared(_, Ok(engine)) => Some(engine.clone()),
             _ => None,
         };
+        let is_unanswered = matches!(&event, model::Event::Checked(_, Err(failure))
+            if failure.reason == Reason::EngineUnavailable);
         let mut context = turn.context(&self.policy, &self.versions);
         // A tick marks a model as changed only if it changes the state.
         let before = (event == model::Event::Tick).then(|| machine.state().clone());
@@ -38,6 +40,9 @@ impl Machines {
         self.counts.add(outcome);
         if let Some(engine) = engine.filter(|_| outcome == Outcome::Handled) {
             self.placed.insert(key.clone(), engine);
+        }
+        if is_unanswered && outcome == Outcome::Handled {
+            self.unanswered(&key);
         }
         self.touch(&key.name);
         for effect in effects {

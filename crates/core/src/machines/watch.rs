@@ -33,8 +33,13 @@ pub(super) struct Watch {
     crashes: Crashes,
     /// Versions whose load waits for its turn.
     held: BTreeMap<ModelKey, ServableId>,
+    /// The number of turns that each held version has had in this series of crashes.
+    turns: BTreeMap<ModelKey, u32>,
     /// Versions that were being loaded when the engine ceased to answer.
     cut_off: Option<BTreeSet<ModelKey>>,
+    /// Versions whose first run got no answer, and that have not come up since. The engine's end may
+    /// be seen later than the end of the call.
+    unanswered: BTreeSet<ModelKey>,
     /// The earliest time of the next load of a held version.
     from: Moment,
     /// The last time at which a version was being loaded.
@@ -112,6 +117,7 @@ impl Machines {
             lost.into_iter().partition(|key| self.models.get(key).is_some_and(serves));
         loading.extend(first);
         let watch = self.watch(engine);
+        loading.extend(std::mem::take(&mut watch.unanswered));
         watch.patient_until = turn.now + PATIENCE;
         (watch.from, watch.busy_at) = (turn.now + LOSSES, turn.now);
         let verdict = watch.crashes.crashed(now, &loading, &calling);
@@ -185,13 +191,24 @@ impl Machines {
     /// Records that a version has passed the gate.
     pub(super) fn arrived(&mut self, key: &ModelKey) {
         if let Some(engine) = self.placed.get(key).cloned() {
-            self.watch(&engine).crashes.arrived(key);
+            let watch = self.watch(&engine);
+            watch.unanswered.remove(key);
+            watch.crashes.arrived(key);
+        }
+    }
+
+    /// Records that the first run of a version got no answer.
+    pub(super) fn unanswered(&mut self, key: &ModelKey) {
+        if let Some(engine) = self.placed.get(key).cloned() {
+            self.watch(&engine).unanswered.insert(key.clone());
         }
     }
 
     /// Drops data about a version whose machine is dropped.
     pub(super) fn unwatch(&mut self, key: &ModelKey) {
         for watch in self.watches.values_mut() {
+            watch.turns.remove(key);
+            watch.unanswered.remove(key);
             self.crashes_changed |= watch.crashes.forget(key);
         }
     }
@@ -204,10 +221,14 @@ impl Machines {
             let has_expired =
                 self.watches.get_mut(&engine).is_some_and(|it| it.crashes.expire(now));
             self.crashes_changed |= has_expired;
+            if has_expired {
+                self.watch(&engine).turns.clear();
+            }
             while let Some((key, id)) = self.next_load(turn.now, &engine) {
                 self.changed.insert(key.name.clone());
                 let watch = self.watch(&engine);
                 watch.held.remove(&key);
+                *watch.turns.entry(key.clone()).or_default() += 1;
                 watch.crashes.load(&key);
                 (watch.busy_at, watch.patient_until) = (turn.now, turn.now + PATIENCE);
                 turn.effects.push(Effect::Engine(engine.clone(), ToEngine::Add(id)));
@@ -217,17 +238,19 @@ impl Machines {
 
     /// The next version to load in `engine`: at once if it is not suspected any more, else when
     /// nothing else is being loaded, and graver suspects when that has been so for a while. Of equal
-    /// ones the newest comes last.
+    /// ones those with fewer turns come first, so that each comes up at times even if crashes cut
+    /// the others off, and the newest comes last.
     fn next_load(&mut self, now: Moment, engine: &EngineId) -> Option<(ModelKey, ServableId)> {
         if !self.is_reachable(engine) || self.watches[engine].held.is_empty() {
             return None;
         }
         let is_busy = self.is_loading(engine);
         let watch = self.watches.get_mut(engine)?;
-        let Watch { crashes, held, .. } = watch;
+        let Watch { crashes, held, turns, .. } = watch;
         let waits = |key: &ModelKey| crashes.convicted().contains_key(key);
         let rank = |(key, id): &(&ModelKey, &ServableId)| {
-            (crashes.is_suspect(key), crashes.is_grave(key), id.version)
+            let turns = turns.get(*key).copied().unwrap_or_default();
+            (crashes.is_suspect(key), crashes.is_grave(key), turns, id.version)
         };
         let next = held.iter().filter(|(key, _)| !waits(key)).min_by_key(rank);
         let (key, id) = next.map(|(key, id)| (key.clone(), id.clone()))?;

@@ -21,11 +21,13 @@ proptest! {
         killer in 0..NAMES.len(),
         kills in kills(),
         together: bool,
+        is_seen_late: bool,
         calls in proptest::collection::vec(
             proptest::collection::btree_set(0..NAMES.len(), 0..NAMES.len()), 1..8,
         ),
     ) {
         let mut world = World::new(&[(NAMES[killer], kills)]);
+        world.is_seen_late = is_seen_late;
         for text in NAMES.iter().filter(|text| together || **text != NAMES[killer]) {
             world.handle(Event::Follow(tag(text)));
         }

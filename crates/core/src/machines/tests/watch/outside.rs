@@ -172,6 +172,25 @@ fn kills_from_outside_put_no_version_with_little_traffic_in_quarantine() {
 }
 
 #[test]
+fn suspected_versions_that_crashes_keep_from_their_turn_come_before_others() {
+    let mut world = World::new(&[]);
+    let names = &NAMES[..4];
+    names.iter().for_each(|text| world.handle(Event::Follow(tag(text))));
+    world.run(&[BTreeSet::new()]);
+    let mut first: BTreeSet<&str> = BTreeSet::new();
+    let mut calling: BTreeSet<_> = names.iter().map(|text| model(text)).collect();
+    for _ in 0..2 {
+        world.crash(std::mem::take(&mut calling));
+        while !names.iter().any(|text| world.is_ready(&model(text))) {
+            world.work(&BTreeSet::new());
+            world.pass();
+        }
+        first.extend(names.iter().filter(|text| world.is_ready(&model(text))));
+    }
+    assert_eq!(first, BTreeSet::from(["a", "c"]), "b was being loaded at the second crash");
+}
+
+#[test]
 fn kills_from_outside_that_go_on_release_each_version_whose_calls_never_cease() {
     for seed in 0..SEEDS {
         let mut storm = Storm::over(World::new(&[]), seed, weather(20, 100, seed));

@@ -17,6 +17,9 @@ pub(super) struct World {
     pub(super) killers: BTreeMap<ModelKey, Kills>,
     /// The number of versions whose load takes all memory of the engine.
     pub(super) too_many: usize,
+    /// True if the failure of a first run is seen before the engine's end.
+    pub(super) is_seen_late: bool,
+    has_ended: bool,
     /// Versions that the engine is loading, in order, and those that are up.
     pub(super) loading: VecDeque<ServableId>,
     pub(super) up: BTreeSet<ServableId>,
@@ -34,6 +37,8 @@ impl World {
             now: Moment::at(Duration::from_secs(1)),
             killers: killers.iter().map(|(text, kills)| (model(text), *kills)).collect(),
             too_many: usize::MAX,
+            is_seen_late: false,
+            has_ended: false,
             loading: VecDeque::new(),
             up: BTreeSet::new(),
             crashes: 0,
@@ -68,6 +73,10 @@ impl World {
             Effect::Model(key, M::Publish(it, _)) => on(key, model::Event::Published(it, Ok(()))),
             Effect::Model(key, M::Check(it, _)) => {
                 match self.killers.get(&key) == Some(&Kills::FirstRun) {
+                    true if self.is_seen_late => {
+                        self.has_ended = true;
+                        on(key, model::Event::Checked(it, Err(down())))
+                    }
                     true => {
                         // The loss of its call is not always known: the call belongs to the
                         // version's plan, which may be dropped before the engine is back.
@@ -179,6 +188,9 @@ impl World {
     }
 
     pub(super) fn pass(&mut self) {
+        if std::mem::take(&mut self.has_ended) {
+            self.crash(BTreeSet::new());
+        }
         self.pass_until(self.now + STEP);
     }
 
