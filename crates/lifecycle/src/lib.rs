@@ -41,7 +41,7 @@ pub use error::Error;
 pub use gate::Gate;
 pub use handle::Handle;
 pub use lease::{Interrupted, Lease, Servable};
-pub use load::{Ask, Entry, Late, Load, Running, Waiting};
+pub use load::{Admitted, Ask, Entry, Late, Load, Running, Waiting};
 pub use model_map::ModelMap;
 pub use outrigger_trials::{
     AUDIT, Act, Answered, ArmView, By, Canaries, CanaryDecision, CanaryDefaults, CanaryOutcome,

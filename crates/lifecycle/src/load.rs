@@ -42,7 +42,10 @@ const LONGEST_ARRIVAL: u64 = 100_000;
 /// The load of one version.
 #[derive(Debug, Default)]
 pub struct Load {
+    /// The number of requests in progress.
     in_flight: AtomicU32,
+    /// The number of those whose bodies are there, which the engine works on or has ready.
+    working: AtomicU32,
     waiting: AtomicU32,
     window: Window,
     /// The mean time from the admission of a request until its body is there, in microseconds.
@@ -56,6 +59,12 @@ pub struct Load {
 #[derive(Debug)]
 struct Estimates {
     limit: AtomicU32,
+    /// The number of requests in progress beyond the limit, because their bodies are on their way.
+    arriving: AtomicU32,
+    /// The time by which callers give up earlier than their deadlines say.
+    early: AtomicU64,
+    /// The time since which that estimate has not risen.
+    early_since: AtomicU64,
     rate: AtomicU32,
     usual: AtomicU64,
     is_saturated: AtomicBool,
@@ -72,7 +81,9 @@ struct Window {
     /// Requests that ended, with an answer or without.
     ended: AtomicU32,
     answers: AtomicU32,
-    /// The sum of their durations in microseconds.
+    /// Requests that had been admitted, and were not answered before their callers gave up.
+    missed: AtomicU32,
+    /// The sum of the durations of answers, in microseconds.
     took: AtomicU64,
     /// The least number of requests in progress.
     in_flight: AtomicU32,
@@ -114,6 +125,10 @@ pub struct Running {
     has_ended: bool,
 }
 
+/// The time at which a request was admitted.
+#[derive(Debug, Clone, Copy)]
+pub struct Admitted(u64);
+
 /// A request that is refused, because it would be answered after its deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Late {
@@ -137,6 +152,9 @@ impl Default for Estimates {
         let (shortest, longest) = Control::default().window();
         Self {
             limit: FIRST.into(),
+            arriving: AtomicU32::new(0),
+            early: AtomicU64::new(0),
+            early_since: AtomicU64::new(0),
             rate: AtomicU32::new(0),
             usual: AtomicU64::new(0),
             is_saturated: AtomicBool::new(false),
@@ -181,6 +199,15 @@ impl Load {
         entry
     }
 
+    /// Records that the caller of a request which was admitted at this time gave up before its
+    /// answer.
+    pub fn missed(&self, admitted: Admitted) {
+        // Those from before the estimate rose do not show that it is still too low.
+        if admitted.0 >= self.estimates.early_since.load(Relaxed) {
+            self.window.missed.fetch_add(1, Relaxed);
+        }
+    }
+
     fn admit(self: &Arc<Self>, now: u64) -> Running {
         self.in_flight.fetch_add(1, SeqCst);
         Running {
@@ -195,9 +222,12 @@ impl Load {
     fn leave(self: &Arc<Self>, running: &Running, now: u64, is_answered: bool) {
         let left = self.in_flight.fetch_sub(1, SeqCst) - 1;
         let began = running.began.load(Relaxed);
+        if began > 0 {
+            self.working.fetch_sub(1, SeqCst);
+        }
         let took = (is_answered && began > 0).then(|| now.saturating_sub(began));
         match self.estimates.is_trying.load(Relaxed) {
-            true => self.count_in_trial(now, left, running, took),
+            true => self.count_in_trial(now, running, took),
             false => self.count(now, left, took),
         }
         if self.waiting.load(SeqCst) > 0 {
@@ -226,7 +256,8 @@ impl Load {
         }
     }
 
-    fn count_in_trial(&self, now: u64, left: u32, running: &Running, took: Option<u64>) {
+    fn count_in_trial(&self, now: u64, running: &Running, took: Option<u64>) {
+        let left = self.working.load(SeqCst);
         let mut control = self.control();
         let chosen = running.is_chosen.load(Relaxed).then_some(took);
         if control.ended(now, left, chosen) {
@@ -246,6 +277,7 @@ impl Load {
             now,
             lasted,
             answers: window.answers.swap(0, Relaxed),
+            missed: window.missed.swap(0, Relaxed),
             took: window.took.swap(0, Relaxed),
             always: window.in_flight.swap(in_flight, Relaxed),
             in_flight,
@@ -253,14 +285,16 @@ impl Load {
         }
     }
 
-    /// Sets the estimates. More may be in progress by the number whose bodies are on their way, by
-    /// Little's law, because the engine does not work on those.
+    /// Sets the estimates. The number of bodies on their way follows from Little's law.
     fn publish(&self, control: &Control) {
         let arriving = u64::from(control.rate) * self.arrival.load(Relaxed);
         let arriving = u32::try_from(arriving.div_ceil(1_000_000)).unwrap_or(u32::MAX);
         let (shortest, longest) = control.window();
         let estimates = &self.estimates;
-        estimates.limit.store(control.limit().saturating_add(arriving), Relaxed);
+        estimates.limit.store(control.limit(), Relaxed);
+        estimates.arriving.store(arriving, Relaxed);
+        estimates.early.store(control.early, Relaxed);
+        estimates.early_since.store(control.early_since, Relaxed);
         estimates.rate.store(control.rate, Relaxed);
         estimates.usual.store(control.usual, Relaxed);
         estimates.is_saturated.store(control.is_saturated, Relaxed);
@@ -281,6 +315,11 @@ impl Running {
         &self.load
     }
 
+    /// The time at which it was admitted.
+    pub fn admitted(&self) -> Admitted {
+        Admitted(self.admitted)
+    }
+
     /// Begins the measurement of its duration. Its body is there; it was not when it was admitted.
     pub fn begins(&self, now: Instant) {
         let now = micros(now);
@@ -296,7 +335,9 @@ impl Running {
     }
 
     fn begins_at(&self, now: u64) {
-        self.began.store(now, Relaxed);
+        if self.began.swap(now, Relaxed) == 0 {
+            self.load.working.fetch_add(1, SeqCst);
+        }
         if self.load.estimates.is_trying.load(Relaxed) {
             self.is_chosen.store(self.load.control().choose(), Relaxed);
         }

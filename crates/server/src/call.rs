@@ -318,8 +318,14 @@ impl Drop for Inner {
             // No outcome was recorded, so the caller went away before the end.
             None => "CANCELLED",
         };
-        if reason == metrics::OK {
-            self.turn.answered();
+        match self.outcome.get() {
+            Some(Outcome::Answered) => self.turn.answered(),
+            Some(Outcome::Failed(Reason::Deadline)) => self.turn.missed(),
+            // A caller that gives up early does so for another reason than the deadline.
+            None if self.started.elapsed() >= (self.deadline - self.started) / 2 => {
+                self.turn.missed();
+            }
+            _ => {}
         }
         let by = self.served_as();
         self.describe(&by, reason);

@@ -34,6 +34,11 @@ const SMALL_PART: (u32, u32) = (1, 4);
 const GROWTH: u32 = 3;
 /// The number of requests that a trial measures.
 const SAMPLES: u32 = 16;
+/// The estimate of how early callers give up grows while more than one in so many admitted requests
+/// is not answered in time.
+const MISSED: u32 = 20;
+/// The least step and the greatest value of that estimate.
+const EARLY: (u64, u64) = (10_000, 500_000);
 /// The shortest time over which answers are measured.
 const WINDOW: u64 = 100_000;
 /// The longest time over which answers are measured.
@@ -66,6 +71,11 @@ pub(super) struct Control {
     has_tried: bool,
     /// True if the last trial found a shorter duration than expected.
     is_falling: bool,
+    /// The time by which callers give up earlier than their deadlines say: they count from the time
+    /// at which they send, and not from the arrival.
+    pub(super) early: u64,
+    /// The time since which it has not risen.
+    pub(super) early_since: u64,
 }
 
 /// A measurement of the usual duration with few requests in progress.
@@ -86,7 +96,9 @@ pub(super) struct Measured {
     pub(super) now: u64,
     pub(super) lasted: u64,
     pub(super) answers: u32,
-    /// The sum of their durations.
+    /// Requests that had been admitted, and whose callers gave up.
+    pub(super) missed: u32,
+    /// The sum of the durations of answers.
     pub(super) took: u64,
     /// The least number of requests in progress.
     pub(super) always: u32,
@@ -124,6 +136,7 @@ impl Control {
     /// Takes the measurements of a window.
     pub(super) fn measure(&mut self, window: &Measured) {
         let is_crowded = window.has_waited || window.now < self.crowded_until;
+        self.follow_misses(window);
         let mean = window.took.checked_div(window.answers.into());
         match mean {
             Some(mean) if self.usual == 0 => self.usual = mean.max(1),
@@ -151,6 +164,21 @@ impl Control {
                 answers: 0,
                 took: 0,
             });
+        }
+    }
+
+    /// Estimates how early callers give up. The time cannot be seen, but admitted requests that are
+    /// not answered in time show that it is longer. It grows by a quarter then, or doubles if most
+    /// are not answered in time, and falls by a sixteenth otherwise.
+    fn follow_misses(&mut self, window: &Measured) {
+        let (step, most) = EARLY;
+        let Measured { missed, answers, .. } = *window;
+        let growth = if missed > answers { self.early } else { self.early / 4 };
+        if missed * MISSED > answers + missed {
+            self.early = (self.early + growth.max(step)).min(most);
+            self.early_since = window.now;
+        } else {
+            self.early -= self.early.div_ceil(16);
         }
     }
 
@@ -252,7 +280,7 @@ impl Control {
         if answers >= SAMPLES / 2 {
             self.usual = (took / u64::from(answers)).max(1);
         }
-        self.is_falling = self.usual < before - before / 10 && self.limit > LEAST;
+        self.is_falling = self.usual < before - before / 20 && self.limit > LEAST;
         self.set_limit();
         self.tried = Some((now, self.limit));
         self.crowded_until = now + CROWDED;

@@ -128,15 +128,19 @@ impl Load {
         drop(queue);
         // A request may have ended just before this one was counted as waiting.
         self.admit_waiting(now);
-        let duration = self.duration();
-        let latest = ask.deadline.checked_sub(duration + duration / MARGIN);
+        let latest = ask.deadline.checked_sub(self.with_margin(self.duration()));
         let latest = latest.unwrap_or(ask.now).max(ask.now);
         let load = Arc::clone(self);
         Ok(Entry::Waiting(Waiting { load, caller: ask.caller, ticket, admitted, latest }))
     }
 
+    /// True if another request may be in progress. Those whose bodies are on their way do not count
+    /// up to the expected number, because the engine does not work on them.
     fn has_room(&self) -> bool {
-        self.in_flight.load(SeqCst) < self.estimates.limit.load(Relaxed)
+        let Estimates { limit, arriving, .. } = &self.estimates;
+        let limit = limit.load(Relaxed);
+        self.working.load(SeqCst) < limit
+            && self.in_flight.load(SeqCst) < limit.saturating_add(arriving.load(Relaxed))
     }
 
     /// The time until the answer of a request with so many waiters ahead of it, if it is longer than
@@ -150,7 +154,12 @@ impl Load {
         let before = ahead as f64 + f64::from(in_flight) + 1.0;
         let rate = f64::from(self.estimates.rate.load(Relaxed).max(1));
         let wait = Duration::from_secs_f64(before / rate);
-        (in_flight > 1 && wait + wait / MARGIN > allowed).then_some(wait)
+        (in_flight > 1 && self.with_margin(wait) > allowed).then_some(wait)
+    }
+
+    /// An estimated time with a margin, and the time by which callers give up early.
+    fn with_margin(&self, time: Duration) -> Duration {
+        time + time / MARGIN + Duration::from_micros(self.estimates.early.load(Relaxed))
     }
 
     /// The time that a request takes that is admitted now.
@@ -180,11 +189,11 @@ impl Load {
         {
             self.waiting.fetch_sub(1, SeqCst);
             let wait = self.duration();
-            let admitted =
-                match now.saturating_add(micros_of(wait + wait / MARGIN)) > waiter.deadline {
-                    true => Err(Late { wait }),
-                    false => Ok(self.admit(now)),
-                };
+            let end = now.saturating_add(micros_of(self.with_margin(wait)));
+            let admitted = match end > waiter.deadline {
+                true => Err(Late { wait }),
+                false => Ok(self.admit(now)),
+            };
             if let Err(Ok(gone)) = waiter.admit.send(admitted) {
                 return Some(gone);
             }

@@ -25,6 +25,8 @@ pub(super) struct Source {
     pub(super) deadline: Duration,
     /// The time from a request's admission until its body is there.
     pub(super) body: Duration,
+    /// The part of the deadline that has passed at the caller when a request arrives.
+    pub(super) passed: Duration,
 }
 
 #[derive(Clone, Copy)]
@@ -56,12 +58,9 @@ pub(super) struct Outcomes {
 impl Outcomes {
     /// The 99th percentile of the durations; the longest time if there are none.
     pub(super) fn p99(&self) -> Duration {
-        if self.took.is_empty() {
-            return Duration::MAX;
-        }
         let mut all = self.took.clone();
         all.sort_unstable();
-        all[all.len() * 99 / 100]
+        all.get(all.len() * 99 / 100).copied().unwrap_or(Duration::MAX)
     }
 }
 
@@ -211,7 +210,7 @@ impl Play {
         self.latest += 1;
         let id = self.latest;
         self.requests.insert(id, Request { source, began: now, running: None, waits: None });
-        self.at(now + source.deadline, Event::GivesUp(id));
+        self.at(now + source.deadline - source.passed, Event::GivesUp(id));
         if !self.is_guarded {
             return self.has_body(now, id);
         }
@@ -315,7 +314,10 @@ impl Play {
     fn gives_up(&mut self, now: Instant, id: u64) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         match request.running.take() {
-            Some(running) => running.end(micros(now), false),
+            Some(running) => {
+                self.load.missed(running.admitted());
+                running.end(micros(now), false);
+            }
             None if self.is_guarded => {
                 return self.ends(now, id, |outcomes, _| outcomes.refused += 1);
             }

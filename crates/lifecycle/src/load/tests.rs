@@ -15,7 +15,8 @@ const SERIAL: Engine = Engine { workers: 1, service: |_| Duration::from_millis(2
 const PARALLEL: Engine = Engine { workers: 1000, service: |_| Duration::from_millis(100) };
 
 fn source(caller: u64, pattern: Pattern, deadline: u64) -> Source {
-    Source { caller, pattern, deadline: Duration::from_millis(deadline), body: Duration::ZERO }
+    let deadline = Duration::from_millis(deadline);
+    Source { caller, pattern, deadline, body: Duration::ZERO, passed: Duration::ZERO }
 }
 
 fn open(caller: u64, rate: u32, deadline: u64) -> Source {
@@ -30,6 +31,11 @@ fn closed(caller: u64, count: usize, deadline: u64) -> Source {
 #[allow(clippy::cast_precision_loss)]
 fn goodput(played: &Played, rate: usize, seconds: u64) -> f64 {
     played.answered() as f64 / (rate as f64 * seconds as f64)
+}
+
+/// The longest 99th percentile of callers 1 to 4.
+fn p99_of_others(played: &Played) -> Duration {
+    (1..5).map(|it| played.by_caller[&it].p99()).max().expect("there are callers")
 }
 
 #[test]
@@ -69,11 +75,8 @@ fn a_caller_with_ten_times_its_share_does_not_double_the_latency_of_others() {
             let sources: Vec<_> = others.iter().copied().chain([open(9, rate, 2000)]).collect();
             play(engine, &sources, 22, is_guarded, true)
         };
-        let p99 = |played: &Played| {
-            (1..5).map(|it| played.by_caller[&it].p99()).max().expect("there are callers")
-        };
         let (fair, attack) = (beside(share, true), beside(share * 10, true));
-        let (before, after) = (p99(&fair), p99(&attack));
+        let (before, after) = (p99_of_others(&fair), p99_of_others(&attack));
         let limits = &attack.limits;
         assert!(
             after <= before * 2,
@@ -82,7 +85,7 @@ fn a_caller_with_ten_times_its_share_does_not_double_the_latency_of_others() {
         let refused: usize = (1..5).map(|it| attack.by_caller[&it].refused).sum();
         assert_eq!(refused, 0, "requests of others are refused");
         assert!(attack.by_caller[&9].took.len() > 1000, "the attacker gets what others leave");
-        let unguarded = p99(&beside(share * 10, false));
+        let unguarded = p99_of_others(&beside(share * 10, false));
         assert!(unguarded > before * 10, "{unguarded:?} without the guard: the test shows nothing");
     }
 }
@@ -119,6 +122,38 @@ fn with_short_deadlines_what_would_be_late_is_refused_and_the_goodput_stays() {
             played.limits
         );
     }
+}
+
+#[test]
+fn callers_that_count_from_long_before_their_requests_arrive_get_answers_in_time() {
+    for (engine, rate) in [(FOUR, 400), (SERIAL, 500)] {
+        let passed = Duration::from_millis(120);
+        let far = Source { passed, ..open(1, rate as u32 * 3, 200) };
+        let played = play(engine, &[far], SECONDS, true, true);
+        let goodput = goodput(&played, rate, SECONDS - 2);
+        assert!(
+            goodput >= 0.8,
+            "{goodput} of {rate} a second, {} late, {} refused",
+            played.late(),
+            played.refused()
+        );
+    }
+}
+
+/// Requests whose bodies are on their way are admitted beyond the limit, and when the bodies come
+/// they do not keep others waiting for long.
+#[test]
+fn a_caller_with_late_bodies_does_not_double_the_latency_of_others() {
+    let others: Vec<_> = (1..5).map(|caller| open(caller, 50, 2000)).collect();
+    let beside = |rate| {
+        let attacker = Source { body: Duration::from_millis(8), ..open(9, rate, 2000) };
+        let sources: Vec<_> = others.iter().copied().chain([attacker]).collect();
+        play(SERIAL, &sources, 22, true, true)
+    };
+    let (fair, attack) = (beside(100), beside(1000));
+    let (before, after) = (p99_of_others(&fair), p99_of_others(&attack));
+    let limits = &attack.limits;
+    assert!(after <= before * 2, "{after:?} beside the attacker, {before:?} before: {limits:?}");
 }
 
 #[test]

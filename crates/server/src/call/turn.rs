@@ -4,12 +4,12 @@ use std::{
     pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use outrigger_lifecycle::{Load, Running};
+use outrigger_lifecycle::{Admitted, Load, Running};
 use outrigger_net::timeout_at;
 use tokio::time::Instant;
 
@@ -23,18 +23,50 @@ const BODY_TIME: Duration = Duration::from_millis(100);
 /// The turn of a call at its version.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    running: Mutex<Option<Running>>,
-    /// True if it was admitted to a crowded version, and its turn has passed to another one.
-    has_lost: AtomicBool,
+    state: Mutex<State>,
     /// The time that it waited for its turn, in microseconds.
     waited: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// It has not been admitted to a version.
+    #[default]
+    Outside,
+    Running(Running),
+    /// It was admitted to this version, and its turn has passed to another one.
+    Lost(Arc<Load>, Admitted),
 }
 
 impl Turn {
     /// Ends the request, which was answered.
     pub(super) fn answered(&mut self) {
-        let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        running.into_iter().for_each(Running::answered);
+        if let State::Running(running) = self.take() {
+            running.answered();
+        }
+    }
+
+    /// Ends the request, which was not answered before its caller gave up.
+    pub(super) fn missed(&mut self) {
+        match self.take() {
+            State::Outside => {}
+            State::Running(running) => running.load().missed(running.admitted()),
+            State::Lost(load, admitted) => load.missed(admitted),
+        }
+    }
+
+    fn take(&mut self) -> State {
+        std::mem::take(self.state.get_mut().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl State {
+    /// The running request, if its turn has come and has not passed.
+    fn running(&self) -> Option<&Running> {
+        match self {
+            Self::Running(running) => Some(running),
+            Self::Outside | Self::Lost(..) => None,
+        }
     }
 }
 
@@ -42,7 +74,7 @@ impl Call {
     /// Counts the request in the load of a version, in place of another version, until the call
     /// ends.
     pub(crate) fn enters(&self, running: Running) {
-        let before = self.running().replace(running);
+        let before = std::mem::replace(&mut *self.turn(), State::Running(running));
         // The next one enters outside of the lock.
         drop(before);
     }
@@ -50,21 +82,24 @@ impl Call {
     /// True if the request has entered the version of `load` before its body was read. Its duration
     /// is measured from now on. If it has entered another version, it leaves that one.
     pub(crate) fn has_entered(&self, load: &Arc<Load>) -> bool {
-        let mut running = self.running();
-        let other = running.take_if(|entered| !Arc::ptr_eq(entered.load(), load));
-        if let Some(running) = &*running {
-            running.begins(Instant::now());
-        }
-        let has_entered = running.is_some();
-        drop(running);
+        let mut turn = self.turn();
+        let other = match &*turn {
+            State::Running(running) if Arc::ptr_eq(running.load(), load) => {
+                running.begins(Instant::now());
+                return true;
+            }
+            State::Running(_) => std::mem::take(&mut *turn),
+            State::Outside | State::Lost(..) => return false,
+        };
+        drop(turn);
         // The next one enters outside of the lock.
         drop(other);
-        has_entered
+        false
     }
 
     /// True if it was admitted to a crowded version, and its turn has passed to another one.
     pub(crate) fn has_lost_its_turn(&self) -> bool {
-        self.0.turn.has_lost.load(Relaxed)
+        matches!(&*self.turn(), State::Lost(..))
     }
 
     /// Waits for the body of the request. If it was admitted to a crowded version, and the body
@@ -72,7 +107,7 @@ impl Call {
     /// waiting.
     pub(crate) async fn receive<T>(&self, body: impl Future<Output = T>) -> T {
         let mut body = pin!(body);
-        if self.running().is_some() {
+        if self.turn().running().is_some() {
             let whole = timeout_at(Instant::now() + BODY_TIME, body.as_mut()).await;
             if let Ok(body) = whole {
                 return body;
@@ -84,13 +119,16 @@ impl Call {
 
     /// Passes its turn, if it has one, to another request. Later it comes before others of its caller.
     pub(crate) fn lose_turn(&self) {
-        let lost = self.running().take();
-        self.0.turn.has_lost.fetch_or(lost.is_some(), Relaxed);
-        drop(lost);
+        let mut turn = self.turn();
+        let Some(running) = turn.running() else { return };
+        let lost = State::Lost(Arc::clone(running.load()), running.admitted());
+        let running = std::mem::replace(&mut *turn, lost);
+        drop(turn);
+        drop(running);
     }
 
-    fn running(&self) -> MutexGuard<'_, Option<Running>> {
-        self.0.turn.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn turn(&self) -> MutexGuard<'_, State> {
+        self.0.turn.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records that the request waited for its turn.

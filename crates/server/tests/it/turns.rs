@@ -209,6 +209,43 @@ async fn a_request_for_another_model_than_before_is_answered_beside_a_crowd() {
     crowd.goes_on(10).await;
 }
 
+/// Requests of a connection without a habit have a place and wait for their turn at the version,
+/// while those of a known connection have had their turn and wait for a place.
+#[tokio::test]
+async fn requests_with_a_place_and_requests_with_a_turn_do_not_wait_for_each_other() {
+    let stack = Stack::with(&[("server.max_in_flight", "2")]).await;
+    // So few that the version's usual duration is not known, and its requests line up.
+    let mut caller = known(&stack).await;
+    let (gate, mut arrivals) = hold(&stack);
+    let mut sent = JoinSet::new();
+    for _ in 0..4 {
+        let mut client = stack.predictions();
+        sent.spawn(async move { client.predict(request(&[(1.0, 1.0)])).await });
+    }
+    for _ in 0..2 {
+        arrivals.recv().await.expect("two have the places");
+    }
+    stack.until_waiting("place", 2).await;
+    // More than the version admits at a time.
+    let streams: Vec<u32> = (0..20).map(|number| 101 + 2 * number).collect();
+    for stream in &streams {
+        caller.send(&[Frame::request(*stream, PREDICT), body(*stream, MODEL)]).await.unwrap();
+    }
+    let all_wait = timeout(PATIENCE, stack.until_waiting("place", 22)).await;
+    all_wait.expect("their turns have passed on");
+    gate.open();
+    for answer in timeout(PATIENCE, sent.join_all()).await.expect("answers in time") {
+        answer.expect("an answer");
+    }
+    let mut waiting = BTreeSet::from_iter(streams);
+    while !waiting.is_empty() {
+        let frame = timeout(PATIENCE, caller.next()).await.expect("answers in time").unwrap();
+        if frame.is_end() {
+            waiting.remove(&frame.stream());
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_waiting_request_whose_body_was_never_sent_is_refused_at_its_deadline() {
     let stack = Stack::with(&[("server.max_in_flight", "1")]).await;
