@@ -134,9 +134,9 @@ bench: venv dist ## the figures; ONLY=prefix of their names, QUICK=1 to try, STR
 	  $(if $(STRICT),--strict) $(if $(BEFORE),--before '$(BEFORE)')
 
 .PHONY: attack
-attack: venv build tools ## attack the real processes: a table of what it costs the others; ONLY=prefix, QUICK=1 to try
+attack: venv build tools ## attack the real processes: a table of what it costs the others; ONLY=prefix, QUICK=1 to try, DOCS=1 writes it into the docs
 	@$(PY) -m outrigger_testenv.attack --output $(TARGET)/attack \
-	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick)
+	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick) $(if $(DOCS),--docs)
 
 .PHONY: fuzz
 fuzz: ## fuzz the readers and the transcoder; FUZZ_SECONDS=600 per target

@@ -269,24 +269,6 @@ def test_the_headline_is_the_figure_with_grpc_go():
         tables.headline(cells[1:])
 
 
-def test_a_page_is_rewritten_between_its_marks_only(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- tables: begin -->\nold\n<!-- tables: end -->\nafter\n")
-    for text in ("new\n", "newer \\1\n"):
-        tables.insert(page, "tables", text)
-        expected = f"before\n<!-- tables: begin -->\n{text}<!-- tables: end -->\nafter\n"
-        assert page.read_text() == expected
-    with pytest.raises(Failed, match="has no marks"):
-        tables.insert(page, "headline", "text")
-
-
-@pytest.mark.parametrize(("page", "name"), [(tables.PAGE, "tables"), (tables.README, "headline")])
-def test_the_documentation_has_the_marks(page, name, tmp_path):
-    copy = tmp_path / "page.md"
-    copy.write_text((tables.repository() / page).read_text())
-    tables.insert(copy, name, "text\n")
-
-
 def test_tables_are_rendered_again_from_their_values(tmp_path, monkeypatch, capsys):
     (tmp_path / "docs").mkdir()
     for page, name in ((tables.PAGE, "tables"), (tables.README, "headline")):

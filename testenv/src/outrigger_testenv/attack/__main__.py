@@ -1,6 +1,7 @@
 """`make attack`: attacks the real processes, and says what it cost the others.
 
-The rows of the table go to standard output as they are measured, and as Markdown to a file.
+The rows of the table go to standard output as they are measured, and as Markdown to a file; with
+--docs also to docs/security.md.
 """
 
 import argparse
@@ -15,6 +16,8 @@ from outrigger_testenv.attack.runner import FULL, QUICK, run
 from outrigger_testenv.attack.scene import Scene
 from outrigger_testenv.attack.table import cells, markdown
 from outrigger_testenv.bench.machine import commit, load_average, machine
+from outrigger_testenv.binary import repository
+from outrigger_testenv.marks import insert
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,7 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="PREFIX", help="cases with this prefix")
     parser.add_argument("--quick", action="store_true", help="one short turn, for trying it out")
     parser.add_argument("--output", type=Path, required=True, help="for attack.md and serve.log")
+    parser.add_argument("--docs", action="store_true", help="write the whole table into the docs")
     options = parser.parse_args(arguments)
+    if options.docs and (options.only or options.quick):
+        parser.error("the table in the docs is that of all cases, with full effort")
     cases = chosen(options.only)
     if not cases:
         print(f"no case has the prefix {options.only}:", *(case.name for case in CASES))
@@ -44,7 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "",
     ]
     file = options.output / "attack.md"
-    file.write_text(markdown(rows, circumstances))
+    table = markdown(rows, circumstances)
+    file.write_text(table)
+    if options.docs:
+        insert(repository() / "docs" / "security.md", "attacks", table)
     print(f"\n{sum(row.held for row in rows)} of {len(rows)} cases hold; the table is in {file}")
     return int(not all(row.held for row in rows))
 

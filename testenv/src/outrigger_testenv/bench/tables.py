@@ -9,7 +9,6 @@ the headline of README.md are rewritten unless --quick is set, whose values are 
 import argparse
 import json
 import os
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -44,6 +43,7 @@ from outrigger_testenv.bench.setup import (
 )
 from outrigger_testenv.bench.spread import in_turns
 from outrigger_testenv.binary import repository
+from outrigger_testenv.marks import insert
 
 TITLES = {
     COLUMNAR: "gRPC, columnar",
@@ -272,17 +272,6 @@ def headline(cells: Iterable[Mapping[str, Any]]) -> str:
                 f" grpc-go as the client, {LEAST} requests in flight.\n"
             )
     raise Failed(f"no cell of {GO.name} with {USUAL} treatments")
-
-
-def insert(file: Path, name: str, text: str) -> None:
-    """Replaces the text between a page's marks of this name. Raises Failed if it has none."""
-    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
-    pattern = re.compile(f"({re.escape(begin)}).*?({re.escape(end)})", re.DOTALL)
-    before = file.read_text()
-    after, count = pattern.subn(lambda found: found[1] + text + found[2], before)
-    if count != 1:
-        raise Failed(f"{file} has no marks {begin.strip()} and {end}")
-    write(file, after)
 
 
 def write(file: Path, text: str) -> None:
