@@ -323,15 +323,20 @@ impl Running {
     /// Begins the measurement of its duration. Its body is there; it was not when it was admitted.
     pub fn begins(&self, now: Instant) {
         let now = micros(now);
-        let took = now.saturating_sub(self.admitted).min(LONGEST_ARRIVAL);
-        let mean = self.load.arrival.load(Relaxed);
-        self.load.arrival.store(mean - mean / 8 + took / 8, Relaxed);
+        self.arrived(now.saturating_sub(self.admitted).min(LONGEST_ARRIVAL));
         self.begins_at(now);
     }
 
     /// Begins the measurement of its duration. Its body was there when it was admitted.
     pub fn begins_at_once(&self) {
+        self.arrived(0);
         self.begins_at(self.admitted);
+    }
+
+    /// Records the time from the admission until the body was there.
+    fn arrived(&self, took: u64) {
+        let mean = self.load.arrival.load(Relaxed);
+        self.load.arrival.store(mean - mean / 8 + took / 8, Relaxed);
     }
 
     fn begins_at(&self, now: u64) {

@@ -134,13 +134,14 @@ impl Load {
         Ok(Entry::Waiting(Waiting { load, caller: ask.caller, ticket, admitted, latest }))
     }
 
-    /// True if another request may be in progress. Those whose bodies are on their way do not count
-    /// up to the expected number, because the engine does not work on them.
+    /// True if another request may be in progress. Those whose bodies are on their way come on top of
+    /// the limit, by their expected number, because the engine does not work on them. In a trial no
+    /// more than the limit are with the engine.
     fn has_room(&self) -> bool {
-        let Estimates { limit, arriving, .. } = &self.estimates;
+        let Estimates { limit, arriving, is_trying, .. } = &self.estimates;
         let limit = limit.load(Relaxed);
-        self.working.load(SeqCst) < limit
-            && self.in_flight.load(SeqCst) < limit.saturating_add(arriving.load(Relaxed))
+        self.in_flight.load(SeqCst) < limit.saturating_add(arriving.load(Relaxed))
+            && (!is_trying.load(Relaxed) || self.working.load(SeqCst) < limit)
     }
 
     /// The time until the answer of a request with so many waiters ahead of it, if it is longer than
