@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seconds, processor = round(time.monotonic() - began), machine()["cpu"]
     circumstances = [
         f"Commit {commit()['id']}, {processor}, {effort.turns} turns of {effort.seconds:g} s, "
-        f"{seconds} s in all, load average before {average:.1f}.",
+        f"{seconds} s in all, load average before {average:.1f}, {_sharing()}.",
         "",
     ]
     file = options.output / "attack.md"
@@ -56,6 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         insert(repository() / "docs" / "security.md", "attacks", table)
     print(f"\n{sum(row.held for row in rows)} of {len(rows)} cases hold; the table is in {file}")
     return int(not all(row.held for row in rows))
+
+
+def _sharing() -> str:
+    """The way in which the kernel shares processors, as text."""
+    file = Path("/proc/sys/kernel/sched_autogroup_enabled")
+    grouped = file.exists() and file.read_text().strip() == "1"
+    return "processors shared by session" if grouped else "processors shared by priority"
 
 
 if __name__ == "__main__":
