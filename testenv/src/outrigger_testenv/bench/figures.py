@@ -136,6 +136,25 @@ _CANARY_FIGURES = (
         PERCENT,
         at_most(1),
     ),
+    _canary(
+        "canary-drift-promoted",
+        "canaries like live that are promoted within 20,000 requests while the latency of both"
+        " changes, in the worst of four ways",
+        PERCENT,
+        at_least(95),
+    ),
+    _canary(
+        "canary-drift-rolled-back",
+        "canaries like live that are rolled back while the latency of both changes",
+        PERCENT,
+        at_most(1),
+    ),
+    _canary(
+        "canary-drift-latency-rolled-back",
+        "1.5 times the latency, while the latency of both changes",
+        PERCENT,
+        at_least(99),
+    ),
     *_worse("errors", "3 % errors against 1 %", 1500),
     *_worse("latency", "1.5 times the latency", 1500),
     *_worse("scores-shifted", "scores moved by a quarter of a standard deviation", 1000),
