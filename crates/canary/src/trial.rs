@@ -75,8 +75,9 @@ impl Split {
     }
 
     fn observe(&mut self, share: Share, observation: &Observation, now: Moment) {
+        let (reference, threshold) = (self.statistics.reference(), self.statistics.threshold());
+        self.lately.at(now).record(reference, threshold, observation);
         self.statistics.record(share, observation);
-        self.lately.at(now).record(self.statistics.reference(), observation);
         self.pace.count(now);
     }
 
