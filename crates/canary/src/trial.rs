@@ -112,6 +112,8 @@ pub enum Cause {
     Proved,
     /// The trial cannot be decided in time.
     Starved,
+    /// The trial cannot be decided in time, and the arms' sizes do not fit the share.
+    ShareMismatch,
 }
 
 /// The saved state from which a later process resumes the trial.
@@ -241,9 +243,11 @@ impl Trial {
         if self.promising {
             return None;
         }
+        let fits = self.verdict().is_none_or(|verdict| verdict.sample_ratio.fits);
+        let cause = if fits { Cause::Starved } else { Cause::ShareMismatch };
         match self.settings.on_starved {
-            OnStarved::Rollback => Some(Conclusion::Rollback(Cause::Starved)),
-            OnStarved::Promote => self.promote(Cause::Starved),
+            OnStarved::Rollback => Some(Conclusion::Rollback(cause)),
+            OnStarved::Promote => self.promote(cause),
             OnStarved::Continue => None,
         }
     }

@@ -339,6 +339,36 @@ fn a_sample_ratio_mismatch_is_reported() {
 }
 
 #[test]
+fn a_sample_ratio_mismatch_holds_the_promotion_back_and_starves() {
+    // A fourth of the canary's requests is lost.
+    let mut traffic = traffic(Effect::NONE, 1);
+    let sample = traffic.before(Reference::REQUESTS);
+    let mut statistics = Statistics::new(Arc::new(Reference::new(&sample, 0.95)));
+    for number in 0..200_000 {
+        let seen = traffic.request();
+        if seen.arm == Arm::Live || number % 4 > 0 {
+            statistics.record(traffic.share, &seen);
+        }
+    }
+    let decider = Decider::new(Config::default());
+    let verdict = decider.verdict(&statistics, HOUR);
+    assert!(verdict.findings.iter().all(|finding| finding.state == State::Harmless));
+    assert_eq!(verdict.decision, Decision::Continue);
+    let verdict = decider.verdict(&statistics, 3 * HOUR);
+    assert_eq!(verdict.decision, Decision::Starved);
+    let text = verdict.to_string();
+    assert!(text.starts_with("starved: the canary had 7."), "{text}");
+    // A mismatch that further requests would outweigh may still be decided.
+    let slight = with_non_finite((0, 90_000), (0, 10_900));
+    let config = Config { non_finite: Config::default().non_finite, ..nothing() };
+    let decider = Decider::new(config);
+    assert!(!decider.verdict(&slight, HOUR).sample_ratio.fits);
+    assert_eq!(decider.decide(&slight, HOUR), Decision::Continue);
+    assert_eq!(decider.decide(&slight, 3 * HOUR), Decision::Continue);
+    assert_eq!(decider.decide(&slight, 24 * HOUR), Decision::Starved);
+}
+
+#[test]
 fn a_verdict_says_why() {
     let text = verdict(Effect { latency: 1.5, ..Effect::NONE }, 10_000).to_string();
     assert!(text.starts_with("rollback: latency 6"), "{text}");
