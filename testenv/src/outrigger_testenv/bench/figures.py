@@ -96,7 +96,7 @@ def _canary(name: str, about: str, unit: str, target: Target) -> Figure:
 
 def _canary_seconds(effort: Effort) -> float:
     # Seconds on two cores.
-    whole = 180 if effort == FULL else 30
+    whole = 240 if effort == FULL else 40
     return whole / _CANARIES
 
 
