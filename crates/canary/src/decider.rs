@@ -105,7 +105,7 @@ impl Decider {
             && statistics.requests().1 >= self.config.minimum_requests
     }
 
-    /// Whether the trial cannot be decided in time: the forecast, in which the canary
+    /// True if the trial cannot be decided in time: the forecast, in which the canary
     /// does exactly what live has done and further requests fit the share, is not promoted
     /// at the maximum time. False during the first tenth of that time, when the request
     /// rate is not known well enough.

@@ -33,8 +33,8 @@ pub(super) struct Latency {
 /// 1/400 to 400.
 const STEPS: i32 = 300;
 
-/// Bonferroni correction for harm proved by slow answers, added to the threshold: it has
-/// 95 % of the signal's error budget: `ln(1 / 0.95)`.
+/// Bonferroni correction for harm proved by slow answers, added to the evidence that is
+/// needed: it has 95 % of the signal's error budget: `ln(1 / 0.95)`.
 const HARM_BY_SLOW: f64 = 0.051_293_294_387_550_58;
 /// Correction for harm proved by fast answers, which has the other 5 %: `ln(1 / 0.05)`.
 const HARM_BY_FAST: f64 = 2.995_732_273_553_991;
