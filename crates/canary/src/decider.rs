@@ -83,7 +83,10 @@ impl Decider {
         let course = course.into();
         if self.harmful(statistics) {
             Decision::Rollback
-        } else if self.meets_minimum(statistics, course.elapsed) && self.harmless(statistics) {
+        } else if self.meets_minimum(statistics, course.elapsed)
+            && self.harmless(statistics)
+            && sizes_fit(statistics, 1.0)
+        {
             Decision::Promote
         } else if self.starved(statistics, course) {
             Decision::Starved
@@ -102,10 +105,10 @@ impl Decider {
             && statistics.requests().1 >= self.config.minimum_requests
     }
 
-    /// Whether the trial cannot be decided in time: the forecast, in which the canary
-    /// does exactly what live has done, is not proved harmless at the maximum time. False
-    /// during the first tenth of that time, when the request rate is not known well
-    /// enough.
+    /// True if the trial cannot be decided in time: the forecast, in which the canary
+    /// does exactly what live has done and further requests fit the share, is not promoted
+    /// at the maximum time. False during the first tenth of that time, when the request
+    /// rate is not known well enough.
     fn starved(&self, statistics: &Statistics, course: Course) -> bool {
         let maximum = self.config.maximum_time;
         if course.elapsed >= maximum {
@@ -115,8 +118,11 @@ impl Decider {
             return false;
         }
         let (live, canary) = statistics.requests();
-        let forecast = statistics.forecast(course.growth(live + canary, maximum));
-        !(self.meets_minimum(&forecast, maximum) && self.harmless(&forecast))
+        let growth = course.growth(live + canary, maximum);
+        let forecast = statistics.forecast(growth);
+        !(self.meets_minimum(&forecast, maximum)
+            && self.harmless(&forecast)
+            && sizes_fit(statistics, growth))
     }
 }
 
@@ -124,26 +130,35 @@ impl Decider {
 /// one of a thousand canaries for two sides.
 const MISMATCH: f64 = 7.600_902_459_542_082;
 
+/// The canary's requests of all requests at each share, after `growth` times as many
+/// requests of which the further ones fit the share.
+fn sizes(statistics: &Statistics, growth: f64) -> impl Iterator<Item = (Tally, f64)> {
+    statistics.stages().map(move |(share, stage)| {
+        let (live, canary) = (stage.live.requests(), stage.canary.requests());
+        let (share, further) = (share.probability(), (live + canary) as f64 * (growth - 1.0));
+        let [events, others] = [(canary, share), (live, 1.0 - share)]
+            .map(|(seen, part)| seen + (part * further) as u64);
+        (Tally { events, requests: events + others }, share)
+    })
+}
+
 /// Tests for a sample-ratio mismatch (Lindon & Malek 2022). If the arms' sizes do not fit
 /// the shares, requests are lost or misassigned, and no comparison of the others can be
 /// trusted.
+fn sizes_fit(statistics: &Statistics, growth: f64) -> bool {
+    let fits = |side| proportion::log_evidence(sizes(statistics, growth), side) < MISMATCH;
+    fits(Side::More) && fits(Side::Less)
+}
+
 fn sample_ratio(statistics: &Statistics) -> SampleRatio {
-    let stages = || {
-        statistics.stages().map(|(share, stage)| {
-            let (live, events) = (stage.live.requests(), stage.canary.requests());
-            (Tally { events, requests: live + events }, share.probability())
-        })
-    };
     let (mut expected, mut seen, mut requests) = (0.0, 0.0, 0.0);
-    for (tally, share) in stages() {
+    for (tally, share) in sizes(statistics, 1.0) {
         expected += share * tally.requests as f64;
         seen += tally.events as f64;
         requests += tally.requests as f64;
     }
-    let fits = [Side::More, Side::Less]
-        .into_iter()
-        .all(|side| proportion::log_evidence(stages(), side) < MISMATCH);
     let requests = f64::max(requests, 1.0);
+    let fits = sizes_fit(statistics, 1.0);
     SampleRatio { expected: expected / requests, seen: seen / requests, fits }
 }
 

@@ -10,11 +10,12 @@ use crate::{Observation, Outcome, statistics::sketch};
 pub(crate) const BINS: usize = 32;
 
 /// Live's distribution before the trial. It defines the scale on which both arms are
-/// measured: the latency that counts as slow, and the score bins. An inaccurate reference
-/// costs requests, not validity.
+/// measured: the latency above which an answer is slow at first, and the score bins. An
+/// inaccurate reference costs requests, not validity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Saved")]
 pub struct Reference {
+    quantile: f64,
     slow: i32,
     edges: Vec<f64>,
     below: Vec<f64>,
@@ -47,19 +48,23 @@ impl Reference {
         let edges = edges(&scores);
         let up_to = |edge: &f64| scores.partition_point(|score| score <= edge);
         let below = edges.iter().map(|edge| up_to(edge) as f64 / scores.len() as f64).collect();
-        Self::of(sketch::index_of(slow.as_secs_f64()), edges, below)
+        Self::of(quantile, sketch::index_of(slow.as_secs_f64()), edges, below)
     }
 
-    fn of(slow: i32, edges: Vec<f64>, below: Vec<f64>) -> Self {
+    fn of(quantile: f64, slow: i32, edges: Vec<f64>, below: Vec<f64>) -> Self {
         let lower = [0.0].into_iter().chain(below.iter().copied());
         let upper = below.iter().copied().chain([1.0]);
         let middles = lower.zip(upper).map(|(lower, upper)| f64::midpoint(lower, upper));
         let ranks = middles.map(|middle| middle - 0.5).collect();
-        Self { slow, edges, below, ranks }
+        Self { quantile, slow, edges, below, ranks }
     }
 
-    /// The bin of the latency sketch whose upper edge is the latency quantile; values
-    /// above it are slow.
+    /// The latency quantile that is watched.
+    pub(crate) fn quantile(&self) -> f64 {
+        self.quantile
+    }
+
+    /// The bin of the latency sketch whose upper edge is the latency quantile.
     pub(crate) fn slow_bin(&self) -> i32 {
         self.slow
     }
@@ -89,7 +94,7 @@ impl Reference {
         let refined = |values: &[f64]| {
             (0..BINS - 1).map(|edge| values[edge * values.len() / (BINS - 1)]).collect()
         };
-        few.then(|| Self::of(self.slow, refined(&self.edges), refined(&self.below)))
+        few.then(|| Self::of(self.quantile, self.slow, refined(&self.edges), refined(&self.below)))
     }
 
     /// The bin of [`Self::refined`] that holds the scores of `bin`.
@@ -100,7 +105,7 @@ impl Reference {
     /// An arbitrary total order.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
         let bits = |numbers: &'_ [f64]| numbers.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
-        let key = |it: &Self| (it.slow, bits(&it.edges), bits(&it.below));
+        let key = |it: &Self| (it.quantile.to_bits(), it.slow, bits(&it.edges), bits(&it.below));
         key(self).cmp(&key(other))
     }
 
@@ -134,19 +139,28 @@ fn at<T: Copy>(sorted: &[T], quantile: f64) -> Option<T> {
 /// The serialised reference before validation.
 #[derive(Deserialize)]
 struct Saved {
+    /// References that an older version saved have none.
+    #[serde(default = "usual_quantile")]
+    quantile: f64,
     slow: i32,
     edges: Vec<f64>,
     below: Vec<f64>,
 }
 
+fn usual_quantile() -> f64 {
+    0.95
+}
+
 impl TryFrom<Saved> for Reference {
     type Error = &'static str;
 
-    fn try_from(Saved { slow, edges, below }: Saved) -> Result<Self, Self::Error> {
+    fn try_from(saved: Saved) -> Result<Self, Self::Error> {
+        let Saved { quantile, slow, edges, below } = saved;
         let ascend = edges.len() < BINS && edges.is_sorted() && !edges.iter().any(|it| it.is_nan());
         let shares = below.is_sorted() && below.iter().all(|share| (0.0..=1.0).contains(share));
-        if ascend && shares && edges.len() == below.len() && sketch::is_bin(slow) {
-            Ok(Self::of(slow, edges, below))
+        let latency = quantile > 0.0 && quantile < 1.0 && sketch::is_bin(slow);
+        if ascend && shares && edges.len() == below.len() && latency {
+            Ok(Self::of(quantile, slow, edges, below))
         } else {
             Err("not a valid reference")
         }
@@ -185,6 +199,7 @@ mod tests {
         assert!(read(r#"{"slow": -100, "edges": [0.1, 0.2], "below": [0.4, 0.6]}"#).is_ok());
         for wrong in [
             r#"{"slow": -100000, "edges": [], "below": []}"#,
+            r#"{"quantile": 1.0, "slow": -100, "edges": [], "below": []}"#,
             r#"{"slow": -100, "edges": [0.2, 0.1], "below": [0.4, 0.6]}"#,
             r#"{"slow": -100, "edges": [0.1], "below": [0.4, 0.6]}"#,
             r#"{"slow": -100, "edges": [0.1], "below": [1.4]}"#,

@@ -1,5 +1,6 @@
 //! The judge on generated or logged traffic.
 
+mod drift;
 mod log;
 mod random;
 mod report;
@@ -8,6 +9,7 @@ mod trial;
 
 use std::time::Duration;
 
+pub use drift::Drift;
 pub use log::{Log, Logged, TooShort};
 pub use random::Random;
 pub use report::{Power, Report};

@@ -8,6 +8,7 @@ mod features;
 mod pace;
 mod pairs;
 pub mod sketch;
+mod threshold;
 mod window;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -22,10 +23,12 @@ pub use deviation::Deviation;
 pub use features::Features;
 pub(crate) use pace::Pace;
 pub use pairs::Pairs;
+pub(crate) use threshold::Threshold;
 pub use window::Window;
 
-/// Statistics that can be merged in any order and grouping, with the same result as those
-/// of a single recorder of all requests.
+/// Statistics that can be merged in any order and grouping, with the same result. It is
+/// that of a single recorder of all requests, but for the threshold of the latencies,
+/// which follows live in each recorder.
 pub trait Merge {
     /// Adds the statistics of `other`.
     fn merge(&mut self, other: &Self);
@@ -50,10 +53,15 @@ impl Stage {
         }
     }
 
-    /// Records a request on the scale of `reference`.
-    pub(crate) fn record(&mut self, reference: &Reference, observation: &Observation) {
+    /// Records a request on the scale of `reference`, with this threshold of the latency.
+    pub(crate) fn record(
+        &mut self,
+        reference: &Reference,
+        threshold: Threshold,
+        observation: &Observation,
+    ) {
         if let Some(arm) = self.arm_mut(observation.arm) {
-            arm.record(reference, observation);
+            arm.record(reference, threshold, observation);
         }
     }
 }
@@ -89,6 +97,7 @@ pub struct Statistics {
 #[derive(Debug, Clone, PartialEq)]
 struct Scale {
     reference: Arc<Reference>,
+    threshold: Threshold,
     stages: BTreeMap<Share, Stage>,
 }
 
@@ -108,16 +117,18 @@ pub struct NotOnScale;
 impl Statistics {
     /// Empty statistics.
     pub fn new(reference: Arc<Reference>) -> Self {
-        let scale = Scale { reference, stages: BTreeMap::new() };
+        let scale = Scale::new(reference, None, BTreeMap::new());
         Self { scales: vec![scale], pairs: Pairs::default() }
     }
 
     /// Records a request that was assigned while the canary had `share`. Memory grows
     /// with the number of different shares.
     pub fn record(&mut self, share: Share, observation: &Observation) {
-        let Scale { reference, stages } = &mut self.scales[0];
-        if let Some(arm) = arm_of(stages, share, observation.arm) {
-            arm.record(reference, observation);
+        let Scale { reference, threshold, stages } = &mut self.scales[0];
+        let Some(arm) = arm_of(stages, share, observation.arm) else { return };
+        let is_slow = arm.record(reference, *threshold, observation);
+        if observation.arm == Arm::Live {
+            threshold.follow(reference.quantile(), is_slow);
         }
     }
 
@@ -139,6 +150,11 @@ impl Statistics {
         &self.scales[0].reference
     }
 
+    /// The threshold with which the next request is recorded.
+    pub(crate) fn threshold(&self) -> Threshold {
+        self.scales[0].threshold
+    }
+
     /// The references of all scales.
     pub(crate) fn references(&self) -> impl Iterator<Item = &Reference> {
         self.scales.iter().map(|scale| &*scale.reference)
@@ -150,7 +166,7 @@ impl Statistics {
     }
 
     pub(crate) fn measured(&self) -> impl Iterator<Item = Measured<'_>> + Clone {
-        self.scales.iter().flat_map(|Scale { reference, stages }| {
+        self.scales.iter().flat_map(|Scale { reference, stages, .. }| {
             stages.iter().map(move |(share, stage)| Measured { reference, share: *share, stage })
         })
     }
@@ -214,7 +230,7 @@ impl Merge for Statistics {
         self.scales.dedup_by(|next, first| {
             let same = next.reference == first.reference;
             if same {
-                first.add(&next.stages);
+                first.add(next);
             }
             same
         });
@@ -223,8 +239,19 @@ impl Merge for Statistics {
 }
 
 impl Scale {
-    fn add(&mut self, stages: &BTreeMap<Share, Stage>) {
-        for (share, stage) in stages {
+    /// A scale whose threshold begins at the reference's quantile unless it is given.
+    fn new(
+        reference: Arc<Reference>,
+        threshold: Option<Threshold>,
+        stages: BTreeMap<Share, Stage>,
+    ) -> Self {
+        let threshold = threshold.unwrap_or_else(|| Threshold::new(&reference));
+        Self { reference, threshold, stages }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.threshold.merge(other.threshold);
+        for (share, stage) in &other.stages {
             self.stages.entry(*share).or_default().merge(stage);
         }
     }
@@ -256,45 +283,60 @@ fn arm_of(
     (arm != Arm::Pinned).then(|| stages.entry(share).or_default())?.arm_mut(arm)
 }
 
-/// A list, because some formats do not allow numbers as map keys.
-type SavedStages = Vec<(Share, Stage)>;
-
 /// The serialised statistics.
 #[derive(Serialize, Deserialize)]
 struct Saved {
-    reference: Arc<Reference>,
-    stages: SavedStages,
+    #[serde(flatten)]
+    scale: SavedScale,
     /// Statistics of other replicas with references of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    others: Vec<(Arc<Reference>, SavedStages)>,
+    others: Vec<SavedScale>,
     pairs: Pairs,
+}
+
+/// A serialised scale.
+#[derive(Serialize, Deserialize)]
+struct SavedScale {
+    reference: Arc<Reference>,
+    /// Statistics that an older version saved have none.
+    threshold: Option<Threshold>,
+    /// A list, because some formats do not allow numbers as map keys.
+    stages: Vec<(Share, Stage)>,
+}
+
+impl From<Scale> for SavedScale {
+    fn from(Scale { reference, threshold, stages }: Scale) -> Self {
+        Self { reference, threshold: Some(threshold), stages: stages.into_iter().collect() }
+    }
+}
+
+impl TryFrom<SavedScale> for Scale {
+    type Error = NotOnScale;
+
+    fn try_from(saved: SavedScale) -> Result<Self, NotOnScale> {
+        let SavedScale { reference, threshold, stages } = saved;
+        let scale = Self::new(reference, threshold, stages.into_iter().collect());
+        scale.is_sound().then_some(scale).ok_or(NotOnScale)
+    }
 }
 
 impl From<Statistics> for Saved {
     fn from(statistics: Statistics) -> Self {
-        let scales = statistics.scales.into_iter();
-        let mut scales =
-            scales.map(|Scale { reference, stages }| (reference, stages.into_iter().collect()));
-        let (reference, stages) = scales.next().expect("there is at least one");
-        Self { reference, stages, others: scales.collect(), pairs: statistics.pairs }
+        let mut scales = statistics.scales.into_iter().map(SavedScale::from);
+        let scale = scales.next().expect("there is at least one");
+        Self { scale, others: scales.collect(), pairs: statistics.pairs }
     }
 }
 
 impl TryFrom<Saved> for Statistics {
     type Error = NotOnScale;
 
-    fn try_from(Saved { reference, stages, others, pairs }: Saved) -> Result<Self, NotOnScale> {
-        let scales = [(reference, stages)].into_iter().chain(others).map(|(reference, stages)| {
-            let scale = Scale { reference, stages: stages.into_iter().collect() };
-            scale.is_sound().then_some(scale).ok_or(NotOnScale)
-        });
+    fn try_from(Saved { scale, others, pairs }: Saved) -> Result<Self, NotOnScale> {
         let alone = |scale| Self { scales: vec![scale], pairs: Pairs::default() };
-        let mut scales = scales.map(|scale| scale.map(alone));
-        let first = scales.next().expect("there is at least one")?;
-        let mut all = scales.try_fold(first, |mut all, scale| {
-            all.merge(&scale?);
-            Ok(all)
-        })?;
+        let mut all = alone(Scale::try_from(scale)?);
+        for other in others {
+            all.merge(&alone(Scale::try_from(other)?));
+        }
         all.pairs = pairs;
         Ok(all)
     }

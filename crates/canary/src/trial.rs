@@ -75,8 +75,9 @@ impl Split {
     }
 
     fn observe(&mut self, share: Share, observation: &Observation, now: Moment) {
+        let (reference, threshold) = (self.statistics.reference(), self.statistics.threshold());
+        self.lately.at(now).record(reference, threshold, observation);
         self.statistics.record(share, observation);
-        self.lately.at(now).record(self.statistics.reference(), observation);
         self.pace.count(now);
     }
 
@@ -111,6 +112,8 @@ pub enum Cause {
     Proved,
     /// The trial cannot be decided in time.
     Starved,
+    /// The trial cannot be decided in time, and the arms' sizes do not fit the share.
+    ShareMismatch,
 }
 
 /// The saved state from which a later process resumes the trial.
@@ -240,9 +243,11 @@ impl Trial {
         if self.promising {
             return None;
         }
+        let fits = self.verdict().is_none_or(|verdict| verdict.sample_ratio.fits);
+        let cause = if fits { Cause::Starved } else { Cause::ShareMismatch };
         match self.settings.on_starved {
-            OnStarved::Rollback => Some(Conclusion::Rollback(Cause::Starved)),
-            OnStarved::Promote => self.promote(Cause::Starved),
+            OnStarved::Rollback => Some(Conclusion::Rollback(cause)),
+            OnStarved::Promote => self.promote(cause),
             OnStarved::Continue => None,
         }
     }

@@ -12,11 +12,13 @@ use crate::signal::Signal;
 pub enum Decision {
     /// Undecided so far.
     Continue,
-    /// Every signal is within its margin: the canary may become live.
+    /// Every signal is within its margin, and the arms' sizes fit the share: the canary may
+    /// become live.
     Promote,
     /// The canary is harmful.
     Rollback,
-    /// The traffic is too low for a decision by the maximum time.
+    /// No decision is possible by the maximum time: there are too few requests, or the
+    /// arms' sizes do not fit the share.
     Starved,
 }
 
@@ -120,11 +122,23 @@ impl fmt::Display for Verdict {
             Decision::Continue | Decision::Starved => State::Open,
         };
         let mut separator = ": ";
+        if decisive == State::Open && !self.sample_ratio.fits {
+            write!(f, "{separator}{}", self.sample_ratio)?;
+            separator = "; ";
+        }
         for finding in self.findings.iter().filter(|finding| finding.state == decisive) {
             write!(f, "{separator}{finding}")?;
             separator = "; ";
         }
         Ok(())
+    }
+}
+
+/// Both shares.
+impl fmt::Display for SampleRatio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seen, expected) = (100.0 * self.seen, 100.0 * self.expected);
+        write!(f, "the canary had {seen:.2}% of the requests, not {expected:.2}%")
     }
 }
 

@@ -90,11 +90,19 @@ proptest! {
     fn replicas_add_up_to_one_stream(
         [a, b, c] in [(); 3].map(|()| prop::collection::vec(seen(), 0..60)),
     ) {
-        let whole = statistics(&[a.clone(), b.clone(), c.clone()].concat());
+        let one = statistics(&[a.clone(), b.clone(), c.clone()].concat());
         let [a, b, c] = [a, b, c].map(|seen| statistics(&seen));
-        prop_assert_eq!(&sum(&[&a, &b, &c]), &whole);
+        let whole = sum(&[&a, &b, &c]);
         prop_assert_eq!(&sum(&[&c, &a, &b]), &whole);
         prop_assert_eq!(&sum(&[&a, &sum(&[&b, &c])]), &whole);
+        // All but the latencies' threshold, which follows live in each replica by itself.
+        for arm in [Arm::Live, Arm::Canary] {
+            let [one, whole] = [&one, &whole].map(|statistics| statistics.arm(arm));
+            prop_assert_eq!(
+                (one.requests(), one.failed(), one.non_finite(), one.latency(), one.scores()),
+                (whole.requests(), whole.failed(), whole.non_finite(), whole.latency(), whole.scores())
+            );
+        }
     }
 }
 
@@ -108,6 +116,30 @@ proptest! {
         record(&mut restarted, &after);
         prop_assert_eq!(restarted, statistics(&[before, after].concat()));
     }
+}
+
+#[test]
+fn statistics_saved_without_a_threshold_are_read() {
+    let request = Observation {
+        arm: Arm::Live,
+        latency: Duration::from_millis(20),
+        outcome: Outcome::Scored(0.5),
+    };
+    let share = Share::new(0.1).expect("a share");
+    let before = statistics(&[Seen::Request(share, request)]);
+    let mut written = serde_json::to_value(&before).unwrap();
+    let mut remove = |pointer: &str, key| {
+        let object = written.pointer_mut(pointer).unwrap().as_object_mut().unwrap();
+        assert!(object.remove(key).is_some(), "{pointer}/{key}");
+    };
+    remove("", "threshold");
+    remove("/reference", "quantile");
+    remove("/stages/0/1/live", "relative_latency");
+    remove("/stages/0/1/canary", "relative_latency");
+    let mut after: Statistics = serde_json::from_value(written).unwrap();
+    assert_eq!(after.requests(), before.requests());
+    after.record(share, &request);
+    assert_eq!(after.requests(), (2, 0));
 }
 
 #[test]
@@ -189,11 +221,11 @@ impl Replica {
 }
 
 /// The decision on the merged statistics of all replicas, and the canary requests until
-/// it. The judge looks after every thousand requests.
+/// it. The judge looks after every 250 requests.
 fn decided(replicas: &mut [Replica]) -> (Decision, u64) {
     let decider = Decider::new(Config::default());
-    for _ in 0..400 {
-        let each = 1000 / replicas.len() as u64;
+    for _ in 0..1600 {
+        let each = 250 / replicas.len() as u64;
         replicas.iter_mut().for_each(|replica| replica.serve(each));
         let all: Vec<_> = replicas.iter().map(|replica| &replica.statistics).collect();
         let all = sum(&all);

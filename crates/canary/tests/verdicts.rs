@@ -339,6 +339,36 @@ fn a_sample_ratio_mismatch_is_reported() {
 }
 
 #[test]
+fn a_sample_ratio_mismatch_holds_the_promotion_back_and_starves() {
+    // A fourth of the canary's requests is lost.
+    let mut traffic = traffic(Effect::NONE, 1);
+    let sample = traffic.before(Reference::REQUESTS);
+    let mut statistics = Statistics::new(Arc::new(Reference::new(&sample, 0.95)));
+    for number in 0..200_000 {
+        let seen = traffic.request();
+        if seen.arm == Arm::Live || number % 4 > 0 {
+            statistics.record(traffic.share, &seen);
+        }
+    }
+    let decider = Decider::new(Config::default());
+    let verdict = decider.verdict(&statistics, HOUR);
+    assert!(verdict.findings.iter().all(|finding| finding.state == State::Harmless));
+    assert_eq!(verdict.decision, Decision::Continue);
+    let verdict = decider.verdict(&statistics, 3 * HOUR);
+    assert_eq!(verdict.decision, Decision::Starved);
+    let text = verdict.to_string();
+    assert!(text.starts_with("starved: the canary had 7."), "{text}");
+    // A mismatch that further requests would outweigh may still be decided.
+    let slight = with_non_finite((0, 90_000), (0, 10_900));
+    let config = Config { non_finite: Config::default().non_finite, ..nothing() };
+    let decider = Decider::new(config);
+    assert!(!decider.verdict(&slight, HOUR).sample_ratio.fits);
+    assert_eq!(decider.decide(&slight, HOUR), Decision::Continue);
+    assert_eq!(decider.decide(&slight, 3 * HOUR), Decision::Continue);
+    assert_eq!(decider.decide(&slight, 24 * HOUR), Decision::Starved);
+}
+
+#[test]
 fn a_verdict_says_why() {
     let text = verdict(Effect { latency: 1.5, ..Effect::NONE }, 10_000).to_string();
     assert!(text.starts_with("rollback: latency 6"), "{text}");
@@ -445,8 +475,8 @@ fn a_canary_that_slows_live_down_as_well_is_rolled_back() {
     let decider = Decider::new(Config { latency: Some(limits), ..nothing() });
     let statistics = taken(5, live, canary, 300);
     assert_eq!(decider.decide(&statistics, HOUR), Decision::Rollback);
-    // If live suffers as much, the canary looks like an outage: it is neither rolled back
-    // nor promoted.
+    // If live suffers as much, the canary looks like an outage of both: as long as live is
+    // more than ten times slower than before, it is neither rolled back nor promoted.
     let statistics = taken(5, canary, canary, 30_000);
     assert_eq!(decider.decide(&statistics, HOUR), Decision::Continue);
 }
@@ -466,9 +496,10 @@ fn a_slower_live_does_not_hide_a_long_tail() {
     // far longer.
     let live = |number| if number % 5 == 0 { 60 } else { 40 };
     let canary = |number| if number % 14 == 0 { 500 } else { 30 };
-    let statistics = taken(45, live, canary, 30_000);
-    let found = latency_of(&statistics);
-    assert_ne!(found.state, State::Harmless, "{found}");
+    for before in [45, 10] {
+        let found = latency_of(&taken(before, live, canary, 30_000));
+        assert_ne!(found.state, State::Harmless, "{before}: {found}");
+    }
     let found = latency_of(&timed(0.5, USUAL.mul_f64(0.7), Effect::NONE, 200_000));
     assert_eq!(found.state, State::Harmless, "{found}");
 }
@@ -518,11 +549,11 @@ fn confidence_sequences_cover_the_truth_at_every_look() {
     let effect = Effect { latency: 1.3, ..Effect::NONE };
     assert!(missed(&latency, effect, 0.3) <= most);
     assert!(missed(&latency, effect, 0.0) > most);
-    // The quantile test alone.
+    // Live has become far faster: the threshold has to fall first.
     let slower = Generated { latency: Duration::from_secs(1), ..Generated::default() };
     assert!(missed_since(slower, &latency, effect, 0.3) <= most);
     assert!(missed_since(slower, &latency, Effect::NONE, 0.6) > most);
-    // The case that live has become slower.
+    // Live has become slower.
     let faster = Generated { latency: Duration::from_millis(16), ..Generated::default() };
     assert!(missed_since(faster, &latency, effect, 0.3) <= most);
 

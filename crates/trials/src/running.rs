@@ -149,7 +149,7 @@ impl Running {
             tracing::warn!(
                 model.name = %self.key.name, model.tag = %self.key.tag,
                 model.digest = %self.pair.canary, expected = ratio.expected, seen = ratio.seen,
-                "the arms' sizes do not fit the canary's share: its comparison is not to be trusted"
+                "the arms' sizes do not fit the canary's share: it is not promoted while they do not"
             );
         }
         self.fits = fits;
@@ -169,10 +169,10 @@ impl Running {
         let (trial, maximum) = (&self.trial, self.trial.settings().judge.maximum_time);
         let ratio = trial.spent(now).as_secs_f64() / maximum.as_secs_f64();
         let said = trial.verdict().is_some_and(|verdict| verdict.decision == Decision::Starved);
-        let given_up = matches!(
-            end,
-            Some(Conclusion::Promote(Cause::Starved) | Conclusion::Rollback(Cause::Starved))
-        );
+        let given_up = end.is_some_and(|end| {
+            let (Conclusion::Promote(cause) | Conclusion::Rollback(cause)) = end;
+            cause != Cause::Proved
+        });
         let starving = given_up || !trial.is_promising() && (said || ratio >= 1.0);
         metrics::time_used(&self.key, ratio, starving);
         if starving && !self.starved {
@@ -181,7 +181,7 @@ impl Running {
             tracing::warn!(
                 model.name = %self.key.name, model.tag = %self.key.tag,
                 model.digest = %self.pair.canary,
-                "the canary starves: it gets too few requests to be decided in time"
+                "the canary starves: it cannot be decided in time"
             );
         }
     }
@@ -280,6 +280,7 @@ impl Running {
         match cause {
             Cause::Proved => verdict,
             Cause::Starved => format!("it will not be decided in time; {verdict}"),
+            Cause::ShareMismatch => format!("share_mismatch; {verdict}"),
         }
     }
 

@@ -9,6 +9,7 @@
 #![allow(missing_docs)]
 
 mod cost;
+mod drift;
 mod judges;
 mod tuning;
 mod users;
@@ -64,6 +65,7 @@ fn main() {
     report("request", cost::nanoseconds(), "ns");
     alike(&decider, canaries);
     returning(&decider, canaries);
+    drift::drifting(&decider, canaries);
     let harm = regressions().map(|regression| worse(&decider, &regression, canaries));
 
     // The common judges are slower to simulate, and fewer canaries measure their harm

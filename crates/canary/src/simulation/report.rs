@@ -169,9 +169,7 @@ impl fmt::Display for Report {
             writeln!(f, "  {:<8}  {finding}", finding.state.to_string())?;
         }
         if !verdict.sample_ratio.fits {
-            let ratio = verdict.sample_ratio;
-            let (seen, expected) = (100.0 * ratio.seen, 100.0 * ratio.expected);
-            writeln!(f, "  the canary had {seen:.2}% of the requests, not {expected:.2}%")?;
+            writeln!(f, "  {}", verdict.sample_ratio)?;
         }
         power.iter().try_for_each(|power| writeln!(f, "{power}"))
     }

@@ -4,7 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use outrigger_core::Arm;
 
-use super::{Random, seconds};
+use super::{
+    Random,
+    drift::{Drift, Drifting},
+    seconds,
+};
 use crate::{Observation, Outcome, Share};
 
 /// The source of live's requests.
@@ -99,6 +103,7 @@ pub struct Traffic {
     pub share: Share,
     live: Live,
     effect: Effect,
+    drifting: Drifting,
     random: Random,
     mean: f64,
     deviation: f64,
@@ -108,12 +113,14 @@ impl Traffic {
     /// Traffic from a seed.
     pub fn new(share: Share, live: Live, effect: Effect, seed: u64) -> Self {
         let (mean, deviation) = live.scores();
-        Self { share, live, effect, random: Random::new(seed), mean, deviation }
+        let drifting = Drifting::new(Drift::Steady);
+        Self { share, live, effect, drifting, random: Random::new(seed), mean, deviation }
     }
 
     /// The same traffic with another seed.
     pub fn with_seed(&self, seed: u64) -> Self {
-        Self { random: Random::new(seed), ..self.clone() }
+        let drifting = Drifting::new(self.drifting.drift);
+        Self { drifting, random: Random::new(seed), ..self.clone() }
     }
 
     /// The same traffic with another canary.
@@ -121,13 +128,29 @@ impl Traffic {
         Self { effect, ..self.clone() }
     }
 
+    /// The same traffic with a drift of the latency of both arms.
+    pub fn with_drift(&self, drift: Drift) -> Self {
+        Self { drifting: Drifting::new(drift), ..self.clone() }
+    }
+
     /// Requests of live before the trial.
     pub fn before(&mut self, requests: usize) -> Vec<Observation> {
-        (0..requests).map(|_| self.live.observe(Arm::Live, &mut self.random)).collect()
+        let before = (0..requests).map(|_| {
+            let factor = self.drifting.before(&mut self.random);
+            slowed(self.live.observe(Arm::Live, &mut self.random), factor)
+        });
+        before.collect()
     }
 
     /// The next request, of either arm.
     pub fn request(&mut self) -> Observation {
+        let factor = self.drifting.factor(&mut self.random);
+        let observation = self.undisturbed();
+        slowed(observation, factor)
+    }
+
+    /// The next request as it is without a drift.
+    fn undisturbed(&mut self) -> Observation {
         if self.random.happens(self.share.probability()) {
             let observation = self.live.observe(Arm::Canary, &mut self.random);
             self.changed(observation)
@@ -138,7 +161,7 @@ impl Traffic {
 
     fn changed(&mut self, mut observation: Observation) -> Observation {
         let effect = self.effect;
-        observation.latency = seconds(observation.latency.as_secs_f64() * effect.latency);
+        observation = slowed(observation, effect.latency);
         if observation.outcome != Outcome::Failed && self.random.happens(effect.errors) {
             observation.outcome = Outcome::Failed;
         }
@@ -153,4 +176,9 @@ impl Traffic {
         }
         observation
     }
+}
+
+/// The request with a latency multiplied by `factor`.
+fn slowed(seen: Observation, factor: f64) -> Observation {
+    Observation { latency: seconds(seen.latency.as_secs_f64() * factor), ..seen }
 }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Features, Merge,
-    sketch::{Sketch, scaled},
+    Features, Merge, Threshold,
+    sketch::{self, Sketch, scaled},
 };
 use crate::{Observation, Outcome, Reference, evidence::events::Tally, reference::BINS};
 
@@ -15,15 +15,30 @@ pub struct ArmStatistics {
     failed: u64,
     non_finite: u64,
     latency: Sketch,
+    /// Latencies over the threshold, of the requests that are compared by it. Statistics
+    /// that an older version saved have none.
+    #[serde(default)]
+    relative_latency: Sketch,
     scores: Sketch,
     score_bins: Vec<u64>,
     features: Features,
 }
 
 impl ArmStatistics {
-    pub(super) fn record(&mut self, reference: &Reference, observation: &Observation) {
+    /// Records a request. Returns true if it was slow.
+    pub(super) fn record(
+        &mut self,
+        reference: &Reference,
+        threshold: Threshold,
+        observation: &Observation,
+    ) -> bool {
         self.requests += 1;
-        self.latency.record(observation.latency.as_secs_f64());
+        let latency = sketch::place(observation.latency.as_secs_f64());
+        self.latency.record_bin(sketch::bin(latency));
+        let above = threshold.bins_above(latency);
+        if threshold.is_at(reference.quantile()) {
+            self.relative_latency.record_bin(above);
+        }
         match observation.outcome {
             Outcome::Failed => self.failed += 1,
             Outcome::NonFinite => self.non_finite += 1,
@@ -36,6 +51,7 @@ impl ArmStatistics {
                 self.score_bins[reference.bin(score)] += 1;
             }
         }
+        above > 0
     }
 
     /// Whether its scores were counted in the bins of `reference`.
@@ -105,6 +121,12 @@ impl ArmStatistics {
         Tally { events: self.latency.above(bin), requests: self.requests }
     }
 
+    /// Compared requests that took longer than the threshold by more than so many bins.
+    pub(crate) fn above_threshold(&self, bins: i32) -> Tally {
+        let compared = &self.relative_latency;
+        Tally { events: compared.above(bins), requests: compared.count() }
+    }
+
     /// Adds forecast requests. Their features are not taken from `to_come`, which may be
     /// another arm's with another profile: the arm's own counts are multiplied by
     /// `factor`.
@@ -120,6 +142,7 @@ impl ArmStatistics {
             failed: scaled(self.failed, factor),
             non_finite: scaled(self.non_finite, factor),
             latency: self.latency.scaled(factor),
+            relative_latency: self.relative_latency.scaled(factor),
             scores: self.scores.scaled(factor),
             score_bins: self.score_bins.iter().map(|count| scaled(*count, factor)).collect(),
             features: self.features.scaled(factor),
@@ -133,6 +156,7 @@ impl Merge for ArmStatistics {
         self.failed += other.failed;
         self.non_finite += other.non_finite;
         self.latency.merge(&other.latency);
+        self.relative_latency.merge(&other.relative_latency);
         self.scores.merge(&other.scores);
         if self.score_bins.len() < other.score_bins.len() {
             self.score_bins.resize(other.score_bins.len(), 0);

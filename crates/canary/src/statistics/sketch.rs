@@ -37,6 +37,11 @@ impl Sketch {
         }
     }
 
+    /// Counts a value of bin `index`; bins out of range count as the first or the last.
+    pub(super) fn record_bin(&mut self, index: i32) {
+        self.positive.add(index.clamp(FIRST, LAST), 1);
+    }
+
     /// Number of counted values.
     pub fn count(&self) -> u64 {
         self.negative.count() + self.zero + self.positive.count()
@@ -86,7 +91,16 @@ const LN_GAMMA: f64 = 0.020_000_666_706_669_524;
 
 /// The bin of a positive value.
 pub(crate) fn index_of(value: f64) -> i32 {
-    let place = value.clamp(Sketch::LEAST, Sketch::MOST).ln() * (1.0 / LN_GAMMA);
+    bin(place(value))
+}
+
+/// The position of a value among the edges: `n` at the upper edge of bin `n`.
+pub(super) fn place(value: f64) -> f64 {
+    steps_of_log(value.clamp(Sketch::LEAST, Sketch::MOST).ln())
+}
+
+/// The bin of a position.
+pub(super) fn bin(place: f64) -> i32 {
     // Rounds up; `ceil` is a function call on older processors.
     let whole = place as i32;
     whole + i32::from(place > f64::from(whole))
@@ -109,7 +123,12 @@ pub(crate) fn edge(index: i32) -> f64 {
 
 /// The distance in bins of two values whose ratio is `ratio`.
 pub(crate) fn steps(ratio: f64) -> f64 {
-    ratio.ln() / LN_GAMMA
+    steps_of_log(ratio.ln())
+}
+
+/// The distance in bins of two values whose ratio has the logarithm `log`.
+pub(super) fn steps_of_log(log: f64) -> f64 {
+    log * (1.0 / LN_GAMMA)
 }
 
 /// The value with the same relative distance to both edges of a bin.

@@ -176,6 +176,33 @@ fn a_trial_without_traffic_starves_by_the_maximum_time() {
 }
 
 #[test]
+fn a_trial_whose_arms_do_not_fit_the_share_starves_with_that_cause() {
+    let conclusion = |on_starved: &str| {
+        let mut settings = quick();
+        settings["maximumTime"] = serde_json::json!("600s");
+        settings["onStarved"] = serde_json::json!(on_starved);
+        let mut bench = Bench::new(&settings);
+        (0..600).find_map(|_| {
+            if let Some(share) = bench.trial.share() {
+                // Two in five of live's requests are recorded twice.
+                for request in 0..200_u32 {
+                    let latency = Duration::from_millis(10 + u64::from(request / 5));
+                    let outcome = Outcome::Scored(f64::from(request) / 200.0);
+                    let live = Observation { arm: Arm::Live, latency, outcome };
+                    bench.trial.observe(Some(share), &live, bench.now);
+                }
+            }
+            bench.second(1000, Outcome::Scored)
+        })
+    };
+    let rollback = Some(Conclusion::Rollback(Cause::ShareMismatch));
+    assert_eq!(conclusion("ON_STARVED_ROLLBACK"), rollback);
+    let promote = Some(Conclusion::Promote(Cause::ShareMismatch));
+    assert_eq!(conclusion("ON_STARVED_PROMOTE"), promote);
+    assert_eq!(conclusion("ON_STARVED_CONTINUE"), None);
+}
+
+#[test]
 fn a_trial_does_not_starve_while_its_share_can_grow() {
     let steps = serde_json::json!({"steps": {"steps": [
         {"share": 0.001, "time": "300s"}, {"share": 0.5}]}});

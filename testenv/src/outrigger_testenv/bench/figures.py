@@ -96,7 +96,7 @@ def _canary(name: str, about: str, unit: str, target: Target) -> Figure:
 
 def _canary_seconds(effort: Effort) -> float:
     # Seconds on two cores.
-    whole = 180 if effort == FULL else 30
+    whole = 240 if effort == FULL else 40
     return whole / _CANARIES
 
 
@@ -135,6 +135,25 @@ _CANARY_FIGURES = (
         "the same for users who come back, the first request of each counted",
         PERCENT,
         at_most(1),
+    ),
+    _canary(
+        "canary-drift-promoted",
+        "canaries like live that are promoted within 20,000 requests while the latency of both"
+        " changes, in the worst of four ways",
+        PERCENT,
+        at_least(95),
+    ),
+    _canary(
+        "canary-drift-rolled-back",
+        "canaries like live that are rolled back while the latency of both changes",
+        PERCENT,
+        at_most(1),
+    ),
+    _canary(
+        "canary-drift-latency-rolled-back",
+        "1.5 times the latency, while the latency of both changes",
+        PERCENT,
+        at_least(99),
     ),
     *_worse("errors", "3 % errors against 1 %", 1500),
     *_worse("latency", "1.5 times the latency", 1500),
