@@ -24,6 +24,7 @@ mod call;
 mod column;
 mod entries;
 mod explain;
+mod faults;
 mod finish;
 #[cfg(test)]
 mod fixtures;
