@@ -47,6 +47,7 @@ mod reader;
 #[cfg(any(test, feature = "reference"))]
 #[doc(hidden)]
 pub mod reference;
+mod seed;
 mod sent;
 mod smoke;
 mod tally;

@@ -14,6 +14,7 @@ use crate::{
     packed::{FeatureCounts, Ids, Packed, UserRows},
     place::Place,
     plan::{InputPlan, Plan},
+    seed::seed,
 };
 
 /// The maximum number of characters of a treatment's id in a message.
@@ -188,13 +189,12 @@ impl<'p> Packer<'p> {
 
     fn add_computed(&mut self, treatments: usize, request_id: &str) {
         let count = i64::try_from(treatments).expect("treatments are limited");
-        let seed = farmhash::fingerprint64(request_id.as_bytes()).cast_signed();
         let plan = self.plan;
         for (index, input) in plan.inputs.iter().enumerate() {
             let value = match input.entity {
                 Entity::User | Entity::Treatment | Entity::Joined => continue,
                 Entity::TreatmentCount => count,
-                Entity::Seed => seed,
+                Entity::Seed => seed(request_id),
             };
             self.buffers[index].push_integer(value);
             self.record(index, ValueOrigin::Computed);
