@@ -34,7 +34,7 @@ def refused(request, stack, client, neighbour):
     """Pushes layers and returns the error of a request for them."""
 
     def push(*layers):
-        model = "bad/" + request.node.name.removeprefix("test_").replace("[", "-").replace("/", "-").rstrip("]")
+        model = "bad/" + request.node.name.removeprefix("test_").replace("[", "-").rstrip("]")
         images.push_layers(stack.registry, f"models/{model}", "latest", layers)
         with pytest.raises(OutriggerError) as caught:
             client.load(model)
@@ -107,7 +107,9 @@ def test_a_truncated_saved_model(refused, good_files):
     assert error.reason == "IMAGE_INVALID"
 
 
-@pytest.mark.parametrize("missing", ["variables", "variables/variables.index"])
+@pytest.mark.parametrize(
+    "missing", ["variables", "variables/variables.index"], ids=["directory", "index"]
+)
 def test_missing_variables(refused, good_files, missing):
     error = refused(images.tar(without(good_files, f"{MODEL}/{missing}")))
     # The model loads, and fails its first request by a code that differs from run to run.
