@@ -2,6 +2,8 @@
 
 use outrigger_core::Failure;
 
+use crate::{place::Place, plan::BadFeature};
+
 /// The most faults that are reported of a call.
 pub(crate) const MOST: usize = 10;
 
@@ -39,6 +41,19 @@ impl Faults {
                 None => self.failure = Some(Box::new(fault)),
             }
         }
+    }
+
+    /// Adds the faults of a treatment at its position and with its id; `path` makes the path in the
+    /// request of a feature.
+    pub(crate) fn add_treatment(
+        &mut self,
+        bad: Vec<BadFeature<'_>>,
+        (index, id): (usize, &[u8]),
+        path: impl Fn(&str) -> String,
+        place: &Place,
+    ) {
+        let faults = bad.into_iter().map(|bad| bad.of_treatment(index, id, &path, place));
+        self.extend(faults);
     }
 
     /// Ends the list with a failure that is no fault of a feature. It is reported only if there is

@@ -20,7 +20,7 @@ use crate::{
     options::Options,
     packed::{Ids, Packed, UserRows},
     place::Place,
-    plan::{BadFeature, Plan, left_out},
+    plan::{Plan, RowResult, left_out},
     reader::Node,
     tensors::Tensors,
 };
@@ -168,7 +168,10 @@ impl<'p, 'c> Packer<'p, 'c> {
             match self.add(&mut row, wanted.skip) {
                 Ok(()) => ids.iter_mut().for_each(|ids| ids.push(&id)),
                 Err(bad) if wanted.skip => errors.extend(left_out(bad, index, &id)),
-                Err(bad) => self.add_faults(bad, index, &id),
+                Err(bad) => {
+                    let path = |feature: &str| format!("treatments[{index}].features[{feature:?}]");
+                    self.faults.add_treatment(bad, (index, &*id), path, &Place::default());
+                }
             }
             index += 1;
             Ok::<_, Stop>(())
@@ -203,19 +206,12 @@ impl<'p, 'c> Packer<'p, 'c> {
     }
 
     /// Completes the row of a treatment; the row is kept only if it succeeds.
-    fn add(&mut self, row: &mut Row<'p>, skip: bool) -> Result<(), Vec<BadFeature<'p>>> {
+    fn add(&mut self, row: &mut Row<'p>, skip: bool) -> RowResult<'p> {
         let most = if skip { 1 } else { self.faults.room() };
         let Tensors { treatment_rows, buffers, tally, .. } = &mut self.tensors;
         row.finish(most, buffers, tally)?;
         *treatment_rows += 1;
         Ok(())
-    }
-
-    fn add_faults(&mut self, bad: Vec<BadFeature<'_>>, index: usize, id: &[u8]) {
-        let path = |feature: &str| format!("treatments[{index}].features[{feature:?}]");
-        let place = Place::default();
-        let faults = bad.into_iter().map(|bad| bad.of_treatment(index, id, path, &place));
-        self.faults.extend(faults);
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     column::{Buffer, floats},
     faults,
-    plan::{BadFeature, Fields, InputPlan},
+    plan::{BadFeature, Fields, InputPlan, RowResult},
     tally::Tally,
     value::{Scalar, Value},
 };
@@ -243,7 +243,7 @@ impl<'p> Row<'p> {
         most: usize,
         buffers: &mut [Buffer],
         tally: &mut Tally,
-    ) -> Result<(), Vec<BadFeature<'p>>> {
+    ) -> RowResult<'p> {
         if self.written == self.states.len() && !self.traced {
             return Ok(());
         }

@@ -15,6 +15,9 @@ pub(crate) struct BadFeature<'p> {
     pub(crate) problem: Problem,
 }
 
+/// The result of writing a row.
+pub(crate) type RowResult<'p> = Result<(), Vec<BadFeature<'p>>>;
+
 impl BadFeature<'_> {
     /// The failure of a user's row.
     pub(crate) fn of_user(self, place: &Place) -> Failure {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::table::{Matrix, Source, Table};
 use crate::{
     column::{Buffer, floats},
-    plan::{BadFeature, Field, Fields, InputPlan},
+    plan::{Field, Fields, InputPlan, RowResult},
     tally::Tally,
     value::Value,
 };
@@ -159,7 +159,7 @@ impl<'p> Columns<'_, '_, 'p> {
         (row, to): (usize, usize),
         buffers: &mut [Buffer],
         tally: &mut Tally,
-    ) -> Result<(), Vec<BadFeature<'p>>> {
+    ) -> RowResult<'p> {
         let mark = tally.mark(self.inputs, self.fields.entity);
         let mut bad = Vec::new();
         for (slot, field) in self.fields.fields.iter().enumerate() {

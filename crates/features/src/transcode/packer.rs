@@ -13,7 +13,7 @@ use crate::{
     options::Options,
     packed::{Ids, Packed, UserRows},
     place::Place,
-    plan::{BadFeature, Plan, left_out},
+    plan::{Plan, RowResult, left_out},
     tensors::Tensors,
     wire::Malformed,
 };
@@ -148,9 +148,7 @@ impl<'p, 'r> Packer<'p, 'r> {
                 Err(bad) if options.skip => errors.extend(left_out(bad, index, id)),
                 Err(bad) => {
                     let path = |feature: &str| format!("treatments[{index}].features[{feature:?}]");
-                    let bad = bad.into_iter();
-                    let faults = bad.map(|bad| bad.of_treatment(index, id, path, place));
-                    self.faults.extend(faults);
+                    self.faults.add_treatment(bad, (index, id), path, place);
                 }
             }
             if self.faults.room() == 0 {
@@ -187,7 +185,7 @@ impl<'p, 'r> Packer<'p, 'r> {
         body: &'r [u8],
         most: usize,
         unknown: &mut Unknown,
-    ) -> Result<(&'r [u8], Result<(), Vec<BadFeature<'p>>>), Malformed> {
+    ) -> Result<(&'r [u8], RowResult<'p>), Malformed> {
         let Tensors { treatment_rows: row, buffers, tally, .. } = &mut self.tensors;
         let Plan { inputs, fields, .. } = self.plan;
         let rows = || Rows::new(inputs, &fields.treatment, self.traced);
@@ -236,9 +234,7 @@ impl<'p, 'r> Packer<'p, 'r> {
                 Err(bad) if options.skip => errors.extend(left_out(bad, index, id)),
                 Err(bad) => {
                     let path = |feature: &str| format!("treatment_table[{feature:?}][{index}]");
-                    let bad = bad.into_iter();
-                    let faults = bad.map(|bad| bad.of_treatment(index, id, path, place));
-                    self.faults.extend(faults);
+                    self.faults.add_treatment(bad, (index, id), path, place);
                 }
             }
             if self.faults.room() == 0 {

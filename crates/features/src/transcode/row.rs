@@ -12,7 +12,7 @@ use crate::{
     column::{Buffer, floats},
     entries::{Entries, STRANGERS, STRANGERS_PER_ROW},
     metadata::Entity,
-    plan::{BadFeature, Fields, InputPlan},
+    plan::{BadFeature, Fields, InputPlan, RowResult},
     tally::Tally,
     value::{Scalar, Value},
     wire::{MAX_DEPTH, Malformed, Reader},
@@ -210,7 +210,7 @@ impl<'p, 'r> Rows<'p, 'r> {
         most: usize,
         buffers: &mut [Buffer],
         tally: &mut Tally,
-    ) -> Result<(), Vec<BadFeature<'p>>> {
+    ) -> RowResult<'p> {
         if self.states.iter().all(|state| *state == State::Written) {
             return Ok(());
         }
