@@ -100,7 +100,7 @@ fn a_long_list_of_faults_ends() {
     let mut many = request(&[0.1; 20]);
     many.treatments.iter_mut().for_each(|treatment| treatment.features.clear());
     let first = |count| (0..count).map(|it| format!(r#"treatments[{it}].features["discount"]"#));
-    assert_eq!(fields(&failure(&[many.clone()])), first(10).collect::<Vec<_>>());
+    assert_eq!(fields(&failure(std::slice::from_ref(&many))), first(10).collect::<Vec<_>>());
     many.user = None;
     let expected: Vec<_> =
         [r#"user["embedding"]"#.to_owned()].into_iter().chain(first(9)).collect();
@@ -116,7 +116,7 @@ fn tables_and_batches_report_several_faults() {
     };
     let table = TreatmentTable { count: 2, numbers: Some(numbers), ..TreatmentTable::default() };
     let tabled = PredictRequest { treatment_table: Some(table), ..request(&[]) };
-    let alone = failure(&[tabled.clone()]);
+    let alone = failure(std::slice::from_ref(&tabled));
     let expected = [r#"treatment_table["discount"][0]"#, r#"treatment_table["discount"][1]"#];
     assert_eq!(fields(&alone), expected);
     let userless = PredictRequest { user: None, ..request(&[0.1]) };
