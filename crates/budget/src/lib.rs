@@ -5,12 +5,14 @@
 //! not fit. Thus no account can take the memory of another, and the process stays within its limit.
 
 mod account;
+mod cgroup;
 mod machine;
 pub mod metrics;
 mod pool;
 
 pub use self::{
     account::{Account, Charge, Lack, Owner},
+    cgroup::cgroup_files,
     machine::default_memory,
     pool::Pool,
 };

@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path};
 
+use crate::cgroup::cgroup_files;
+
 /// The share of the cgroup's limit that is left free: the kernel counts page tables, sockets and
 /// the cache of files that are being written to the cgroup too.
 const RESERVE: u64 = 8;
@@ -30,26 +32,10 @@ fn physical(root: &Path) -> Option<u64> {
     Some(kibibytes << 10)
 }
 
-/// The limits of the process's cgroup and those above it, as cgroups(7) describes them. In a
-/// container the path may be that outside of it, and only the root exists.
+/// The limits of the process's cgroup and those above it.
 fn cgroups(root: &Path) -> Vec<u64> {
-    let text = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-    let mut limits = Vec::new();
-    for line in text.lines() {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-        let (mount, file) = match controllers {
-            "" => ("sys/fs/cgroup", "memory.max"),
-            _ if controllers.split(',').any(|it| it == "memory") => {
-                ("sys/fs/cgroup/memory", "memory.limit_in_bytes")
-            }
-            _ => continue,
-        };
-        let relative = Path::new(path.trim_start_matches('/'));
-        let groups = relative.ancestors().map(|group| root.join(mount).join(group).join(file));
-        limits.extend(groups.filter_map(|file| limit(&file)));
-    }
-    limits
+    let files = cgroup_files(root, "memory", "memory.max", "memory.limit_in_bytes");
+    files.iter().filter_map(|file| limit(file)).collect()
 }
 
 fn limit(file: &Path) -> Option<u64> {

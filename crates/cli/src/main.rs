@@ -14,9 +14,10 @@ mod package;
 mod predict;
 mod serve;
 mod token;
+mod unknown_flags;
 mod validate;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::exit::Exit;
 
@@ -48,10 +49,14 @@ enum Command {
 
 fn main() -> std::process::ExitCode {
     allocator::set_purge_delay();
-    let arguments = match Arguments::try_parse() {
+    let (known, unknown) = unknown_flags::split(&Arguments::command(), std::env::args_os());
+    let arguments = match Arguments::try_parse_from(known) {
         Ok(arguments) => arguments,
         Err(error) => return exit::print_clap_error(&error),
     };
+    for flag in unknown {
+        eprintln!("outrigger: unknown flag {} is ignored", flag.display());
+    }
     // Fails only if a provider is installed already, which is impossible here.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let outcome: Result<(), Exit> = match arguments.command {

@@ -9,7 +9,8 @@ mod tests;
 use std::{fs, io, path::Path};
 
 use outrigger_proto::tensorflow::serving::{
-    ModelConfig, ModelConfigList, ModelServerConfig, ServableVersionPolicy, model_server_config,
+    LoggingConfig, ModelConfig, ModelConfigList, ModelServerConfig, ModelType,
+    ServableVersionPolicy, model_server_config,
     servable_version_policy::{All, Latest, PolicyChoice, Specific},
 };
 
@@ -114,7 +115,12 @@ fn model_config(message: &Message) -> Result<ModelConfig> {
         match field.name.as_str() {
             "name" => config.name = field.string()?,
             "base_path" => config.base_path = field.string()?,
+            "model_type" => config.model_type = model_type(field)?,
             "model_platform" => config.model_platform = field.string()?,
+            "logging_config" => {
+                field.message()?;
+                config.logging_config = Some(LoggingConfig {});
+            }
             "model_version_policy" => {
                 config.model_version_policy = Some(version_policy(field.message()?)?);
             }
@@ -126,6 +132,13 @@ fn model_config(message: &Message) -> Result<ModelConfig> {
         }
     }
     Ok(config)
+}
+
+fn model_type(field: &Field) -> Result<i32> {
+    match field.word().and_then(ModelType::from_str_name) {
+        Some(named) => Ok(named.into()),
+        None => field.number(),
+    }
 }
 
 fn version_policy(message: &Message) -> Result<ServableVersionPolicy> {

@@ -4,6 +4,8 @@
 //! thread costs as much as all the work between reading and running, and the other core
 //! would have to fetch the request into its cache.
 
+mod authority;
+
 use std::{convert::Infallible, io, time::Duration};
 
 use hyper::{server::conn::http2::Builder, service::service_fn};
@@ -16,6 +18,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::surface::Services;
+use authority::Plain;
 
 /// Large enough that requests of a megabyte do not wait for window updates.
 const STREAM_WINDOW: u32 = 8 << 20;
@@ -116,7 +119,7 @@ async fn serve_connection(socket: impl Socket, services: Services, closing: Canc
         .max_concurrent_streams(MAX_STREAMS)
         .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
         .auto_date_header(false)
-        .serve_connection(TokioIo::new(socket), service);
+        .serve_connection(TokioIo::new(Plain::new(socket)), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = cork.pulled_after(connection.as_mut()) => ended,

@@ -100,9 +100,10 @@ impl<S: Send + Sync + 'static> Reloader<S> {
         validate::platforms(&list)?;
         let models: Vec<Monitored> = list.config.iter().map(Monitored::from).collect();
         match &current.source {
-            Some((source, _)) => self.update(source, models).await,
-            None => self.begin(&mut current, models).await,
+            Some((source, _)) => self.update(source, models).await?,
+            None => self.begin(&mut current, models).await?,
         }
+        validate::logging(&list)
     }
 
     /// The version of a label.

@@ -4,8 +4,10 @@ use std::fmt;
 
 use tonic::Code;
 
-/// Longest message that is sent; TensorFlow Serving has the same limit.
+/// The most bytes of a message that are sent, as in TensorFlow Serving.
 const MESSAGE_LIMIT: usize = 1024;
+/// The mark behind a message that was cut.
+const MARK: &str = "...TRUNCATED";
 
 /// An error. The codes are gRPC's, which are also TensorFlow's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -75,11 +77,10 @@ impl From<Status> for tonic::Status {
 
 /// Truncates a message as TensorFlow Serving does, but at a character boundary.
 fn shortened(mut message: String) -> String {
-    const MARK: &str = "...TRUNCATED";
     if message.len() <= MESSAGE_LIMIT {
         return message;
     }
-    let end = (0..=MESSAGE_LIMIT - MARK.len()).rev().find(|&at| message.is_char_boundary(at));
+    let end = (0..=MESSAGE_LIMIT).rev().find(|&at| message.is_char_boundary(at));
     message.truncate(end.unwrap_or(0));
     message.push_str(MARK);
     message
@@ -91,9 +92,12 @@ mod tests {
 
     #[test]
     fn a_long_message_is_cut_at_a_character() {
-        let cut = shortened("ü".repeat(800));
-        assert!(cut.len() <= MESSAGE_LIMIT);
-        assert!(cut.ends_with("ü...TRUNCATED"));
+        assert_eq!(shortened("ü".repeat(800)), "ü".repeat(512) + MARK);
+        assert_eq!(
+            shortened("x".to_owned() + &"ü".repeat(800)).len(),
+            MESSAGE_LIMIT - 1 + MARK.len()
+        );
+        assert_eq!(shortened("x".repeat(1024)), "x".repeat(1024));
         assert_eq!(shortened("short".into()), "short");
     }
 

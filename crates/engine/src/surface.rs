@@ -1,6 +1,7 @@
 //! The engine's gRPC services.
 
 mod deadline;
+mod message;
 mod metadata;
 mod model;
 mod predict;

@@ -24,6 +24,7 @@ mod call;
 mod column;
 mod entries;
 mod explain;
+mod faults;
 mod finish;
 #[cfg(test)]
 mod fixtures;
@@ -46,6 +47,7 @@ mod reader;
 #[cfg(any(test, feature = "reference"))]
 #[doc(hidden)]
 pub mod reference;
+mod seed;
 mod sent;
 mod smoke;
 mod tally;

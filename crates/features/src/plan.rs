@@ -15,7 +15,7 @@ use crate::{
     metadata::{Encoding, Entity, Input, Metadata},
     packed::Packed,
 };
-pub(crate) use bad_feature::BadFeature;
+pub(crate) use bad_feature::{BadFeature, RowResult, left_out};
 pub(crate) use fields::{Field, Fields};
 pub(crate) use join::Join;
 use lookups::Lookups;

@@ -26,6 +26,7 @@ use crate::{
     limits::{Limits, check_size, check_users, refuse_too_many},
     options::Options,
     packed::Packed,
+    place::Place,
     plan::Plan,
 };
 pub use answer::answer;
@@ -92,15 +93,31 @@ impl<'p> Reference<'p> {
         check_size(self.plan, counts.iter().copied(), call.limits, (call.traced, call.meter))?;
         let mut packer = Packer::new(self.plan, call.traced, counts.iter().copied());
         for (index, (message, count)) in messages.iter().zip(counts).enumerate() {
-            let place = call.place(index);
             // One request at a time: its rows take several times the memory of its
             // tensors.
-            let view = View::read(message, count, &self.names, call.traced, &place)?;
-            let (own, has_model) = (message.options.as_ref(), message.model.is_some());
-            let options = Options::read(own, has_model, call.batch, self.plan, &place)?;
-            packer.add(&message.request_id, view, options, &place)?;
+            let added = self.add(&mut packer, message, count, call, &call.place(index));
+            added.unwrap_or_else(|failure| packer.faults.end(failure));
+            if packer.faults.room() == 0 {
+                break;
+            }
         }
+        packer.faults.check()?;
         Ok(packer.finish())
+    }
+
+    fn add(
+        &self,
+        packer: &mut Packer<'p>,
+        message: &PredictRequest,
+        count: usize,
+        call: &Call<'_>,
+        place: &Place,
+    ) -> Result<(), Failure> {
+        let view = View::read(message, count, &self.names, call.traced, place)?;
+        let (own, has_model) = (message.options.as_ref(), message.model.is_some());
+        let options = Options::read(own, has_model, call.batch, self.plan, place)?;
+        packer.add(&message.request_id, view, options, place);
+        Ok(())
     }
 
     fn count(&self, messages: &[PredictRequest], call: &Call<'_>) -> Result<Vec<usize>, Failure> {

@@ -11,6 +11,7 @@ use crate::{
     options::any_single,
     packed::{Packed, UserRows},
     plan::{InputPlan, Plan},
+    seed::seed,
     tally::Tally,
 };
 
@@ -82,12 +83,11 @@ impl<'p> Tensors<'p> {
 
     fn add_computed(&mut self, treatments: usize, request_id: &str) {
         let count = i64::try_from(treatments).expect("treatments are limited");
-        let seed = farmhash::fingerprint64(request_id.as_bytes()).cast_signed();
         for (index, input) in self.plan.inputs.iter().enumerate() {
             let value = match input.entity {
                 Entity::User | Entity::Treatment | Entity::Joined => continue,
                 Entity::TreatmentCount => count,
-                Entity::Seed => seed,
+                Entity::Seed => seed(request_id),
             };
             self.buffers[index].push_integer(value);
             self.tally.record(index, ValueOrigin::Computed);

@@ -43,6 +43,7 @@ use crate::{
     limits::check_size,
     options::Options,
     packed::Packed,
+    place::Place,
     plan::Plan,
 };
 use packer::Packer;
@@ -96,15 +97,35 @@ fn read_all<'p, 'r>(
     let copied = |part: &&Part<'_, '_>| part.request.shared.is_none() || part.table.is_none();
     let rows = parts.iter().filter(copied).map(|part| part.count).sum();
     let mut packer = Packer::new(plan, call, parts.len(), rows);
-    for (index, mut part) in parts.into_iter().enumerate() {
-        call.meter.proceed()?;
-        let (place, mut unknown) = (call.place(index), Unknown::new(call.traced));
-        part.match_names(plan, &mut unknown, &place)?;
-        let (own, has_model) = (part.request.options.as_ref(), part.request.model.is_some());
-        let options = Options::read(own, has_model, call.batch, plan, &place)?;
-        packer.add(&mut part, unknown, options, &place)?;
+    for (index, part) in parts.into_iter().enumerate() {
+        if packer.faults.room() == 0 {
+            break;
+        }
+        let added = add(&mut packer, part, call, &call.place(index));
+        // The faults that were found before another failure are reported in its place.
+        if packer.faults.is_empty() {
+            added?;
+        } else if added.is_err() {
+            break;
+        }
     }
+    packer.faults.check()?;
     Ok(packer)
+}
+
+/// Packs one request of a call.
+fn add<'p, 'r>(
+    packer: &mut Packer<'p, 'r>,
+    mut part: Part<'_, 'r>,
+    call: &Call<'p>,
+    place: &Place,
+) -> Result<(), Stop> {
+    call.meter.proceed()?;
+    let mut unknown = Unknown::new(call.traced);
+    part.match_names(packer.plan, &mut unknown, place)?;
+    let (own, has_model) = (part.request.options.as_ref(), part.request.model.is_some());
+    let options = Options::read(own, has_model, call.batch, packer.plan, place)?;
+    packer.add(&mut part, unknown, options, place)
 }
 
 #[cfg(test)]

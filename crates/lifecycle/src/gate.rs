@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::TryFutureExt as _;
 use outrigger_budget::Account;
-use outrigger_core::{Failure, Reason};
-use outrigger_features::GoldenCase;
+use outrigger_core::{Failure, Reason, Tensor};
+use outrigger_features::{GoldenCase, Packed};
 use outrigger_run::Engine;
 use outrigger_score::Scorer;
 use prost::Message as _;
@@ -18,6 +18,9 @@ use crate::package::Golden;
 /// The number of attempts for an engine that is busy for a moment.
 const ATTEMPTS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(200);
+/// The number of attempts at a request that the model leaves unanswered. A second one, because a
+/// first run may be slow once: it compiles kernels, and reads weights from a cold disk.
+const UNANSWERED: u32 = 2;
 
 /// One pass of one version through the gate.
 #[derive(Clone, Copy)]
@@ -54,7 +57,8 @@ impl Gate<'_> {
     async fn interface(&self) -> Result<(), Failure> {
         let Scorer { id, plan, .. } = self.scorer;
         let ask = || self.engine.interface(id, plan.signature(), self.deadline()).err_into();
-        let interface = patiently("its signature", ask).await?;
+        let interface =
+            patiently(ask).await.map_err(|failure| judged("its signature", &failure))?;
         let checked = plan.metadata().check_interface(&interface);
         checked.map_err(|error| Failure::because(error.reason(), &error))
     }
@@ -70,14 +74,33 @@ impl Gate<'_> {
             Failure::new(Reason::GoldenMismatch, message)
         };
         let packed = self.scorer.pack(request).map_err(refused)?;
+        let outputs = self.score(&what, &packed).await?;
+        let response = self.scorer.plan.response(&packed, &outputs).map_err(refused)?;
+        let Some(case) = golden else { return Ok(()) };
+        case.compare(&response).map_err(|error| Failure::because(error.reason(), &error))
+    }
+
+    /// Scores a request. A model that leaves it unanswered while the engine answers other calls is
+    /// refused. `what` names the request in failures.
+    async fn score(&self, what: &str, packed: &Packed) -> Result<Vec<Tensor>, Failure> {
         let score = || {
             let mut packed = packed.clone();
             async move { self.scorer.score(&mut packed, self.deadline()).await }
         };
-        let outputs = patiently(&what, score).await?;
-        let response = self.scorer.plan.response(&packed, &outputs).map_err(refused)?;
-        let Some(case) = golden else { return Ok(()) };
-        case.compare(&response).map_err(|error| Failure::because(error.reason(), &error))
+        for _ in 0..UNANSWERED {
+            match patiently(score).await {
+                Err(failure) if failure.reason == Reason::Deadline => {}
+                other => return other.map_err(|failure| judged(what, &failure)),
+            }
+            // An engine that answers nothing proves nothing about the model.
+            self.interface().await?;
+        }
+        let time = self.timeout.as_secs_f64();
+        let message = format!(
+            "{what}: the model did not answer within {time} s, {UNANSWERED} times in a row, while \
+             the engine answered other calls"
+        );
+        Err(Failure::new(Reason::GoldenMismatch, message))
     }
 
     fn deadline(&self) -> Instant {
@@ -85,9 +108,8 @@ impl Gate<'_> {
     }
 }
 
-/// Repeats the question to the engine while it is briefly busy. `what` names the question in
-/// failures.
-async fn patiently<T, F>(what: &str, mut ask: impl FnMut() -> F) -> Result<T, Failure>
+/// Repeats the question to the engine while it is briefly busy.
+async fn patiently<T, F>(mut ask: impl FnMut() -> F) -> Result<T, Failure>
 where
     F: Future<Output = Result<T, Failure>>,
 {
@@ -95,7 +117,7 @@ where
     loop {
         match ask().await {
             Err(failure) if passes(&failure) && attempt < ATTEMPTS => attempt += 1,
-            other => return other.map_err(|failure| judged(what, &failure)),
+            other => return other,
         }
         sleep(PAUSE).await;
     }
@@ -106,7 +128,8 @@ fn passes(failure: &Failure) -> bool {
     matches!(failure.reason, Reason::EngineUnavailable | Reason::Overloaded)
 }
 
-/// Failures of the model refuse the version; other failures say nothing about it.
+/// Failures of the model refuse the version; other failures say nothing about it. `what` names the
+/// question to the engine.
 fn judged(what: &str, failure: &Failure) -> Failure {
     let reason = match failure.reason {
         Reason::EngineFailed => Reason::GoldenMismatch,

@@ -1,6 +1,7 @@
 //! The handle to the lifecycle for the rest of the server: cheap to clone, never blocks.
 
 mod again;
+mod wait;
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,12 +10,12 @@ use outrigger_core::{Failure, ModelName, Reason, Selector, Tag};
 use outrigger_trials::{Act, By, Canaries, Reply};
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    time::{Instant, timeout_at},
+    time::Instant,
 };
 
 use crate::{
     Error, Tunables,
-    lease::{Lease, Using},
+    lease::{Choice, Lease},
     names::Names,
     routes::{Entry, Route, Routes},
     snapshot::Snapshot,
@@ -79,9 +80,26 @@ impl Handle {
         routing_key: &str,
         deadline: Instant,
     ) -> Result<Lease, Failure> {
-        match self.try_acquire(model, selector, routing_key) {
+        self.acquire_by(model, selector, self.choice(routing_key), deadline).await
+    }
+
+    async fn acquire_by(
+        &self,
+        model: &ModelName,
+        selector: &Selector,
+        choice: Choice<'_>,
+        deadline: Instant,
+    ) -> Result<Lease, Failure> {
+        match self.try_acquire_by(model, selector, choice) {
             Some(result) => result,
-            None => self.wait(model, selector, routing_key, deadline).await,
+            None => self.wait(model, selector, choice, deadline).await,
+        }
+    }
+
+    fn choice<'k>(&self, routing_key: &'k str) -> Choice<'k> {
+        match self.is_counted {
+            true => Choice::Counted(routing_key),
+            false => Choice::Uncounted(routing_key),
         }
     }
 
@@ -103,7 +121,16 @@ impl Handle {
         selector: &Selector,
         routing_key: &str,
     ) -> Option<Result<Lease, Failure>> {
-        self.find(model, selector, routing_key).or_else(|| self.refuse_unknown(model, selector))
+        self.try_acquire_by(model, selector, self.choice(routing_key))
+    }
+
+    fn try_acquire_by(
+        &self,
+        model: &ModelName,
+        selector: &Selector,
+        choice: Choice<'_>,
+    ) -> Option<Result<Lease, Failure>> {
+        self.find(model, selector, choice).or_else(|| self.refuse_unknown(model, selector))
     }
 
     /// The refusal of an unknown selector while too many others are looked up.
@@ -121,7 +148,7 @@ impl Handle {
         &self,
         model: &ModelName,
         selector: &Selector,
-        routing_key: &str,
+        choice: Choice<'_>,
     ) -> Option<Result<Lease, Failure>> {
         let routes = self.shared.routes.load();
         if let Some(failure) = &routes.closed {
@@ -137,8 +164,7 @@ impl Handle {
                 Some(Ok(Lease::new(Arc::clone(servable), selector, asked, self.shared.clock)))
             }
             Route::Split(split) => {
-                let (counted, clock) = (self.is_counted, self.shared.clock);
-                Some(Ok(Lease::of_split(split, routing_key, counted, selector, asked, clock)))
+                Some(Ok(Lease::of_split(split, choice, selector, asked, self.shared.clock)))
             }
         }
     }
@@ -240,7 +266,7 @@ impl Handle {
         let command = Command::Load { model: model.clone(), selector: selector.clone(), done };
         self.send(command).await?;
         accepted.await.map_err(|_| stopping())?;
-        self.wait_until_up(model, selector, "", deadline, |_| None).await
+        self.wait_until_up(model, selector, self.choice(""), deadline, |_| None).await
     }
 
     /// Unloads a version from the engine once it is drained; with `delete`, deletes its files
@@ -271,105 +297,15 @@ impl Handle {
         }
     }
 
-    async fn wait(
-        &self,
-        model: &ModelName,
-        selector: &Selector,
-        routing_key: &str,
-        deadline: Instant,
-    ) -> Result<Lease, Failure> {
-        self.ask(model, selector)?;
-        let refused = |handle: &Self| handle.refuse_unknown(model, selector);
-        self.wait_until_up(model, selector, routing_key, deadline, refused).await
-    }
-
     fn ask(&self, model: &ModelName, selector: &Selector) -> Result<(), Failure> {
         let command = Command::Ask { model: model.clone(), selector: selector.clone() };
         let overloaded = |_| Failure::new(Reason::Overloaded, "too many models are asked for");
         self.shared.commands.try_send(command).map_err(overloaded)
     }
 
-    /// Waits for a version that was asked for, unless the request for it is `refused` meanwhile.
-    async fn wait_until_up(
-        &self,
-        model: &ModelName,
-        selector: &Selector,
-        routing_key: &str,
-        deadline: Instant,
-        refused: impl Fn(&Self) -> Option<Result<Lease, Failure>>,
-    ) -> Result<Lease, Failure> {
-        // The subscription comes before the look-up, so that no publication is missed.
-        let mut routed = self.shared.routed.clone();
-        routed.mark_unchanged();
-        let answer = || self.find(model, selector, routing_key).or_else(|| refused(self));
-        if let Some(result) = answer() {
-            return result;
-        }
-        let until = answer_by(deadline);
-        let mut waiting: Option<Using> = None;
-        loop {
-            let found = self.waiting_for(model, selector);
-            if waiting.is_some() && found.is_none() {
-                // The tag was forgotten to make room for others.
-                self.ask(model, selector)?;
-            }
-            waiting = found;
-            if let Some(failure) = self.hopeless(model, selector, until) {
-                return Err(failure);
-            }
-            match timeout_at(until, routed.changed()).await {
-                Err(_) => return Err(self.late(model, selector)),
-                Ok(Err(_)) => return Err(stopping()),
-                Ok(Ok(())) => {}
-            }
-            if let Some(result) = answer() {
-                return result;
-            }
-        }
-    }
-
-    /// Marks the selector as in use while a request waits for it, so that it does not become idle.
-    fn waiting_for(&self, model: &ModelName, selector: &Selector) -> Option<Using> {
-        let routes = self.shared.routes.load();
-        let asked = &routes.find(model, selector)?.asked;
-        Some(Using::new(Arc::clone(asked), self.shared.clock))
-    }
-
-    /// The failure of a version whose next attempt is not before `until`, or not soon.
-    fn hopeless(&self, model: &ModelName, selector: &Selector, until: Instant) -> Option<Failure> {
-        let routes = self.shared.routes.load();
-        let Route::Retrying(failure, at) = &routes.find(model, selector)?.route else {
-            return None;
-        };
-        let soon = until.min(Instant::now() + self.shared.patience);
-        let retry_at = self.shared.clock.instant(*at);
-        let wait = retry_at.saturating_duration_since(Instant::now());
-        (retry_at > soon).then(|| failure.clone().retry_after(wait))
-    }
-
-    /// The failure for a caller whose wait has ended.
-    fn late(&self, model: &ModelName, selector: &Selector) -> Failure {
-        let routes = self.shared.routes.load();
-        match routes.find(model, selector).map(|entry| &entry.route) {
-            Some(Route::Waiting(Some(failure)) | Route::Refused(failure)) => failure.clone(),
-            Some(Route::Retrying(failure, _)) => failure.clone().retry_after(RETRY_LOADING),
-            _ => Failure::new(Reason::ModelLoading, format!("{model}{selector} is being loaded"))
-                .retry_after(RETRY_LOADING),
-        }
-    }
-
     async fn send(&self, command: Command) -> Result<(), Failure> {
         self.shared.commands.send(command).await.map_err(|_| stopping())
     }
-}
-
-/// The retry delay for a model on its way: a pull and a load rarely take less.
-const RETRY_LOADING: Duration = Duration::from_secs(2);
-
-/// The deadline for the answer: leaves a tenth of the time, at most 50 ms, to send it.
-fn answer_by(deadline: Instant) -> Instant {
-    let left = deadline.saturating_duration_since(Instant::now());
-    deadline - (left / 10).min(Duration::from_millis(50))
 }
 
 pub(crate) fn stopping() -> Failure {
@@ -392,7 +328,7 @@ mod tests {
         service.apply(Event::Ask(churn(), latest()));
         service.publish();
         let (model, selector) = (churn(), latest());
-        let mut waiting = std::pin::pin!(handle.wait(&model, &selector, "", deadline));
+        let mut waiting = std::pin::pin!(handle.wait(&model, &selector, Choice::Live, deadline));
         assert!(futures::poll!(&mut waiting).is_pending());
         // No publication happens for longer than the idle time.
         tokio::time::advance(idle_ttl * 2).await;
@@ -411,7 +347,7 @@ mod tests {
         let routes = Routes { full: Some(failure.clone()), ..Routes::default() };
         handle.shared.routes.store(Arc::new(routes));
         let deadline = Instant::now() + Duration::from_secs(60);
-        let answer = handle.wait(&churn(), &latest(), "", deadline).await;
+        let answer = handle.wait(&churn(), &latest(), Choice::Live, deadline).await;
         assert_eq!(answer.expect_err("there is none"), failure);
     }
 }

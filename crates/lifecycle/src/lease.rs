@@ -87,6 +87,17 @@ pub struct Lease {
     using: Using,
 }
 
+/// The choice of an arm of a canary split.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Choice<'a> {
+    /// The arm of a routing key, for a request that takes part in the trial.
+    Counted(&'a str),
+    /// The arm of a routing key, for a caller that only inspects.
+    Uncounted(&'a str),
+    /// The live version, for a request that takes no part in the trial any more.
+    Live,
+}
+
 /// A lease that was given up, because the engine was lost during a run.
 #[derive(Debug)]
 pub struct Interrupted {
@@ -136,20 +147,20 @@ impl Lease {
         Self { servable, tag, arm, split, counted, exposure, sampled, using }
     }
 
-    /// Creates a lease on the arm of `split` selected by the routing key. For a caller that only
-    /// inspects, `is_counted` is false: the lease takes no part in the trial.
+    /// Creates a lease on an arm of `split`. Only a request that is counted takes part in the trial.
     pub(crate) fn of_split(
         split: &Arc<Split<Servable>>,
-        routing_key: &str,
-        is_counted: bool,
+        choice: Choice<'_>,
         selector: &Selector,
         asked: &Arc<LastAsked>,
         clock: Clock,
     ) -> Self {
-        let (arm, counted, exposure) = match is_counted {
-            true => split.choose(routing_key),
-            false => (split.arm(routing_key), false, None),
+        let (arm, counted, exposure) = match choice {
+            Choice::Counted(key) => split.choose(key),
+            Choice::Uncounted(key) => (split.arm(key), false, None),
+            Choice::Live => (Arm::Live, false, None),
         };
+        let is_counted = matches!(choice, Choice::Counted(_));
         let lease = Self::new(Arc::clone(split.servable(arm)), selector, asked, clock);
         let (split, exposure) = (is_counted.then(|| Arc::clone(split)), exposure.map(Arc::new));
         Self { arm, split, counted, exposure, ..lease }

@@ -1,9 +1,15 @@
 //! HTTP with time limits, size limits and typed errors.
 
-use std::{collections::HashSet, sync::Arc, time::Duration, time::SystemTime};
+use std::{
+    collections::HashSet,
+    error, io, iter,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
+use rustls::InvalidMessage;
 
 use crate::{Config, Error, retry::retry_after};
 
@@ -217,6 +223,13 @@ fn call_failed(host: &str, error: reqwest::Error) -> Error {
         }
         return Error::invalid(host, problem);
     }
+    if is_answered_without_tls(&error) {
+        return Error::unavailable(
+            host,
+            "it speaks plain HTTP, which only listed hosts may: the setting images.plain_http, or \
+             the option --plain-http of commands",
+        );
+    }
     let detail = match () {
         () if error.is_timeout() => "no answer in time",
         () if error.is_connect() => "cannot connect",
@@ -228,4 +241,17 @@ fn call_failed(host: &str, error: reqwest::Error) -> Error {
         retry_after: None,
         source: Some(error.into()),
     }
+}
+
+/// Whether the peer answered the beginning of TLS with something else.
+fn is_answered_without_tls(error: &(dyn error::Error + 'static)) -> bool {
+    let is_cause = |mut cause: &(dyn error::Error + 'static)| {
+        // The error in an error of input and output is not its source, and may be one itself.
+        while let Some(inner) = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            cause = inner;
+        }
+        let expected = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
+        cause.downcast_ref::<rustls::Error>().is_some_and(|error| *error == expected)
+    };
+    iter::successors(Some(error), |error| error.source()).any(is_cause)
 }

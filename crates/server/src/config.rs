@@ -126,7 +126,8 @@ section! {
         shutdown_delay: Period = "3s";
         /// The time limit of a stop; remaining requests are then cut off.
         shutdown_grace: Period = "25s";
-        /// Threads that serve predictions; 0: one per core.
+        /// Threads that serve predictions; 0: one per core, or per CPU of the container's limit
+        /// (cgroup) if that is lower.
         threads: u32 = "0";
         /// Scheduling of these threads when they are woken: with `batch` they wait until the
         /// running thread yields the core, which costs least on dedicated cores; with `normal` they

@@ -12,6 +12,7 @@ mod caller;
 mod canary_views;
 mod compression;
 pub mod config;
+mod cpus;
 mod error;
 mod failure;
 mod file_error;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     canary_views,
     config::Config,
-    failure,
+    cpus, failure,
     health::Readiness,
     metrics::Exposition,
     reload::Reloads,
@@ -81,6 +81,7 @@ pub(crate) fn about(config: &Config) -> ui::About {
         version: env!("CARGO_PKG_VERSION"),
         repository: config.images.repository.clone(),
         default_tag: config.images.default_tag.to_string(),
+        cpus: cpus::detect(config.server.threads),
     }
 }
 

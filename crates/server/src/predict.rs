@@ -137,7 +137,7 @@ impl Predictor {
             };
             if let (Err(failure), Ok(packed)) = (&result, &packed)
                 && !packed.tensors.is_empty()
-                && !attempts.is_tried()
+                && attempts.may_wait()
             {
                 attempts = attempts.again(&self.models, failure.clone()).await?;
                 continue;

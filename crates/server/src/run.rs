@@ -5,7 +5,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use outrigger_ui::Reload;
+use outrigger_ui::{Cpus, Reload};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Error,
     config::{Config, Kinds, Source},
-    logs,
+    cpus, logs,
     metrics::{self, Exposition},
     reload::Reloads,
     runtimes::Runtimes,
@@ -77,7 +77,8 @@ fn start_from(config: Config, kinds: &Kinds, source: Option<Source>) -> Result<R
     let security = Security::open(&config)?;
     let listeners = Listeners::bind(&config, &security)?;
     let addresses = listeners.addresses()?;
-    let runtimes = Runtimes::build(&config.server)?;
+    let Cpus { cores, quota, threads } = cpus::detect(config.server.threads);
+    let runtimes = Runtimes::build(&config.server, threads)?;
     let (parts, service) = match wiring::connect(&config, kinds, &runtimes, exposition, security) {
         Ok(parts) => parts,
         Err(error) => {
@@ -86,6 +87,7 @@ fn start_from(config: Config, kinds: &Kinds, source: Option<Source>) -> Result<R
         }
     };
     metrics::begin();
+    tracing::info!(cores, quota, threads, "the processors of this process");
     let Addresses { grpc, http, health, admin } = addresses;
     tracing::info!(%grpc, %http, %health, %admin, version = env!("CARGO_PKG_VERSION"), "listening");
     let reloads = parts.reloads.clone();

@@ -28,12 +28,11 @@ pub(crate) struct Runtimes {
 }
 
 impl Runtimes {
-    pub(crate) fn build(config: &config::Server) -> Result<Self, Error> {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = match config.threads {
-            0 => cores(),
-            threads => threads as usize,
-        };
+    /// Starts the threads; `threads` of them serve predictions.
+    ///
+    /// # Errors
+    /// They cannot be created.
+    pub(crate) fn build(config: &config::Server, threads: usize) -> Result<Self, Error> {
         let failed = Error::system;
         Ok(Self {
             serving: Workers::start(threads, config.scheduling.into())

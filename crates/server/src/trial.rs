@@ -60,13 +60,21 @@ impl<'c> Attempts<'c> {
         &self.terms
     }
 
+    /// Whether the same attempt may be made again when its version is served again. Not with a
+    /// canary: live answers in its place.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.tried.is_none() || self.lease.arm() == Arm::Live
+    }
+
     /// The same attempt with the same version, when that is served again after its engine was lost
-    /// during the run. A trial has its own second attempt.
+    /// during the run. For a trial, the call has failed.
     ///
     /// # Errors
     /// `failure` if there is no such attempt, or the failure of the version.
     pub(crate) async fn again(self, models: &Handle, failure: Failure) -> Result<Self, Failure> {
-        let Self { call, lease, terms, tried: None } = self else { return Err(failure) };
+        let Self { call, lease, terms, tried } = self;
+        // Reports the failure.
+        drop(tried);
         if terms.deadline <= Instant::now() {
             return Err(failure);
         }
@@ -74,11 +82,6 @@ impl<'c> Attempts<'c> {
         let lease = call.wait_for(models.again(&interrupted, terms.deadline)).await?;
         let lease = lease.ok_or(failure)?;
         Ok(Self { call, lease, terms, tried: None })
-    }
-
-    /// Whether the tag has a trial.
-    pub(crate) fn is_tried(&self) -> bool {
-        self.tried.is_some()
     }
 
     /// The final result of the call; `None` if another attempt follows.

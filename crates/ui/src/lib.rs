@@ -34,7 +34,7 @@ use serde_json::Value;
 pub use self::{
     feed::Feed,
     figures::metrics,
-    overview::{About, Reload},
+    overview::{About, Cpus, Reload},
     viewers::Viewer,
 };
 

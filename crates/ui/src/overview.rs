@@ -24,6 +24,19 @@ pub struct About {
     pub repository: Option<String>,
     /// The tag for requests that name no version.
     pub default_tag: String,
+    /// The processors of the process.
+    pub cpus: Cpus,
+}
+
+/// The processors that the process may use.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Cpus {
+    /// The number of cores on which it may run.
+    pub cores: usize,
+    /// The limit of its control group, in CPUs.
+    pub quota: Option<f64>,
+    /// The number of threads that serve predictions.
+    pub threads: usize,
 }
 
 /// A reload of the configuration that has ended.

@@ -16,7 +16,7 @@ import grpc
 from outrigger_testenv import registry
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.builder import ModelPackage
-from outrigger_testenv.client import Client, channel_options
+from outrigger_testenv.client import Client
 from outrigger_testenv.processes import Process, free_ports
 
 ENGINE_ENV = "OUTRIGGER_TESTENV_ENGINE"
@@ -57,7 +57,9 @@ class Engine:
         self.process.wait_until(self._answers)
 
     def _answers(self) -> bool:
-        with grpc.insecure_channel(self.endpoint, channel_options(self.endpoint)) as channel:
+        # Without an authority of its own: gRPC then sends the encoded path, as for any client.
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        with grpc.insecure_channel(self.endpoint, options) as channel:
             status = channel.unary_unary("/tensorflow.serving.ModelService/GetModelStatus")
             try:
                 # A status request in protobuf: field 1 is the model spec, whose field 1 is the name

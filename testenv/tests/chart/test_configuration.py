@@ -50,20 +50,36 @@ def test_the_store_leaves_a_tenth_of_its_volume_free(size, usable):
 
 
 @pytest.mark.parametrize(
-    ("limit", "threads"),
-    [("2", 2), (3, 3), ("1500m", 2), ("250m", 1), (0.5, 1), ("16", 16), (None, 0)],
+    ("limit", "requested", "threads"),
+    [
+        ("2", None, 2),
+        (3, "1", 3),
+        ("1500m", "1", 2),
+        ("250m", None, 1),
+        (0.5, None, 1),
+        ("16", "2", 16),
+        (None, "2500m", 3),
+        (None, 4, 4),
+        (None, None, 1),
+    ],
 )
-def test_the_engines_threads_follow_its_cpu_limit(limit, threads):
-    values = {"engine": {"resources": {"limits": {"cpu": limit}}}}
-    flags = flags_of(render(merge(CASES["minimal"].values, values)))
+def test_threads_follow_the_cpu_limit_or_else_the_request(limit, requested, threads):
+    resources = {"limits": {"cpu": limit}, "requests": {"cpu": requested}}
+    values = {"resources": resources, "engine": {"resources": resources}}
+    rendered = render(merge(CASES["minimal"].values, values))
+    flags = flags_of(rendered)
     assert flags["tensorflow_intra_op_parallelism"] == str(threads)
     assert flags["tensorflow_inter_op_parallelism"] == str(threads)
+    assert yaml.safe_load(rendered.config["outrigger.yaml"])["server"]["threads"] == threads
 
 
 def test_threads_that_are_given_win_over_the_limit():
-    flags = flags_of(render(merge(CASES["minimal"].values, {"engine": {"intraOpThreads": 1}})))
+    values = {"engine": {"intraOpThreads": 1}, "config": {"server": {"threads": 7}}}
+    rendered = render(merge(CASES["minimal"].values, values))
+    flags = flags_of(rendered)
     assert flags["tensorflow_intra_op_parallelism"] == "1"
     assert flags["tensorflow_inter_op_parallelism"] == "2"
+    assert yaml.safe_load(rendered.config["outrigger.yaml"])["server"]["threads"] == 7
 
 
 @pytest.mark.parametrize(("calls", "threads"), [(None, "160"), (200, "232")])

@@ -32,14 +32,18 @@ fn every_field_is_read() {
             version_labels { key: "stable" value: 3 }
             version_labels < key: "next" value: 4 >
           }
-          config { name: "all" model_version_policy { all {} } }
-          config { name: "latest" model_version_policy { latest { num_versions: 2 } } }
+          config { name: "all" model_type: TENSORFLOW model_version_policy { all {} } }
+          config { name: "latest" model_type: 2 logging_config {} model_version_policy { latest { num_versions: 2 } } }
         }"#,
     );
     assert_eq!(models[0].name, "halfplus");
     assert_eq!(models[0].base_path, "/models/\"half\"");
     assert_eq!(models[0].model_platform, "tensorflow");
     assert_eq!(models[0].version_labels, [("stable".into(), 3), ("next".into(), 4)].into());
+    let types = models.iter().map(|model| (model.model_type(), model.logging_config.is_some()));
+    let expected =
+        [(ModelType::Unspecified, false), (ModelType::Tensorflow, false), (ModelType::Other, true)];
+    assert_eq!(types.collect::<Vec<_>>(), expected);
     let choices = models.iter().map(|model| model.model_version_policy.clone().unwrap());
     let choices: Vec<_> = choices.map(|policy| policy.policy_choice.unwrap()).collect();
     let specific = PolicyChoice::Specific(Specific { versions: vec![3, 4, -5] });

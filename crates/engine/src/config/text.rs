@@ -53,6 +53,14 @@ impl Field {
         number.ok_or_else(|| self.problem(format!("{} needs a whole number in range", self.name)))
     }
 
+    /// The value, if it is a number or an identifier.
+    pub(super) fn word(&self) -> Option<&str> {
+        match &self.value {
+            Value::Word(word) => Some(word),
+            _ => None,
+        }
+    }
+
     pub(super) fn boolean(&self) -> Result<bool> {
         match &self.value {
             Value::Word(word) if ["true", "True", "t", "1"].contains(&word.as_str()) => Ok(true),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use outrigger_proto::tensorflow::serving::{
-    ModelConfig, ServableVersionPolicy,
+    LoggingConfig, ModelConfig, ModelType, ServableVersionPolicy,
     servable_version_policy::{PolicyChoice, Specific},
 };
 
@@ -258,14 +258,61 @@ async fn an_invalid_list_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_platform_must_be_given_and_known() {
+async fn a_platform_must_be_known_and_a_refused_one_is_remembered() {
+    let world = World::begun().await;
+    world.add("a", "1");
+    world.add("b", "1");
+    let unknown = ModelConfig { model_platform: "onnx".into(), ..world.model("a") };
+    let refused = world.refused([unknown]).await;
+    assert_eq!(refused.message, "Servable a requests unsupported platform onnx");
+    let refused = world.refused([world.model("a")]).await;
+    assert_eq!(
+        refused.message,
+        "Illegal to change a model's platform. For model a platform was onnx and new platform requested is tensorflow"
+    );
+    world.apply([world.model("b")]).await.unwrap();
+    world.apply([world.model("a")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn after_a_list_without_a_platform_every_list_is_refused() {
     let world = World::begun().await;
     let without = ModelConfig { model_platform: String::new(), ..world.model("a") };
-    let unknown = ModelConfig { model_platform: "onnx".into(), ..world.model("b") };
-    let refused = world.refused([without]).await;
-    assert!(refused.message.starts_with("Illegal setting neither"), "{}", refused.message);
-    let refused = world.refused([unknown]).await;
-    assert_eq!(refused.message, "Servable b requests unsupported platform onnx");
+    for models in [[without], [world.model("a")], [world.model("b")]] {
+        let refused = world.refused(models).await;
+        assert_eq!(refused.code, Code::InvalidArgument);
+        assert!(refused.message.starts_with("Illegal setting neither"), "{}", refused.message);
+    }
+}
+
+#[tokio::test]
+async fn the_deprecated_type_names_a_platform_as_well() {
+    let typed = |model_type: ModelType, model: ModelConfig| ModelConfig {
+        model_type: model_type.into(),
+        ..model
+    };
+    let world = World::begun().await;
+    world.add("a", "1");
+    let without = ModelConfig { model_platform: String::new(), ..world.model("a") };
+    world.apply([typed(ModelType::Tensorflow, without)]).await.unwrap();
+    world.apply([world.model("a")]).await.unwrap();
+    let refused = world.refused([typed(ModelType::Tensorflow, world.model("a"))]).await;
+    assert!(refused.message.starts_with("Illegal setting both"), "{}", refused.message);
+    let world = World::begun().await;
+    let without = ModelConfig { model_platform: String::new(), ..world.model("a") };
+    let refused = world.refused([typed(ModelType::Other, without)]).await;
+    assert_eq!(refused.message, "ModelServerConfig::model_type choice 2 not supported.");
+}
+
+#[tokio::test]
+async fn a_logged_model_is_loaded_before_the_reload_fails() {
+    let world = World::begun().await;
+    world.add("a", "1");
+    let logged = ModelConfig { logging_config: Some(LoggingConfig {}), ..world.model("a") };
+    let refused = world.refused([logged]).await;
+    assert_eq!(refused, Status::invalid("No request-logger-creator provided."));
+    assert_eq!(world.available("a"), Some(1));
+    world.apply([world.model("a")]).await.unwrap();
 }
 
 #[tokio::test]

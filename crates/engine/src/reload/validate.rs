@@ -1,8 +1,8 @@
 //! Validates a configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use outrigger_proto::tensorflow::serving::ModelConfigList;
+use outrigger_proto::tensorflow::serving::{ModelConfig, ModelConfigList, ModelType};
 
 use crate::status::Status;
 
@@ -21,9 +21,9 @@ pub(super) fn list(
     list: &ModelConfigList,
     current: Option<&ModelConfigList>,
 ) -> Result<(), Status> {
-    let mut platforms = BTreeMap::new();
+    let mut names = BTreeSet::new();
     for model in &list.config {
-        if platforms.insert(model.name.as_str(), model.model_platform.as_str()).is_some() {
+        if !names.insert(model.name.as_str()) {
             return Err(Status::invalid(format!(
                 "Illegal to list model {} multiple times in config list",
                 model.name
@@ -38,15 +38,47 @@ pub(super) fn list(
             )));
         }
     }
-    for old in current.map_or(&[][..], |list| &list.config) {
-        if platforms.get(old.name.as_str()).is_some_and(|new| *new != old.model_platform) {
+    current.map_or(Ok(()), |current| unchanged_platforms(list, current))
+}
+
+/// Checks that no model changes its platform. A platform that was refused is remembered, as in
+/// TensorFlow Serving: it cannot be corrected under the same name, and one that was missing makes
+/// every further list fail.
+fn unchanged_platforms(list: &ModelConfigList, current: &ModelConfigList) -> Result<(), Status> {
+    let mut platforms = BTreeMap::new();
+    for old in &current.config {
+        platforms.insert(old.name.as_str(), platform(old)?);
+    }
+    for model in &list.config {
+        let Some(old) = platforms.get(model.name.as_str()) else { continue };
+        let new = platform(model)?;
+        if new != *old {
             return Err(Status::invalid(format!(
-                "Illegal to change a model's platform. For model {}",
-                old.name
+                "Illegal to change a model's platform. For model {} platform was {old} and new platform requested is {new}",
+                model.name
             )));
         }
     }
     Ok(())
+}
+
+/// The platform of a model, which the deprecated `model_type` may name as well.
+fn platform(model: &ModelConfig) -> Result<&str, Status> {
+    let refused = |message: &str| Err(Status::invalid(message));
+    match (model.model_type(), model.model_platform.as_str()) {
+        (ModelType::Unspecified, "") => refused(
+            "Illegal setting neither ModelServerConfig::model_type (deprecated) nor ModelServerConfig::model_platform.",
+        ),
+        (ModelType::Unspecified, platform) => Ok(platform),
+        (ModelType::Tensorflow, "") => Ok(PLATFORM),
+        (ModelType::Other, "") => refused(&format!(
+            "ModelServerConfig::model_type choice {} not supported.",
+            model.model_type
+        )),
+        _ => refused(
+            "Illegal setting both ModelServerConfig::model_type (deprecated) and ModelServerConfig::model_platform.",
+        ),
+    }
 }
 
 fn is_absolute(path: &str) -> bool {
@@ -56,20 +88,22 @@ fn is_absolute(path: &str) -> bool {
 /// Checks that every platform is supported.
 pub(super) fn platforms(list: &ModelConfigList) -> Result<(), Status> {
     for model in &list.config {
-        match model.model_platform.as_str() {
-            PLATFORM => {}
-            "" => {
-                return Err(Status::invalid(
-                    "Illegal setting neither ModelServerConfig::model_type (deprecated) nor ModelServerConfig::model_platform.",
-                ));
-            }
-            other => {
-                return Err(Status::invalid(format!(
-                    "Servable {} requests unsupported platform {other}",
-                    model.name
-                )));
-            }
+        let platform = platform(model)?;
+        if platform != PLATFORM {
+            return Err(Status::invalid(format!(
+                "Servable {} requests unsupported platform {platform}",
+                model.name
+            )));
         }
+    }
+    Ok(())
+}
+
+/// Checks that no model wants its requests to be logged, for which TensorFlow Serving's binary has
+/// no creator of loggers either. It finds that out when the models are in service.
+pub(super) fn logging(list: &ModelConfigList) -> Result<(), Status> {
+    if list.config.iter().any(|model| model.logging_config.is_some()) {
+        return Err(Status::invalid("No request-logger-creator provided."));
     }
     Ok(())
 }

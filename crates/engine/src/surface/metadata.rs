@@ -6,7 +6,6 @@ use std::{
 };
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use outrigger_proto::tensorflow::serving::{
     GetModelMetadataRequest, GetModelMetadataResponse, ModelSpec, model_spec::VersionChoice,
 };
@@ -24,7 +23,7 @@ const SIGNATURE_DEF: &str = "signature_def";
 const TYPE_URL: &str = "type.googleapis.com/tensorflow.serving.SignatureDefMap";
 
 /// Answers a call.
-pub(super) async fn answer(surface: &Arc<Surface>, request: Request<Incoming>) -> Response<Body> {
+pub(super) async fn answer(surface: &Arc<Surface>, request: Request<Body>) -> Response<Body> {
     let codec = ProstCodec::default();
     let mut grpc = Grpc::new(codec).max_decoding_message_size(MESSAGE_LIMIT);
     grpc.unary(Method(Arc::clone(surface)), request).await

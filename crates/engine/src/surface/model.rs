@@ -1,11 +1,12 @@
 //! ModelService: states of versions, and reloads.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use outrigger_proto::tensorflow::serving::{
-    GetModelStatusRequest, GetModelStatusResponse, ModelVersionStatus, ReloadConfigRequest,
-    ReloadConfigResponse, StatusProto, model_server_config::Config as Choice, model_service_server,
-    model_spec::VersionChoice, model_version_status::State as WireState,
+    GetModelStatusRequest, GetModelStatusResponse, Metric, ModelVersionStatus, ReloadConfigRequest,
+    ReloadConfigResponse, StatusProto, metric::ValueIncrease,
+    model_server_config::Config as Choice, model_service_server, model_spec::VersionChoice,
+    model_version_status::State as WireState,
 };
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tonic::{Code, Request, Response};
@@ -64,11 +65,12 @@ impl model_service_server::ModelService for ModelService {
         let deadline = deadline::of(request.metadata().as_ref());
         let request = request.into_inner();
         check_kind(&request)?;
+        let metric = metrics(&request.metric_names);
         let answered = self.reload(request, permit);
         let outcome = deadline::within(deadline, answered).await?;
         outcome.unwrap_or_else(|_| Err(Status::new(Code::Internal, "the reload panicked")))?;
         let status = Some(StatusProto::default());
-        Ok(Response::new(ReloadConfigResponse { status }))
+        Ok(Response::new(ReloadConfigResponse { status, metric }))
     }
 }
 
@@ -79,6 +81,14 @@ fn check_kind(request: &ReloadConfigRequest) -> Result<(), Status> {
             "ServerModelConfig type not supported by HandleReloadConfigRequest. Only ModelConfigList is currently supported",
         )),
     }
+}
+
+/// The increase of each metric during a reload. This engine has none of TensorFlow Serving's
+/// metrics, whose increase is 0 for a name that it does not know.
+fn metrics(names: &[String]) -> Vec<Metric> {
+    let names: BTreeSet<_> = names.iter().collect();
+    let none = Some(ValueIncrease::Int64ValueIncrease(0));
+    names.into_iter().map(|name| Metric { name: name.clone(), value_increase: none }).collect()
 }
 
 fn stopping() -> Status {

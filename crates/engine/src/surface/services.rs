@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use outrigger_proto::{
-    raw::unary::{self, Unreadable},
+    raw::unary,
     tensorflow::serving::model_service_server::{self, ModelServiceServer},
 };
-use tonic::{Code, body::Body, codegen::Service as _};
+use tonic::{body::Body, codegen::Service as _};
 
-use super::{MESSAGE_LIMIT, ModelService, Surface, deadline, metadata, predict};
-use crate::status::Status;
+use super::{MESSAGE_LIMIT, ModelService, Surface, deadline, message, metadata, predict};
 
 const PREDICT: &str = "/tensorflow.serving.PredictionService/Predict";
 const METADATA: &str = "/tensorflow.serving.PredictionService/GetModelMetadata";
@@ -34,10 +32,15 @@ impl Services {
 
     /// Answers one call.
     pub(crate) async fn answer(mut self, request: Request<Incoming>) -> Response<Body> {
+        if request.uri().path() == PREDICT {
+            return self.predict(request).await;
+        }
+        let request = match message::decompressed(request).await {
+            Ok(request) => request,
+            Err(status) => return tonic::Status::from(status).into_http(),
+        };
         let path = request.uri().path();
-        if path == PREDICT {
-            self.predict(request).await
-        } else if path == METADATA {
+        if path == METADATA {
             metadata::answer(&self.surface, request).await
         } else if in_service(path, model_service_server::SERVICE_NAME) {
             let Ok(response) = self.models.call(request).await;
@@ -53,8 +56,7 @@ impl Services {
         let (head, body) = request.into_parts();
         let deadline = deadline::of(&head.headers);
         let framed = async {
-            let message = deadline::within(deadline, unary::read(body, MESSAGE_LIMIT)).await?;
-            let message: Bytes = message.map_err(|unreadable| unread(&unreadable))?;
+            let message = deadline::within(deadline, message::read(&head.headers, body)).await??;
             predict::predict(&self.surface, message, deadline).await
         };
         match framed.await {
@@ -68,13 +70,4 @@ impl Services {
 fn in_service(path: &str, service: &str) -> bool {
     let method = path.strip_prefix('/').and_then(|path| path.strip_prefix(service));
     method.is_some_and(|method| method.starts_with('/'))
-}
-
-fn unread(unreadable: &Unreadable) -> Status {
-    let code = match unreadable {
-        Unreadable::Unsupported => Code::Unimplemented,
-        Unreadable::TooLarge { .. } => Code::OutOfRange,
-        _ => Code::Internal,
-    };
-    Status::new(code, unreadable.to_string())
 }

@@ -28,7 +28,7 @@ pub enum LocateError {
     },
     /// No directory was named, and the search found none.
     #[error(
-        "libtensorflow was not found; install it with `pip install tensorflow-cpu` into a virtual environment that is active or called .venv, or name its directory with --tensorflow or {VARIABLE}"
+        "libtensorflow was not found; install it with `pip install tensorflow-cpu` into a virtual environment that is active or called .venv, or name its directory in the environment variable {VARIABLE} or with the option --tensorflow of `outrigger engine`"
     )]
     NotFound,
 }
@@ -80,6 +80,13 @@ mod tests {
         fs::write(package.join(LIBRARY), "").unwrap();
         assert_eq!(within(root.path()), Some(package.clone()));
         assert_eq!(within(&package), Some(package));
+    }
+
+    #[test]
+    fn the_advice_names_the_command_that_has_the_option() {
+        let message = LocateError::NotFound.to_string();
+        assert!(message.contains("variable OUTRIGGER_TENSORFLOW"), "{message}");
+        assert!(message.contains("--tensorflow of `outrigger engine`"), "{message}");
     }
 
     #[test]

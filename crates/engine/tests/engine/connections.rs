@@ -1,14 +1,24 @@
 //! Connections: concurrent ones, cancelled calls, large answers, shutdown.
 
+use std::io::Read as _;
+
+use bytes::Bytes;
+use flate2::{
+    Compression,
+    read::{GzEncoder, ZlibEncoder},
+};
 use futures::{StreamExt as _, stream};
-use http_body_util::StreamBody;
+use http_body_util::{Full, StreamBody};
 use hyper::body;
 use outrigger_engine::Options;
 use outrigger_proto::{
     raw::unary,
     tensorflow::{
         TensorProto,
-        serving::{PredictResponse, prediction_service_client::PredictionServiceClient},
+        serving::{
+            GetModelStatusRequest, PredictResponse,
+            prediction_service_client::PredictionServiceClient,
+        },
     },
 };
 use outrigger_testkit::{
@@ -20,12 +30,13 @@ use tokio::{net::UnixStream, task::JoinSet};
 use tonic::{Code, transport::Channel};
 
 use crate::{
-    harness::{Local, options, request},
+    harness::{Local, options, request, spec},
     models::{busy, column, identity, size, tensor},
     raw,
 };
 
 const PREDICT: &str = "tensorflow.serving.PredictionService/Predict";
+const STATUS: &str = "tensorflow.serving.ModelService/GetModelStatus";
 
 async fn connect(local: &Local) -> PredictionServiceClient<Channel> {
     PredictionServiceClient::new(local.connect().await)
@@ -88,6 +99,64 @@ async fn many_cancelled_calls_do_not_harm_the_others() {
     let answer = PredictResponse::decode(message).expect("a response");
     assert_eq!(answer.outputs["y"].float_val, [3.5]);
     drop(caller);
+    local.stop().await;
+}
+
+#[tokio::test]
+async fn an_authority_may_be_the_encoded_path_of_the_socket() {
+    let local = Local::start().await;
+    local.serve("half", &affine(0.5, 2.0)).await;
+    let stream = UnixStream::connect(local.root.path().join("engine.sock")).await.unwrap();
+    let mut caller = Peer::client(stream).await.unwrap();
+    let message = request("half", [("x", column(&[3.0]))]).encode_to_vec();
+    let head = Frame::request_to(1, "tmp%2Fengine.sock", &format!("/{PREDICT}"));
+    caller.send(&[head, Frame::body(1, unary::framed(&message).to_vec())]).await.unwrap();
+    let body = caller.answer(1).await.unwrap();
+    let (_, message) = body.split_first_chunk::<{ unary::PREFIX }>().expect("a message");
+    let answer = PredictResponse::decode(message).expect("a response");
+    assert_eq!(answer.outputs["y"].float_val, [3.5]);
+    drop(caller);
+    local.stop().await;
+}
+
+/// The message, compressed by this encoding, with its prefix.
+fn compressed(encoding: &str, message: &[u8]) -> Bytes {
+    let level = Compression::fast();
+    let mut bytes = Vec::new();
+    match encoding {
+        "deflate" => ZlibEncoder::new(message, level).read_to_end(&mut bytes),
+        _ => GzEncoder::new(message, level).read_to_end(&mut bytes),
+    }
+    .expect("it is in memory");
+    [&unary::compressed_prefix(bytes.len())[..], &bytes].concat().into()
+}
+
+#[tokio::test]
+async fn requests_may_be_compressed() {
+    let local = Local::start().await;
+    local.serve("half", &affine(0.5, 2.0)).await;
+    let predict = request("half", [("x", column(&[3.0]))]).encode_to_vec();
+    let status = GetModelStatusRequest { model_spec: Some(spec("half")) }.encode_to_vec();
+    let send = async |path: &str, encoding: &str, body: Bytes| {
+        let header = ("grpc-encoding", encoding);
+        raw::send_with(local.root.path(), path, header, Full::new(body)).await
+    };
+    for encoding in ["gzip", "deflate"] {
+        let (code, answer) = send(PREDICT, encoding, compressed(encoding, &predict)).await;
+        assert_eq!(code, Code::Ok, "{encoding}");
+        let answer = PredictResponse::decode(&answer[unary::PREFIX..]).expect("a response");
+        assert_eq!(answer.outputs["y"].float_val, [3.5]);
+        assert_eq!(send(STATUS, encoding, compressed(encoding, &status)).await.0, Code::Ok);
+        assert_eq!(send(STATUS, encoding, unary::framed(&status)).await.0, Code::Ok);
+    }
+    for (encoding, code) in
+        [("zstd", Code::Unimplemented), ("identity", Code::Internal), ("deflate", Code::Internal)]
+    {
+        for (path, message) in [(PREDICT, &predict), (STATUS, &status)] {
+            let (found, _) = send(path, encoding, compressed("gzip", message)).await;
+            assert_eq!(found, code, "{encoding}");
+        }
+    }
     local.stop().await;
 }
 

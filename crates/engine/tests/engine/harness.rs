@@ -149,7 +149,7 @@ impl Local {
 pub(crate) fn reload_request(models: Vec<ModelConfig>) -> ReloadConfigRequest {
     let list = ModelConfigList { config: models };
     let config = ModelServerConfig { config: Some(Config::ModelConfigList(list)) };
-    ReloadConfigRequest { config: Some(config) }
+    ReloadConfigRequest { config: Some(config), ..ReloadConfigRequest::default() }
 }
 
 pub(crate) fn spec(name: &str) -> ModelSpec {

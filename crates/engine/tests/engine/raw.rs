@@ -21,6 +21,19 @@ pub(crate) async fn send<B>(root: &Path, path: &str, body: B, timeout: &str) -> 
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
 {
+    send_with(root, path, ("grpc-timeout", timeout), body).await.0
+}
+
+/// Makes one call with this header; returns the code and the body of the answer.
+pub(crate) async fn send_with<B>(
+    root: &Path,
+    path: &str,
+    (name, value): (&str, &str),
+    body: B,
+) -> (Code, Bytes)
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
+{
     let stream = UnixStream::connect(root.join("engine.sock")).await.expect("it listens");
     let handshake = hyper::client::conn::http2::handshake::<_, _, B>;
     let (mut sender, connection) =
@@ -30,7 +43,7 @@ where
     let request = http::Request::post(format!("http://localhost/{path}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
-        .header("grpc-timeout", timeout)
+        .header(name, value)
         .body(body)
         .expect("a valid request");
     let response = sender.send_request(request).await.expect("an answer");
@@ -38,7 +51,7 @@ where
     let body = response.into_body().collect().await.expect("a whole answer");
     let trailers = body.trailers().cloned().unwrap_or_default();
     let status = trailers.get("grpc-status").or(headers.get("grpc-status")).expect("a status");
-    Code::from_bytes(status.as_bytes())
+    (Code::from_bytes(status.as_bytes()), body.to_bytes())
 }
 
 fn frame(message: &impl Message) -> Bytes {

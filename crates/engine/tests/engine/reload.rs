@@ -4,7 +4,8 @@ use std::fs;
 
 use outrigger_engine::{Engine, Error, Models, Options};
 use outrigger_proto::tensorflow::serving::{
-    GetModelStatusRequest, ReloadConfigRequest, model_version_status::State,
+    GetModelStatusRequest, Metric, ReloadConfigRequest, metric::ValueIncrease,
+    model_version_status::State,
 };
 use outrigger_testkit::saved_model::affine;
 use tonic::Code;
@@ -95,9 +96,21 @@ async fn the_status_of_an_unknown_model_is_not_found() {
 async fn a_request_without_a_list_is_refused_at_once() {
     let local = Local::start().await;
     let mut client = local.models.clone();
-    let empty = ReloadConfigRequest { config: None };
+    let empty = ReloadConfigRequest::default();
     let status = client.handle_reload_config_request(empty).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn the_increases_of_metrics_are_returned_once_for_each_name() {
+    let local = Local::start().await;
+    let metric_names = ["/a", "/b", "/a"].map(str::to_owned).into();
+    let reload = ReloadConfigRequest { metric_names, ..reload_request(vec![]) };
+    let answer = local.models.clone().handle_reload_config_request(reload).await.unwrap();
+    let increase = Some(ValueIncrease::Int64ValueIncrease(0));
+    let expected =
+        ["/a", "/b"].map(|name| Metric { name: name.to_owned(), value_increase: increase });
+    assert_eq!(answer.into_inner().metric, expected);
 }
 
 #[tokio::test]

@@ -14,15 +14,15 @@ use super::{
 use crate::{
     call::{Call, Trace},
     entries::{Entries, STRANGERS, STRANGERS_PER_ROW},
+    faults::Faults,
     limits::{check_size, refuse_too_many},
     meter::OFTEN,
     options::Options,
     packed::{Ids, Packed, UserRows},
     place::Place,
-    plan::Plan,
+    plan::{Plan, RowResult, left_out},
     reader::Node,
     tensors::Tensors,
-    wire::Malformed,
 };
 
 /// The reason why a request cannot be packed in one pass.
@@ -54,9 +54,6 @@ pub(super) struct Members {
     pub(super) count: usize,
 }
 
-/// A failure that is reported unless the text after it is malformed.
-type Checked<T> = Result<T, Failure>;
-
 /// The treatments of a request: those left out, and the ids of the others if they are wanted.
 type Treatments = (Vec<TreatmentError>, Option<Ids>);
 
@@ -81,11 +78,11 @@ pub(super) fn pack(
     let sent = options(part(&members.options)?)?;
     let options = Options::read(Some(&sent), false, None, plan, &place);
     let mut packer = Packer::new(plan, call, members.count);
-    let user = packer.user(part(&members.user)?, &place)?;
+    packer.user(part(&members.user)?, &place)?;
     let wanted = Wanted { ids: sent.treatment_ids, skip: options.as_ref().is_ok_and(|it| it.skip) };
-    let treatments = packer.treatments(part(&members.treatments)?, &wanted)?;
-    let (options, ()) = (options?, user?);
-    let (errors, ids) = treatments?;
+    let (errors, ids) = packer.treatments(part(&members.treatments)?, &wanted)?;
+    let options = options?;
+    packer.faults.check()?;
     packer.tensors.add_user(UserRows {
         request_id: request_id.into(),
         requested: members.count,
@@ -116,44 +113,47 @@ struct Packer<'p, 'c> {
     tensors: Tensors<'p>,
     /// The number of treatments that the tensors have room for.
     count: usize,
+    /// The faults found so far, which are reported unless the text after them is malformed.
+    faults: Faults,
 }
 
 impl<'p, 'c> Packer<'p, 'c> {
     fn new(plan: &'p Plan, call: &'c Call<'c>, count: usize) -> Self {
-        Self { plan, call, tensors: Tensors::new(plan, call.traced, 1, count), count }
+        let tensors = Tensors::new(plan, call.traced, 1, count);
+        Self { plan, call, tensors, count, faults: Faults::default() }
     }
 
-    fn user(&mut self, cursor: Option<Cursor<'_>>, place: &Place) -> Read<Checked<()>> {
+    fn user(&mut self, cursor: Option<Cursor<'_>>, place: &Place) -> Read<()> {
         let mut row = Row::new(&self.plan.inputs, &self.plan.fields.user, self.call.traced);
         row.begin(self.tensors.begin_user());
         if let Some(mut cursor) = cursor {
             features(&mut row, &mut cursor, &mut self.tensors, None, 1)?;
             cursor.end()?;
         }
-        let mut strangers = Entries(STRANGERS);
-        if let Err(failure) = self.count_unknown(&row, &mut strangers) {
-            return Ok(Err(failure));
-        }
-        let finished = row.finish(&mut self.tensors.buffers, &mut self.tensors.tally);
-        Ok(finished.map_err(|bad| bad.of_user(place)))
+        self.count_unknown(&row, &mut Entries(STRANGERS));
+        let Tensors { buffers, tally, .. } = &mut self.tensors;
+        let bad = row.finish(self.faults.room(), buffers, tally).err().into_iter().flatten();
+        self.faults.extend(bad.map(|bad| bad.of_user(place)));
+        Ok(())
     }
 
-    fn count_unknown(&mut self, row: &Row<'_>, left: &mut Entries) -> Checked<()> {
+    fn count_unknown(&mut self, row: &Row<'_>, left: &mut Entries) {
         left.0 += STRANGERS_PER_ROW;
         self.tensors.tally.counts.unknown += row.unknown as u64;
-        left.take_many(row.unknown)
-            .map_err(|error: Malformed| Failure::new(Reason::RequestMalformed, error.to_string()))
+        if let Err(error) = left.take_many(row.unknown) {
+            self.faults.end(Failure::new(Reason::RequestMalformed, error.to_string()));
+        }
     }
 
     fn treatments(
         &mut self,
         cursor: Option<Cursor<'_>>,
         wanted: &Wanted,
-    ) -> Result<Checked<Treatments>, Stop> {
+    ) -> Result<Treatments, Stop> {
         let mut ids = wanted.ids.then(|| Ids::with_room(self.count));
-        let (mut errors, mut failed, mut index) = (Vec::new(), None, 0);
+        let (mut errors, mut index) = (Vec::new(), 0);
         let Some(mut cursor) = cursor.filter(|cursor| cursor.peek() != Some(b'n')) else {
-            return Ok(Ok((errors, ids)));
+            return Ok((errors, ids));
         };
         self.tensors.make_room(self.count);
         let fields = &self.plan.fields.treatment;
@@ -164,18 +164,21 @@ impl<'p, 'c> Packer<'p, 'c> {
                 self.call.meter.proceed()?;
             }
             let id = self.treatment(cursor, &mut row, &mut template)?;
-            let added = self.add(&mut row, &mut strangers, index, &id, wanted.skip, &mut errors);
-            match added {
-                Ok(true) => ids.iter_mut().for_each(|ids| ids.push(&id)),
-                Ok(false) => {}
-                Err(failure) => failed = failed.take().or(Some(failure)),
+            self.count_unknown(&row, &mut strangers);
+            match self.add(&mut row, wanted.skip) {
+                Ok(()) => ids.iter_mut().for_each(|ids| ids.push(&id)),
+                Err(bad) if wanted.skip => errors.extend(left_out(bad, index, &id)),
+                Err(bad) => {
+                    let path = |feature: &str| format!("treatments[{index}].features[{feature:?}]");
+                    self.faults.add_treatment(bad, (index, &*id), path, &Place::default());
+                }
             }
             index += 1;
             Ok::<_, Stop>(())
         })?;
         cursor.end()?;
         self.tensors.trim();
-        Ok(failed.map_or(Ok((errors, ids)), Err))
+        Ok((errors, ids))
     }
 
     /// Reads one treatment to the next row; returns its id.
@@ -202,29 +205,13 @@ impl<'p, 'c> Packer<'p, 'c> {
         Ok(id)
     }
 
-    /// Completes the row of a treatment; false if it is left out.
-    fn add(
-        &mut self,
-        row: &mut Row<'p>,
-        strangers: &mut Entries,
-        index: usize,
-        id: &[u8],
-        skip: bool,
-        errors: &mut Vec<TreatmentError>,
-    ) -> Checked<bool> {
-        self.count_unknown(row, strangers)?;
+    /// Completes the row of a treatment; the row is kept only if it succeeds.
+    fn add(&mut self, row: &mut Row<'p>, skip: bool) -> RowResult<'p> {
+        let most = if skip { 1 } else { self.faults.room() };
         let Tensors { treatment_rows, buffers, tally, .. } = &mut self.tensors;
-        let Err(bad) = row.finish(buffers, tally) else {
-            *treatment_rows += 1;
-            return Ok(true);
-        };
-        if skip {
-            let position = u32::try_from(index).expect("treatments are limited");
-            errors.push(bad.left_out(position, id));
-            return Ok(false);
-        }
-        let path = format!("treatments[{index}].features[{:?}]", bad.feature);
-        Err(bad.of_treatment(index, id, &path, &Place::default()))
+        row.finish(most, buffers, tally)?;
+        *treatment_rows += 1;
+        Ok(())
     }
 }
 

@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     column::{Buffer, floats},
-    plan::{BadFeature, Fields, InputPlan},
+    faults,
+    plan::{BadFeature, Fields, InputPlan, RowResult},
     tally::Tally,
     value::{Scalar, Value},
 };
@@ -35,8 +36,9 @@ pub(super) struct Row<'p> {
     states: Vec<State>,
     /// The number of slots that are written.
     written: usize,
-    /// The refused feature that metadata.json names first, and its slot.
-    refused: Option<(usize, BadFeature<'p>)>,
+    /// The refused features that metadata.json names first, as many as are reported, and their
+    /// slots, in order.
+    refused: Vec<(usize, BadFeature<'p>)>,
     /// The row's index in all its tensors.
     index: usize,
     /// The names of the objects around the value, joined by dots. A path longer than all names of
@@ -55,7 +57,7 @@ impl<'p> Row<'p> {
             traced,
             states: vec![State::Absent; fields.len()],
             written: 0,
-            refused: None,
+            refused: Vec::new(),
             index: 0,
             path: Vec::new(),
             vector: Vector::default(),
@@ -66,7 +68,8 @@ impl<'p> Row<'p> {
     /// Starts the row with this index, for which the buffers have room.
     pub(super) fn begin(&mut self, index: usize) {
         self.states.fill(State::Absent);
-        (self.written, self.refused, self.index, self.unknown) = (0, None, index, 0);
+        (self.written, self.index, self.unknown) = (0, index, 0);
+        self.refused.clear();
         self.path.clear();
     }
 
@@ -200,9 +203,9 @@ impl<'p> Row<'p> {
     }
 
     fn refuse(&mut self, slot: usize, bad: BadFeature<'p>) -> Read<()> {
-        if self.refused.as_ref().is_none_or(|(first, _)| slot < *first) {
-            self.refused = Some((slot, bad));
-        }
+        let position = self.refused.partition_point(|(other, _)| *other < slot);
+        self.refused.insert(position, (slot, bad));
+        self.refused.truncate(faults::MOST);
         self.give(slot, State::Refused)
     }
 
@@ -233,42 +236,54 @@ impl<'p> Row<'p> {
     /// Writes the replacements of absent values.
     ///
     /// # Errors
-    /// The first feature, in the order of metadata.json, that is refused. `tally` is then restored.
+    /// The first `most` features, in the order of metadata.json, that are refused, or at least one.
+    /// `tally` is then restored.
     pub(super) fn finish(
         &mut self,
+        most: usize,
         buffers: &mut [Buffer],
         tally: &mut Tally,
-    ) -> Result<(), BadFeature<'p>> {
+    ) -> RowResult<'p> {
         if self.written == self.states.len() && !self.traced {
             return Ok(());
         }
         let mark = tally.mark(self.inputs, self.fields.entity);
-        let written = self.write_rest(buffers, tally);
-        if written.is_err() {
-            tally.reset(mark);
+        let bad = self.write_rest(most, buffers, tally);
+        if bad.is_empty() {
+            return Ok(());
         }
-        written
+        tally.reset(mark);
+        Err(bad)
     }
 
     fn write_rest(
         &mut self,
+        most: usize,
         buffers: &mut [Buffer],
         tally: &mut Tally,
-    ) -> Result<(), BadFeature<'p>> {
+    ) -> Vec<BadFeature<'p>> {
+        let mut bad = Vec::new();
+        let mut refused = self.refused.drain(..);
         for (slot, field) in self.fields.fields.iter().enumerate() {
             let origin = match self.states[slot] {
-                State::Written => ValueOrigin::Request,
-                State::OutOfVocabulary => ValueOrigin::OutOfVocabulary,
+                State::Written => Ok(ValueOrigin::Request),
+                State::OutOfVocabulary => Ok(ValueOrigin::OutOfVocabulary),
                 State::Absent => {
-                    field.write(None, self.index, self.inputs, &mut buffers[field.input])?
+                    field.write(None, self.index, self.inputs, &mut buffers[field.input])
                 }
-                State::Refused => match self.refused.take() {
-                    Some((_, bad)) => return Err(bad),
+                State::Refused => match refused.next() {
+                    Some((_, bad)) => Err(bad),
                     None => continue,
                 },
             };
-            tally.record(field.input, origin);
+            match origin {
+                Ok(origin) => tally.record(field.input, origin),
+                Err(feature) => bad.push(feature),
+            }
+            if !bad.is_empty() && bad.len() >= most {
+                break;
+            }
         }
-        Ok(())
+        bad
     }
 }

@@ -15,6 +15,9 @@ pub(crate) struct BadFeature<'p> {
     pub(crate) problem: Problem,
 }
 
+/// The result of writing a row.
+pub(crate) type RowResult<'p> = Result<(), Vec<BadFeature<'p>>>;
+
 impl BadFeature<'_> {
     /// The failure of a user's row.
     pub(crate) fn of_user(self, place: &Place) -> Failure {
@@ -22,30 +25,35 @@ impl BadFeature<'_> {
         place.failure(self.problem.reason, path, self.problem.message)
     }
 
-    /// The failure of a treatment's row; `path` is the path of the feature in the
-    /// request.
+    /// The failure of a treatment's row; `path` makes the path in the request of a feature.
     pub(crate) fn of_treatment(
         self,
         index: usize,
         id: &[u8],
-        path: &str,
+        path: impl Fn(&str) -> String,
         place: &Place,
     ) -> Failure {
         let id: String = String::from_utf8_lossy(id).chars().take(QUOTED).collect();
         let id = if id.is_empty() { String::new() } else { format!(", id {id:?}") };
         let message = format!("{} (treatment {index}{id})", self.problem.message);
-        place.failure(self.problem.reason, path, message)
+        place.failure(self.problem.reason, path(self.feature), message)
     }
+}
 
-    /// The entry of the response for a treatment that was left out.
-    pub(crate) fn left_out(self, index: u32, id: &[u8]) -> TreatmentError {
-        let reason: Reason = self.problem.reason;
-        TreatmentError {
-            index,
-            id: String::from_utf8_lossy(id).into_owned(),
-            reason: reason.as_str().to_owned(),
-            message: self.problem.message,
-            feature: self.feature.to_owned(),
-        }
-    }
+/// The entry of the response for a treatment that was left out, because of the first of its bad
+/// features.
+pub(crate) fn left_out(
+    bad: Vec<BadFeature<'_>>,
+    index: usize,
+    id: &[u8],
+) -> Option<TreatmentError> {
+    let BadFeature { feature, problem } = bad.into_iter().next()?;
+    let reason: Reason = problem.reason;
+    Some(TreatmentError {
+        index: u32::try_from(index).expect("treatments are limited"),
+        id: String::from_utf8_lossy(id).into_owned(),
+        reason: reason.as_str().to_owned(),
+        message: problem.message,
+        feature: feature.to_owned(),
+    })
 }

@@ -7,12 +7,14 @@ use super::{plain::Plain, view::View};
 use crate::{
     call::Trace,
     column::{Buffer, Problem},
+    faults::Faults,
     finish,
     metadata::Entity,
     options::{Options, any_single},
     packed::{FeatureCounts, Ids, Packed, UserRows},
     place::Place,
     plan::{InputPlan, Plan},
+    seed::seed,
 };
 
 /// The maximum number of characters of a treatment's id in a message.
@@ -31,6 +33,7 @@ pub(super) struct Packer<'p> {
     unknown: Vec<Vec<String>>,
     counts: FeatureCounts,
     single_wanted: bool,
+    pub(super) faults: Faults,
 }
 
 /// A feature that could not be packed, with the reason.
@@ -62,22 +65,27 @@ impl<'p> Packer<'p> {
             unknown: Vec::new(),
             counts: FeatureCounts::default(),
             single_wanted: false,
+            faults: Faults::default(),
         }
     }
 
-    /// Appends one user and its treatments.
+    /// Appends one user and its treatments, and collects their faults.
     pub(super) fn add(
         &mut self,
         request_id: &str,
         view: View<'_>,
         options: Options,
         place: &Place,
-    ) -> Result<(), Failure> {
-        self.add_row(Entity::User, &view.user).map_err(|bad| {
+    ) {
+        let bad = self.add_row(Entity::User, &view.user).err().into_iter().flatten();
+        self.faults.extend(bad.map(|bad| {
             let path = format!("user[{:?}]", bad.feature);
             place.failure(bad.problem.reason, path, bad.problem.message)
-        })?;
-        let (kept, errors) = self.add_treatments(&view, options.skip, place)?;
+        }));
+        let (kept, errors) = self.add_treatments(&view, options.skip, place);
+        if !self.faults.is_empty() {
+            return;
+        }
         self.add_computed(kept.len(), request_id);
         self.counts.unknown += view.unknown.count;
         self.unknown.push(view.unknown.names.iter().flatten().cloned().collect());
@@ -93,7 +101,6 @@ impl<'p> Packer<'p> {
         };
         assert_eq!(user.positions(), kept, "a treatment is either packed or left out");
         self.users.push(user);
-        Ok(())
     }
 
     fn add_treatments(
@@ -101,17 +108,22 @@ impl<'p> Packer<'p> {
         view: &View<'_>,
         skip: bool,
         place: &Place,
-    ) -> Result<(Vec<u32>, Vec<TreatmentError>), Failure> {
+    ) -> (Vec<u32>, Vec<TreatmentError>) {
         let (mut kept, mut errors) = (Vec::with_capacity(view.count), Vec::new());
         for index in 0..view.count {
             let position = u32::try_from(index).expect("treatments are limited");
             match self.add_row(Entity::Treatment, view.treatment(index)) {
                 Ok(()) => kept.push(position),
-                Err(bad) if skip => errors.push(left_out(position, view.id(index), bad)),
-                Err(bad) => return Err(refusal(view, index, &bad, place)),
+                Err(bad) if skip => {
+                    let first = bad.into_iter().next();
+                    errors.extend(first.map(|bad| left_out(position, view.id(index), bad)));
+                }
+                Err(bad) => {
+                    self.faults.extend(bad.iter().map(|bad| refusal(view, index, bad, place)));
+                }
             }
         }
-        Ok((kept, errors))
+        (kept, errors)
     }
 
     /// Appends one row of an entity to all its inputs, or to none.
@@ -119,18 +131,16 @@ impl<'p> Packer<'p> {
         &mut self,
         entity: Entity,
         values: &[Option<Plain<'_>>],
-    ) -> Result<(), BadFeature<'p>> {
+    ) -> Result<(), Vec<BadFeature<'p>>> {
         let counts = self.counts;
-        let written = self.write_row(entity, values);
-        match written {
-            Ok(()) if entity == Entity::Treatment => self.treatment_rows += 1,
-            Ok(()) => {}
-            Err(_) => {
-                self.drop_partial_row(entity);
-                self.counts = counts;
-            }
+        let bad = self.write_row(entity, values);
+        if bad.is_empty() {
+            self.treatment_rows += usize::from(entity == Entity::Treatment);
+            return Ok(());
         }
-        written
+        self.drop_partial_row(entity);
+        self.counts = counts;
+        Err(bad)
     }
 
     /// Removes the elements that a failed row has appended.
@@ -151,12 +161,9 @@ impl<'p> Packer<'p> {
         }
     }
 
-    fn write_row(
-        &mut self,
-        entity: Entity,
-        values: &[Option<Plain<'_>>],
-    ) -> Result<(), BadFeature<'p>> {
-        let plan = self.plan;
+    /// Appends the elements of a row; returns the features that cannot be packed.
+    fn write_row(&mut self, entity: Entity, values: &[Option<Plain<'_>>]) -> Vec<BadFeature<'p>> {
+        let (plan, mut bad) = (self.plan, Vec::new());
         let mut values = values.iter();
         for (index, input) in plan.inputs.iter().enumerate() {
             if input.entity != entity {
@@ -164,13 +171,13 @@ impl<'p> Packer<'p> {
             }
             for column in &input.columns {
                 let value = values.next().expect("a row has a value for every column");
-                let written = column.write(value.as_ref(), &mut self.buffers[index]);
-                let origin =
-                    written.map_err(|problem| BadFeature { feature: &column.feature, problem })?;
-                self.record(index, origin);
+                match column.write(value.as_ref(), &mut self.buffers[index]) {
+                    Ok(origin) => self.record(index, origin),
+                    Err(problem) => bad.push(BadFeature { feature: &column.feature, problem }),
+                }
             }
         }
-        Ok(())
+        bad
     }
 
     fn record(&mut self, input: usize, origin: ValueOrigin) {
@@ -182,13 +189,12 @@ impl<'p> Packer<'p> {
 
     fn add_computed(&mut self, treatments: usize, request_id: &str) {
         let count = i64::try_from(treatments).expect("treatments are limited");
-        let seed = farmhash::fingerprint64(request_id.as_bytes()).cast_signed();
         let plan = self.plan;
         for (index, input) in plan.inputs.iter().enumerate() {
             let value = match input.entity {
                 Entity::User | Entity::Treatment | Entity::Joined => continue,
                 Entity::TreatmentCount => count,
-                Entity::Seed => seed,
+                Entity::Seed => seed(request_id),
             };
             self.buffers[index].push_integer(value);
             self.record(index, ValueOrigin::Computed);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::table::{Matrix, Source, Table};
 use crate::{
     column::{Buffer, floats},
-    plan::{BadFeature, Field, Fields, InputPlan},
+    plan::{Field, Fields, InputPlan, RowResult},
     tally::Tally,
     value::Value,
 };
@@ -151,27 +151,32 @@ impl<'p> Columns<'_, '_, 'p> {
     /// Writes one row of the table to the row numbered `to`.
     ///
     /// # Errors
-    /// The first feature, in the order of metadata.json, with an invalid value. `tally`
-    /// is then restored.
+    /// The first `most` features, in the order of metadata.json, with invalid values, or at least
+    /// one. `tally` is then restored.
     pub(super) fn write_row(
         &self,
-        row: usize,
-        to: usize,
+        most: usize,
+        (row, to): (usize, usize),
         buffers: &mut [Buffer],
         tally: &mut Tally,
-    ) -> Result<(), BadFeature<'p>> {
+    ) -> RowResult<'p> {
         let mark = tally.mark(self.inputs, self.fields.entity);
+        let mut bad = Vec::new();
         for (slot, field) in self.fields.fields.iter().enumerate() {
             let (value, buffer) = (self.value(slot, row), &mut buffers[field.input]);
             match field.write(value, to, self.inputs, buffer) {
                 Ok(origin) => tally.record(field.input, origin),
-                Err(bad) => {
-                    tally.reset(mark);
-                    return Err(bad);
-                }
+                Err(feature) => bad.push(feature),
+            }
+            if !bad.is_empty() && bad.len() >= most {
+                break;
             }
         }
-        Ok(())
+        if bad.is_empty() {
+            return Ok(());
+        }
+        tally.reset(mark);
+        Err(bad)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The packer: appends the requests of a call to the engine's tensors.
 
-use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::TreatmentError;
 
 use super::{
@@ -9,11 +8,12 @@ use super::{
 };
 use crate::{
     call::{Call, Trace},
+    faults::Faults,
     meter::{Meter, OFTEN},
     options::Options,
     packed::{Ids, Packed, UserRows},
     place::Place,
-    plan::{BadFeature, Plan},
+    plan::{Plan, RowResult, left_out},
     tensors::Tensors,
     wire::Malformed,
 };
@@ -21,7 +21,7 @@ use crate::{
 /// Appends the rows of one user after the other.
 #[derive(Debug)]
 pub(super) struct Packer<'p, 'r> {
-    plan: &'p Plan,
+    pub(super) plan: &'p Plan,
     meter: &'p dyn Meter,
     traced: bool,
     tensors: Tensors<'p>,
@@ -30,6 +30,8 @@ pub(super) struct Packer<'p, 'r> {
     /// Created when the first treatment needs it.
     pub(super) treatments: Option<Rows<'p, 'r>>,
     pub(super) template: Template<'p>,
+    /// The faults found so far. After the first one, the tensors are of no use.
+    pub(super) faults: Faults,
 }
 
 /// The treatments of a user that were left out, and the ids of the others if the request
@@ -50,11 +52,12 @@ impl<'p, 'r> Packer<'p, 'r> {
             user_rows: Rows::new(inputs, &fields.user, traced),
             treatments: None,
             template: Template::new(inputs, &fields.treatment, traced),
+            faults: Faults::default(),
         }
     }
 
-    /// Appends one user and its treatments. `unknown` already holds the unknown features
-    /// found in the user's object and table.
+    /// Appends one user and its treatments, and collects their faults. `unknown` already holds the
+    /// unknown features found in the user's object and table.
     pub(super) fn add(
         &mut self,
         part: &mut Part<'_, 'r>,
@@ -65,7 +68,7 @@ impl<'p, 'r> Packer<'p, 'r> {
         self.begin_request();
         self.add_user(part, &mut unknown, place)?;
         let (errors, ids) = match &part.table {
-            Some(table) => self.add_columns(part, table, &options, place)?,
+            Some(table) => self.add_columns(part, table, &options, place),
             None => self.add_treatments(part, &mut unknown, &options, place)?,
         };
         self.tensors.tally.counts.unknown += unknown.count;
@@ -113,7 +116,10 @@ impl<'p, 'r> Packer<'p, 'r> {
             rows.set_merged(slot, value, buffers)?;
         }
         rows.count_unknown(unknown);
-        rows.finish(buffers, &mut self.tensors.tally).map_err(|bad| bad.of_user(place).into())
+        let finished = rows.finish(self.faults.room(), buffers, &mut self.tensors.tally);
+        let bad = finished.err().into_iter().flatten();
+        self.faults.extend(bad.map(|bad| bad.of_user(place)));
+        Ok(())
     }
 
     fn add_treatments(
@@ -132,24 +138,31 @@ impl<'p, 'r> Packer<'p, 'r> {
             if index % OFTEN == 0 {
                 self.meter.proceed()?;
             }
-            let position = u32::try_from(index).expect("treatments are limited");
-            let (id, added) = self.add_treatment(body, unknown)?;
+            let (id, added) = self.add_treatment(body, self.most(options), unknown)?;
             match added {
                 Ok(()) => {
                     if let Some(ids) = &mut ids {
                         ids.push(id);
                     }
                 }
-                Err(bad) if options.skip => errors.push(bad.left_out(position, id)),
+                Err(bad) if options.skip => errors.extend(left_out(bad, index, id)),
                 Err(bad) => {
-                    let path = format!("treatments[{index}].features[{:?}]", bad.feature);
-                    return Err(bad.of_treatment(index, id, &path, place).into());
+                    let path = |feature: &str| format!("treatments[{index}].features[{feature:?}]");
+                    self.faults.add_treatment(bad, (index, id), path, place);
                 }
+            }
+            if self.faults.room() == 0 {
+                break;
             }
             index += 1;
         }
         self.tensors.trim();
         Ok((errors, ids))
+    }
+
+    /// The most faults of a treatment that are of interest.
+    fn most(&self, options: &Options) -> usize {
+        if options.skip { 1 } else { self.faults.room() }
     }
 
     /// Writes treatments to the next rows as long as they match the template; returns
@@ -170,8 +183,9 @@ impl<'p, 'r> Packer<'p, 'r> {
     fn add_treatment(
         &mut self,
         body: &'r [u8],
+        most: usize,
         unknown: &mut Unknown,
-    ) -> Result<(&'r [u8], Result<(), BadFeature<'p>>), Malformed> {
+    ) -> Result<(&'r [u8], RowResult<'p>), Malformed> {
         let Tensors { treatment_rows: row, buffers, tally, .. } = &mut self.tensors;
         let Plan { inputs, fields, .. } = self.plan;
         let rows = || Rows::new(inputs, &fields.treatment, self.traced);
@@ -179,7 +193,7 @@ impl<'p, 'r> Packer<'p, 'r> {
         rows.begin(*row);
         let id = rows.read(body, buffers)?;
         rows.count_unknown(unknown);
-        let added = rows.finish(buffers, tally);
+        let added = rows.finish(most, buffers, tally);
         if added.is_ok() {
             *row += 1;
             self.template.learn(body);
@@ -193,7 +207,7 @@ impl<'p, 'r> Packer<'p, 'r> {
         table: &Table<'r>,
         options: &Options,
         place: &Place,
-    ) -> Result<Outcome<'r>, Failure> {
+    ) -> Outcome<'r> {
         let (inputs, fields, count) = (&self.plan.inputs, &self.plan.fields.treatment, part.count);
         let (sources, shared) = (&part.sources, part.request.shared);
         let columns = Columns { inputs, fields, table, sources, count, shared };
@@ -203,29 +217,32 @@ impl<'p, 'r> Packer<'p, 'r> {
             if let Some(ids) = &mut ids {
                 ids.extend(table.ids().take(count));
             }
-            return Ok((Vec::new(), ids));
+            return (Vec::new(), ids);
         }
         self.tensors.make_room(count);
         let (mut errors, mut ids) = (Vec::new(), options.ids(count));
         for (index, id) in (0..count).zip(table.ids()) {
-            let position = u32::try_from(index).expect("treatments are limited");
+            let most = self.most(options);
             let Tensors { treatment_rows: row, buffers, tally, .. } = &mut self.tensors;
-            match columns.write_row(index, *row, buffers, tally) {
+            match columns.write_row(most, (index, *row), buffers, tally) {
                 Ok(()) => {
                     *row += 1;
                     if let Some(ids) = &mut ids {
                         ids.push(id);
                     }
                 }
-                Err(bad) if options.skip => errors.push(bad.left_out(position, id)),
+                Err(bad) if options.skip => errors.extend(left_out(bad, index, id)),
                 Err(bad) => {
-                    let path = format!("treatment_table[{:?}][{index}]", bad.feature);
-                    return Err(bad.of_treatment(index, id, &path, place));
+                    let path = |feature: &str| format!("treatment_table[{feature:?}][{index}]");
+                    self.faults.add_treatment(bad, (index, id), path, place);
                 }
+            }
+            if self.faults.room() == 0 {
+                break;
             }
         }
         self.tensors.trim();
-        Ok((errors, ids))
+        (errors, ids)
     }
 
     /// Pads and shapes the tensors.

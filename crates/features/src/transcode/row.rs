@@ -12,7 +12,7 @@ use crate::{
     column::{Buffer, floats},
     entries::{Entries, STRANGERS, STRANGERS_PER_ROW},
     metadata::Entity,
-    plan::{BadFeature, Fields, InputPlan},
+    plan::{BadFeature, Fields, InputPlan, RowResult},
     tally::Tally,
     value::{Scalar, Value},
     wire::{MAX_DEPTH, Malformed, Reader},
@@ -203,33 +203,47 @@ impl<'p, 'r> Rows<'p, 'r> {
     /// Writes the waiting values and the replacements of absent ones.
     ///
     /// # Errors
-    /// The first feature, in the order of metadata.json, with an invalid value. `tally`
-    /// is then restored.
+    /// The first `most` features, in the order of metadata.json, with invalid values, or at least
+    /// one. `tally` is then restored.
     pub(super) fn finish(
         &mut self,
+        most: usize,
         buffers: &mut [Buffer],
         tally: &mut Tally,
-    ) -> Result<(), BadFeature<'p>> {
+    ) -> RowResult<'p> {
         if self.states.iter().all(|state| *state == State::Written) {
             return Ok(());
         }
         let mark = tally.mark(self.inputs, self.fields.entity);
-        let written = self.write_rest(buffers, tally);
-        if written.is_err() {
-            tally.reset(mark);
+        let bad = self.write_rest(most, buffers, tally);
+        if bad.is_empty() {
+            return Ok(());
         }
-        written
+        tally.reset(mark);
+        Err(bad)
     }
 
-    fn write_rest(&self, buffers: &mut [Buffer], tally: &mut Tally) -> Result<(), BadFeature<'p>> {
+    fn write_rest(
+        &self,
+        most: usize,
+        buffers: &mut [Buffer],
+        tally: &mut Tally,
+    ) -> Vec<BadFeature<'p>> {
+        let mut bad = Vec::new();
         for (slot, field) in self.fields.fields.iter().enumerate() {
-            if self.states[slot] != State::Written {
-                let (value, buffer) = (self.value(slot), &mut buffers[field.input]);
-                let origin = field.write(value, self.row, self.inputs, buffer)?;
-                tally.record(field.input, origin);
+            if self.states[slot] == State::Written {
+                continue;
+            }
+            let (value, buffer) = (self.value(slot), &mut buffers[field.input]);
+            match field.write(value, self.row, self.inputs, buffer) {
+                Ok(origin) => tally.record(field.input, origin),
+                Err(feature) => bad.push(feature),
+            }
+            if !bad.is_empty() && bad.len() >= most {
+                break;
             }
         }
-        Ok(())
+        bad
     }
 
     /// The waiting value of a slot; `None` is absence.

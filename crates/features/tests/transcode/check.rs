@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use outrigger_core::Failure;
-use outrigger_features::{Limits, Metadata, Packed, Plan, Request, Routing, reference::Reference};
+use outrigger_features::{Limits, Packed, Plan, Request, Routing, reference::Reference};
 use outrigger_proto::outrigger::v1::{ModelSelector, PredictRequest};
 use prost::Message;
 
@@ -115,10 +115,7 @@ fn agree<T: PartialEq + std::fmt::Debug>(found: Result<T, Failure>, expected: Re
 
 /// Packs bytes as a request of a model that uses every option.
 pub(crate) fn raw(bytes: &[u8]) {
-    static PLAN: LazyLock<Plan> = LazyLock::new(|| {
-        let json = include_bytes!("../metadata/good/everything.json");
-        Plan::compile(Metadata::parse(json).expect("valid"))
-    });
+    static PLAN: LazyLock<Plan> = LazyLock::new(models::everything);
     let half = bytes.len() / 2;
     both(&PLAN, &[bytes], &Limits::default());
     both(&PLAN, &[&bytes[..half], &bytes[half..]], &Limits::default());

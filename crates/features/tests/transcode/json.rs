@@ -28,10 +28,7 @@ pub(crate) fn generated(bytes: &[u8]) {
 
 /// Packs bytes as a request of a model that uses every option.
 pub(crate) fn raw(bytes: &[u8]) {
-    static PLAN: LazyLock<Plan> = LazyLock::new(|| {
-        let json = include_bytes!("../metadata/good/everything.json");
-        Plan::compile(Metadata::parse(json).expect("valid"))
-    });
+    static PLAN: LazyLock<Plan> = LazyLock::new(models::everything);
     both(&PLAN, bytes, &Limits::default());
 }
 

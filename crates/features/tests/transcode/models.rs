@@ -1,7 +1,7 @@
 //! Metadata of any shape.
 
 use outrigger_features::{
-    Metadata,
+    Metadata, Plan,
     metadata::{Encoding, Entity, Feature},
 };
 use serde_json::{Value, json};
@@ -63,23 +63,29 @@ pub(crate) fn metadata(entropy: &mut Entropy<'_>) -> Metadata {
     } else if entropy.chance(128) || inputs.is_empty() {
         inputs.push(json!({"tensor": "count", "entity": "treatment_count", "dtype": "int32"}));
     }
-    let seed = !joined && entropy.chance(60);
-    if seed {
-        inputs.push(json!({"tensor": "seed", "entity": "seed", "dtype": "int64"}));
-    }
+    // Without a seed: it is drawn for a request without an id, so no two packings are equal.
+    let draws = !joined && entropy.chance(60);
     let kind = if joined { "per_treatment" } else { entropy.one_of(&["per_treatment", "single"]) };
     let mut outputs = vec![
         json!({"tensor": "y", "name": "score", "kind": kind}),
         json!({"tensor": "z", "name": "other", "kind": "per_treatment"}),
     ];
-    if seed {
+    if draws {
         outputs.push(json!({"tensor": "p", "name": "propensity", "kind": "single"}));
     }
     let json = json!({
         "schema": "outrigger.dev/model/v1", "framework": "tensorflow", "inputs": inputs,
-        "deterministic": !seed, "outputs": outputs,
+        "deterministic": !draws, "outputs": outputs,
     });
     Metadata::parse(json.to_string().as_bytes()).expect("valid")
+}
+
+/// The plan of a model that uses every option except a seed.
+pub(crate) fn everything() -> Plan {
+    let json = include_bytes!("../metadata/good/everything.json");
+    let mut metadata = Metadata::parse(json).expect("valid");
+    metadata.inputs.retain(|input| input.entity != Entity::Seed);
+    Plan::compile(metadata)
 }
 
 /// The same features in tensors that have those of both entities, in any order.

@@ -5,6 +5,7 @@ mod canaries;
 mod engine;
 mod engines;
 mod failures;
+mod gate;
 mod idle;
 mod kinds;
 mod loading;

@@ -15,6 +15,10 @@ async fn a_host_that_is_not_listed_gets_no_plain_http() {
     let client = Client::new(config).unwrap();
     let error = client.resolve(&reference(registry.host(), "")).await.unwrap_err();
     assert_eq!(error.reason(), Reason::RegistryUnavailable);
+    let failure = error.failure();
+    for option in ["speaks plain HTTP", "images.plain_http", "--plain-http"] {
+        assert!(failure.message.contains(option), "{failure}");
+    }
     assert!(registry.requests().is_empty());
 }
 

@@ -81,11 +81,14 @@ impl Layers {
         }
     }
 
+    /// Adds a section or a list. One that no setting belongs to is kept as a value even if it is
+    /// empty, and refused as such.
     fn add_section(&mut self, name: &str, section: Value) {
+        let is_known = super::key_paths().any(|path| path.split('.').next() == Some(name));
         match section {
-            Value::Null => {}
+            Value::Null if is_known => {}
             // The keys of `engines` are names that the file chooses.
-            Value::Object(keys) if name != "engines" => {
+            Value::Object(keys) if name != "engines" && (is_known || !keys.is_empty()) => {
                 for (key, value) in keys {
                     self.set(format!("{name}.{key}"), Origin::File, Raw::Tree(value));
                 }

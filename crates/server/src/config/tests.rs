@@ -93,6 +93,14 @@ models:
 }
 
 #[test]
+fn an_unknown_section_is_refused_even_if_it_is_empty() {
+    for section in ["images2:", "images2: {}", "images2: []", "images2: {}\nserver:"] {
+        assert_eq!(keys(from_file(&format!("{MINIMAL}\n{section}"))), ["images2"], "{section}");
+    }
+    from_file(&format!("{MINIMAL}\nserver:\nlog: {{}}\nengines:\nmodels:")).unwrap();
+}
+
+#[test]
 fn a_problem_says_where_its_value_came_from() {
     let environment = variables(&[("OUTRIGGER_SERVER_GRPC", "nowhere")]);
     let text = load(Some(MINIMAL), environment, &[]).unwrap_err().to_string();

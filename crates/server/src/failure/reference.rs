@@ -13,8 +13,8 @@ Every failure has a reason from this table. The names are stable; messages are f
 change.
 
 - gRPC: a `google.rpc.Status` with the code below and an `ErrorInfo` of domain `outrigger.dev` that
-  holds the reason. Invalid input adds `BadRequest` with the invalid fields; if there are more than fit
-  into headers, the metadata entry `violations_omitted` has the number of missing ones. Failures that
+  holds the reason. Invalid input adds `BadRequest` with the invalid fields: of invalid features the
+  first ten, else the first field. If they do not fit into headers, the metadata entry `violations_omitted` has the number of missing ones. Failures that
   can be retried add `RetryInfo`.
 - HTTP: the status below and `{\"error\": {\"reason\", \"message\", \"details\"}}`, where `details` may have
   `violations` (`field`, `description`) and `retry_after_ms`; the latter also as `Retry-After`.

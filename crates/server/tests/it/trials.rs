@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use futures::future::join_all;
 use outrigger_proto::outrigger::v1::{
     AbortCanaryRequest, Arm, Canary, ListCanariesRequest, ListCanariesResponse, ModelSelector,
     PredictRequest, PredictResponse, canary::Phase, canary_decision::Outcome,
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 use crate::{
     canaries::service,
     logged::{Lines, logged},
-    stack::{Stack, by_name, linear, request},
+    stack::{Stack, by_name, hold, linear, request},
 };
 
 /// The time limit for any wait, generous enough for a busy machine.
@@ -273,6 +274,27 @@ async fn two_tags_of_a_model_are_tried_side_by_side() {
     service(tried.stack.addresses.admin).abort_canary(abort).await.expect("aborted");
     assert!(tried.shows(&share("beta"), "0").await);
     assert!(tried.shows(&share("latest"), "0.5").await, "it goes on");
+}
+
+#[tokio::test]
+async fn callers_of_both_arms_wait_for_an_engine_that_restarts() {
+    let tried = Tried::start("trials/restart", ENDLESS).await;
+    tried.stack.publish_as(tried.model, "latest_canary", &linear(1.0)).await;
+    tried.until(is_in(Phase::Split)).await;
+    let (gate, mut arrivals) = hold(&tried.stack);
+    let keys: Vec<_> = (0..16).map(|key| key.to_string()).collect();
+    let restart = async {
+        for _ in &keys {
+            arrivals.recv().await.expect("a call");
+        }
+        tried.stack.engine.stop().await;
+        gate.open();
+        tried.stack.engine.resume().expect("the address is free");
+    };
+    let (answers, ()) = tokio::join!(join_all(keys.iter().map(|key| tried.ask(key))), restart);
+    for answer in answers {
+        assert_eq!(answer.model.expect("the version that answered").arm(), Arm::Live);
+    }
 }
 
 /// The arm and share of each exposure in the log, in order, by the routing keys with that prefix.

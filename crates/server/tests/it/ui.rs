@@ -127,6 +127,8 @@ async fn the_stream_sends_the_full_state_and_then_changes() {
     assert_eq!((&engine["name"], &engine["reachable"]), (&"default".into(), &true.into()));
     assert!(overview["store"]["max_bytes"].as_f64() > Some(0.0));
     assert!(overview["memory"]["requests"]["limit"].as_f64() > Some(0.0));
+    let cpus = &overview["about"]["cpus"];
+    assert!(cpus["cores"].as_u64() >= Some(1) && cpus["threads"].as_u64() >= Some(1), "{cpus}");
 
     // A later viewer receives the full state first.
     let whole = stack.watch().await.until("models", |_| true).await;

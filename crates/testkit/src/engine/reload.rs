@@ -116,7 +116,10 @@ async fn wait(process: &Process, new: &BTreeSet<String>) -> Result<ReloadConfigR
         })
         .collect();
     if failed.is_empty() {
-        return Ok(ReloadConfigResponse { status: Some(StatusProto::default()) });
+        return Ok(ReloadConfigResponse {
+            status: Some(StatusProto::default()),
+            ..ReloadConfigResponse::default()
+        });
     }
     let models = failed.concat();
     Err(Status::unknown(format!(

@@ -40,10 +40,19 @@ impl Frame {
 
     /// The HEADERS frame of a gRPC request with a timeout as gRPC writes it; its body follows.
     pub fn request_within(stream: u32, path: &str, timeout: &str) -> Self {
+        Self::request_of(stream, "localhost", path, timeout)
+    }
+
+    /// The HEADERS frame of a gRPC request to another authority; its body follows.
+    pub fn request_to(stream: u32, authority: &str, path: &str) -> Self {
+        Self::request_of(stream, authority, path, "1H")
+    }
+
+    fn request_of(stream: u32, authority: &str, path: &str, timeout: &str) -> Self {
         let fields = [
             (":method", "POST"),
             (":scheme", "http"),
-            (":authority", "localhost"),
+            (":authority", authority),
             (":path", path),
             ("content-type", "application/grpc"),
             ("te", "trailers"),

@@ -89,7 +89,10 @@ impl Control {
         let config = config.models.into_iter().map(model).collect::<Result<_, _>>()?;
         let list = ModelConfigList { config };
         let config = Some(model_server_config::Config::ModelConfigList(list));
-        let message = ReloadConfigRequest { config: Some(ModelServerConfig { config }) };
+        let message = ReloadConfigRequest {
+            config: Some(ModelServerConfig { config }),
+            ..ReloadConfigRequest::default()
+        };
         let mut client = self.models.clone();
         let request = request(message, deadline).map_err(|_| ReloadError::Timeout)?;
         match by(deadline, client.handle_reload_config_request(request)).await {

@@ -22,12 +22,18 @@ function tile(title, health, value, ...lines) {
     shown.map((line) => (typeof line === "string" ? h("p", { class: "quiet" }, line) : line)));
 }
 
-function server({ not_ready: why, in_flight: inFlight, last_reload: reload, versions }) {
+function server({ about, not_ready: why, in_flight: inFlight, last_reload: reload, versions }) {
   const [available, all] = [versions.available, Object.values(versions).reduce((sum, each) => sum + each, 0)];
   return tile("Server", why ? "bad" : "good", why ? "Not ready" : "Ready",
     why ?? `${count(available)} of ${many(all, "version")} available`,
     `${many(inFlight, "request")} in flight`,
+    processors(about.cpus),
     reload && configuration(reload));
+}
+
+function processors({ cores, quota, threads }) {
+  const limit = quota === null ? "no CPU limit" : `a limit of ${number(quota)} CPUs`;
+  return `${many(threads, "thread")} on ${many(cores, "core")}, ${limit}`;
 }
 
 function configuration({ at, outcome, error }) {

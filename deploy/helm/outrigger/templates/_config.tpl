@@ -74,6 +74,8 @@
 {{- with include "outrigger.memory" . -}}
 {{- $_ := set $config "server" (merge $config.server (dict "memory" .)) -}}
 {{- end -}}
+{{- $threads := include "outrigger.threads" (list .Values.resources $config.server.threads) | int -}}
+{{- $_ := set $config.server "threads" $threads -}}
 {{- $_ := set $config "engine" (merge (dict
   "endpoint" (printf "unix:%s" (include "outrigger.paths.socket" .))
 ) (default dict $config.engine)) -}}
@@ -127,17 +129,16 @@
 {{- default $usual (regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host)) -}}
 {{- end -}}
 
-{{/* A number of threads: the given one, or the CPU limit rounded up; 0 leaves the choice to the engine. */}}
-{{- define "outrigger.engineThreads" -}}
-{{- $limit := dig "limits" "cpu" "" (index . 0).Values.engine.resources | toString -}}
+{{/* The threads of a container with these resources: the given number, or the CPU limit rounded up, or
+without a limit the request rounded up, or 1: never the number of the node's cores. */}}
+{{- define "outrigger.threads" -}}
+{{- $resources := default dict (index . 0) -}}
 {{- $given := index . 1 | int -}}
-{{- if $given -}}
-{{- $given -}}
-{{- else if hasSuffix "m" $limit -}}
-{{- divf (trimSuffix "m" $limit | float64) 1000.0 | ceil | int -}}
-{{- else -}}
-{{- float64 $limit | ceil | int -}}
-{{- end -}}
+{{- $cpus := dig "requests" "cpu" "" $resources | toString -}}
+{{- $cpus = dig "limits" "cpu" $cpus $resources | default $cpus | toString -}}
+{{- $number := float64 (trimSuffix "m" $cpus) -}}
+{{- if hasSuffix "m" $cpus }}{{ $number = divf $number 1000.0 }}{{ end -}}
+{{- default (max 1 (ceil $number | int)) $given -}}
 {{- end -}}
 
 {{/* BatchingParameters, as protobuf's text. */}}
@@ -146,7 +147,7 @@
 max_batch_size { value: {{ int .maxBatchSize }} }
 batch_timeout_micros { value: {{ int .timeoutMicros }} }
 max_enqueued_batches { value: {{ int .maxEnqueuedBatches }} }
-{{- with default (include "outrigger.engineThreads" (list $ $.Values.engine.interOpThreads) | int) (int .threads) }}
+{{- with default (include "outrigger.threads" (list $.Values.engine.resources $.Values.engine.interOpThreads) | int) (int .threads) }}
 num_batch_threads { value: {{ . }} }
 {{- end }}
 {{- range .allowedSizes }}

@@ -24,8 +24,8 @@
     - --load_retry_interval_micros=0
     # More than Outrigger has in flight, or calls are refused.
     - --grpc_max_threads={{ add $calls 32 }}
-    - --tensorflow_intra_op_parallelism={{ include "outrigger.engineThreads" (list . .Values.engine.intraOpThreads) }}
-    - --tensorflow_inter_op_parallelism={{ include "outrigger.engineThreads" (list . .Values.engine.interOpThreads) }}
+    - --tensorflow_intra_op_parallelism={{ include "outrigger.threads" (list .Values.engine.resources .Values.engine.intraOpThreads) }}
+    - --tensorflow_inter_op_parallelism={{ include "outrigger.threads" (list .Values.engine.resources .Values.engine.interOpThreads) }}
     {{- if .Values.engine.batching.enabled }}
     - --enable_batching=true
     - --batching_parameters_file={{ $config }}/batching.config

@@ -64,7 +64,12 @@ def serve(
 
 
 # Defaults that have changed, by path, as docs/releases.md says: the previous one and the new one.
-CHANGED_DEFAULTS = {"limits.per_caller": (0, None), "limits.per_model": (0, None)}
+CHANGED_DEFAULTS = {
+    "limits.per_caller": (0, None),
+    "limits.per_model": (0, None),
+    # The chart sets it, here from a CPU request of 1.
+    "server.threads": (0, 1),
+}
 
 
 def differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
