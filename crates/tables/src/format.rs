@@ -10,12 +10,19 @@ pub enum Format {
     Csv,
     /// A JSON object on each line (JSON Lines).
     Jsonl,
+    /// Apache Parquet, not compressed or with Snappy, Zstandard or gzip. Scores are written with
+    /// Snappy.
+    Parquet,
 }
 
 impl Format {
     /// The endings of file names, each with its format.
-    const ENDINGS: [(&'static str, Self); 3] =
-        [("csv", Self::Csv), ("jsonl", Self::Jsonl), ("ndjson", Self::Jsonl)];
+    const ENDINGS: [(&'static str, Self); 4] = [
+        ("csv", Self::Csv),
+        ("jsonl", Self::Jsonl),
+        ("ndjson", Self::Jsonl),
+        ("parquet", Self::Parquet),
+    ];
 
     /// The format that the ending of the file's name states.
     pub fn of(path: &Path) -> Option<Self> {

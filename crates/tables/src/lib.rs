@@ -1,4 +1,4 @@
-//! Reads and writes files of rows: CSV and JSON Lines. Synchronous.
+//! Reads and writes files of rows: CSV, JSON Lines and Parquet. Synchronous.
 //!
 //! A [`Reader`] returns one [`Row`] at a time, so that a file may be larger than memory; a row that
 //! cannot be read does not end the file. A [`Writer`] writes to a temporary file and puts it in

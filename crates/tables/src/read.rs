@@ -2,12 +2,16 @@
 
 mod csv;
 mod jsonl;
+mod parquet;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::{Cell, Column, Error, Format, Names};
 
-/// The most bytes of one row. A parsed row takes up to sixteen times as much memory.
+/// The most bytes of one row of text. A parsed row takes up to sixteen times as much memory.
 pub const MAX_ROW: usize = 16 << 20;
 
 /// One row.
@@ -45,6 +49,7 @@ pub struct Reader {
 enum Source {
     Csv(csv::Source),
     Jsonl(jsonl::Source),
+    Parquet(Box<parquet::Source>),
 }
 
 impl Reader {
@@ -56,6 +61,7 @@ impl Reader {
         let source = match format {
             Format::Csv => csv::Source::open(path).map(Source::Csv),
             Format::Jsonl => jsonl::Source::open(path).map(Source::Jsonl),
+            Format::Parquet => parquet::Source::open(path).map(Box::new).map(Source::Parquet),
         };
         let source = source.map_err(|cause| Error::new(path, cause))?;
         Ok(Self { path: path.to_owned(), rows: 0, source })
@@ -66,6 +72,15 @@ impl Reader {
         match &self.source {
             Source::Csv(source) => Some(source.columns()),
             Source::Jsonl(_) => None,
+            Source::Parquet(source) => Some(source.columns()),
+        }
+    }
+
+    /// The columns that are not read, because cells have no such type (dates, for example).
+    pub fn left_out(&self) -> &[Arc<str>] {
+        match &self.source {
+            Source::Csv(_) | Source::Jsonl(_) => &[],
+            Source::Parquet(source) => source.left_out(),
         }
     }
 
@@ -74,6 +89,7 @@ impl Reader {
         let (read, size) = match &self.source {
             Source::Csv(source) => source.position(),
             Source::Jsonl(source) => source.position(),
+            Source::Parquet(source) => source.position(),
         };
         if size == 0 { 1.0 } else { (read as f64 / size as f64).min(1.0) }
     }
@@ -86,6 +102,7 @@ impl Reader {
         let parsed = match &mut self.source {
             Source::Csv(source) => source.read(),
             Source::Jsonl(source) => source.read(),
+            Source::Parquet(source) => source.read(),
         };
         let parsed = parsed.map_err(|cause| {
             Error::new(&self.path, format_args!("row {}: {cause}", self.rows + 1))

@@ -2,6 +2,7 @@
 
 mod csv;
 mod jsonl;
+mod parquet;
 
 use std::{
     fs::{File, Permissions},
@@ -30,6 +31,7 @@ pub struct Writer {
 enum Sink {
     Csv(csv::Sink),
     Jsonl(jsonl::Sink),
+    Parquet(Box<parquet::Sink>),
 }
 
 /// A file that is being written.
@@ -55,6 +57,9 @@ impl Writer {
         let sink = match format {
             Format::Csv => csv::Sink::new(output, &columns).map(Sink::Csv)?,
             Format::Jsonl => Sink::Jsonl(jsonl::Sink::new(output, columns)),
+            Format::Parquet => {
+                parquet::Sink::new(output, columns).map(Box::new).map(Sink::Parquet)?
+            }
         };
         Ok(Self { path: path.to_owned(), file, sink })
     }
@@ -67,6 +72,7 @@ impl Writer {
         let written = match &mut self.sink {
             Sink::Csv(sink) => sink.write(cells),
             Sink::Jsonl(sink) => sink.write(cells),
+            Sink::Parquet(sink) => sink.write(cells),
         };
         written.map_err(|cause| Error::new(&self.path, cause))
     }
@@ -84,6 +90,7 @@ impl Writer {
         let output = match sink {
             Sink::Csv(sink) => sink.finish(),
             Sink::Jsonl(sink) => Ok(sink.finish()),
+            Sink::Parquet(sink) => sink.finish(),
         }?;
         let output = output.into_inner().map_err(|cause| cause.to_string())?;
         let replace = || {

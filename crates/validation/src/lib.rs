@@ -8,7 +8,7 @@
 //! - **row**: one user and one treatment. Consecutive rows of one user are one request. A column
 //!   is a feature of the user, of the treatment, or of both, as the model defines.
 //! - **list**: one user and several treatments; the columns of treatments have a list with a value
-//!   for each of them.
+//!   for each of them. JSON Lines and Parquet only.
 //! - **request**: `user` and `treatments` as in the HTTP form of requests; JSON Lines only.
 
 mod agreement;

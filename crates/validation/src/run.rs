@@ -68,7 +68,8 @@ pub async fn run(
     let agreement = features.deterministic().then(Agreement::default);
     let report = Report { tolerance: options.tolerance, ..Report::default() };
     let mut run = Run { is_written, writer, options, report, agreement };
-    let grouping = Grouping::new(features, options, &Limits::default());
+    let mut grouping = Grouping::new(features, options, &Limits::default());
+    grouping.ignored.extend(reader.left_out().iter().cloned());
     let (batches, reading) = read(reader, grouping, target.batching());
     {
         let mut scored = pin!(scored(batches, target));

@@ -18,7 +18,8 @@ const PARTS: f64 = 1000.0;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Scoring a file")]
 pub(crate) struct RowArguments {
-    /// File with rows to score, whose format follows from its name: .csv, .jsonl.
+    /// File with rows to score, whose format follows from its name: .csv, .jsonl,
+    /// .parquet.
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// File for the scores, one row for each row and in the same format. It is replaced when all

@@ -1,4 +1,4 @@
-use std::{fs, io::Write as _, sync::Arc};
+use std::{fs, io::Write as _};
 
 use proptest::prelude::*;
 use tempfile::NamedTempFile;
@@ -108,8 +108,8 @@ proptest! {
     #[test]
     fn texts_written_are_read_again(texts in proptest::collection::vec(".{1,20}", 1..200)) {
         let directory = tempfile::tempdir().expect("a directory");
-        for (format, name) in [(Format::Csv, "a.csv"), (Format::Jsonl, "a.jsonl")] {
-            let path = directory.path().join(name);
+        for format in [Format::Csv, Format::Jsonl, Format::Parquet] {
+            let path = directory.path().join("rows");
             let columns = vec![column("number", Kind::Integer), column("text", Kind::Text)];
             let mut writer = Writer::create(&path, format, columns).expect("created");
             for (number, text) in texts.iter().enumerate() {
@@ -125,4 +125,83 @@ proptest! {
             prop_assert_eq!(&read, &texts);
         }
     }
+}
+
+/// Writes rows of these columns as Parquet and opens them.
+fn parquet(columns: &[Column], rows: &[Vec<Cell>]) -> (Reader, tempfile::TempDir) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a.parquet");
+    let mut writer = Writer::create(&path, Format::Parquet, columns.to_vec()).expect("created");
+    rows.iter().for_each(|row| writer.write(row).expect("written"));
+    writer.finish().expect("finished");
+    (Reader::open(&path, Format::Parquet).expect("it opens"), directory)
+}
+
+#[test]
+fn parquet_keeps_types_lists_and_absent_values() {
+    let list = |kind| Kind::List(Box::new(kind));
+    let columns = [
+        column("flag", Kind::Flag),
+        column("integer", Kind::Integer),
+        column("single", Kind::Single),
+        column("real", Kind::Real),
+        column("text", Kind::Text),
+        column("list", list(Kind::Single)),
+        column("lists", list(list(Kind::Integer))),
+    ];
+    let singles = vec![Cell::Single(0.1), Cell::Absent];
+    let integers = |values: &[i64]| Cell::List(values.iter().copied().map(Cell::Integer).collect());
+    let rows = [
+        vec![
+            Cell::Flag(true),
+            Cell::Integer(i64::MIN),
+            Cell::Single(0.1),
+            Cell::Real(-0.1),
+            Cell::Text("数".to_owned()),
+            Cell::List(singles),
+            Cell::List(vec![integers(&[1, 2]), Cell::Absent, integers(&[])]),
+        ],
+        vec![Cell::Absent; 7],
+        vec![
+            Cell::Flag(false),
+            Cell::Integer(7),
+            Cell::Single(f32::INFINITY),
+            Cell::Real(2.0),
+            Cell::Text(String::new()),
+            Cell::List(Vec::new()),
+            Cell::List(vec![integers(&[3])]),
+        ],
+    ];
+    let (mut reader, _directory) = parquet(&columns, &rows);
+    assert_eq!(reader.columns(), Some(&columns[..]));
+    for (number, row) in (1..).zip(&rows) {
+        let read = reader.read().expect("readable").expect("a row").expect("a row");
+        assert_eq!((read.number, &read.cells), (number, row));
+    }
+    assert_eq!(reader.read(), Ok(None));
+}
+
+#[test]
+fn many_rows_of_parquet_are_read_in_order() {
+    let rows: Vec<_> = (0..70_000).map(|number| vec![Cell::Integer(number)]).collect();
+    let (mut reader, _directory) = parquet(&[column("a", Kind::Integer)], &rows);
+    for row in &rows {
+        let read = reader.read().expect("readable").expect("a row").expect("a row");
+        assert_eq!(&read.cells, row);
+    }
+    assert_eq!((reader.read(), reader.fraction()), (Ok(None), 1.0));
+}
+
+#[test]
+fn a_damaged_parquet_file_is_an_error() {
+    let rows: Vec<_> = (0..1000).map(|number| vec![Cell::Integer(number)]).collect();
+    let (_, directory) = parquet(&[column("a", Kind::Integer)], &rows);
+    let path = directory.path().join("a.parquet");
+    let mut content = fs::read(&path).expect("a file");
+    content[4..40].fill(0xff);
+    fs::write(&path, &content).expect("written");
+    let mut reader = Reader::open(&path, Format::Parquet).expect("the footer is intact");
+    assert!(reader.read().is_err());
+    fs::write(&path, &content[..content.len() - 1]).expect("written");
+    assert!(Reader::open(&path, Format::Parquet).is_err());
 }

@@ -2,7 +2,7 @@ use std::{cell::RefCell, fs, path::Path};
 
 use outrigger_proto::outrigger::v1::{
     PredictRequest, PredictResponse, ScoreList, ServedModel, TreatmentError, Value,
-    predict_request::User, predict_response::Output, value::Kind,
+    predict_request::User, predict_response::Output, value,
 };
 use prost::Message as _;
 
@@ -17,8 +17,9 @@ struct Sums {
 
 fn number(features: &std::collections::HashMap<String, Value>, name: &str) -> Option<f32> {
     match features.get(name)?.kind.clone()? {
-        Kind::Integer(value) => Some(value as f32),
-        Kind::Real(value) => Some(value as f32),
+        value::Kind::Integer(value) => Some(value as f32),
+        value::Kind::Number(value) => Some(value),
+        value::Kind::Real(value) => Some(value as f32),
         _ => None,
     }
 }
@@ -154,4 +155,42 @@ async fn a_target_that_fails_ends_the_run() {
     let ended = run(&files, target, &Options::default(), &Progress::default()).await;
     assert!(matches!(ended, Err(Error::Failed(_))), "{ended:?}");
     assert!(!scores.exists());
+}
+
+fn cells(values: &[f32]) -> Cell {
+    Cell::List(values.iter().copied().map(Cell::Single).collect())
+}
+
+#[tokio::test]
+async fn lists_of_parquet_are_scored_and_keep_their_types() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let [input, scores] = ["a.parquet", "b.parquet"].map(|name| directory.path().join(name));
+    let list = || Kind::List(Box::new(Kind::Single));
+    let columns =
+        [("user", Kind::Integer), ("x", Kind::Single), ("a", list()), ("expected", list())]
+            .map(|(name, kind)| Column::new(name, kind));
+    let mut writer = Writer::create(&input, Format::Parquet, columns.to_vec()).expect("created");
+    let rows = [
+        [Cell::Integer(7), Cell::Single(1.0), cells(&[2.0, 3.0]), cells(&[3.0, 4.5])],
+        [Cell::Integer(8), Cell::Single(1.0), cells(&[2.0]), cells(&[3.0, 4.5])],
+    ];
+    rows.iter().for_each(|row| writer.write(row).expect("written"));
+    writer.finish().expect("finished");
+
+    let files = Files { input, format: Format::Parquet, scores: Some(scores.clone()) };
+    let target = (&Sums::default(), Features::unknown([]));
+    let report = run(&files, target, &Options::default(), &Progress::default()).await;
+    let report = report.expect("a report");
+    // The second row has one value of `a` for two treatments.
+    assert_eq!((report.scored, report.errors), (1, 1), "{report}");
+    assert_eq!(report.agreement.expect("expected scores").differing, 1);
+
+    let mut reader = Reader::open(&scores, Format::Parquet).expect("scores");
+    let columns = reader.columns().expect("columns").iter().map(|column| &*column.name);
+    assert_eq!(columns.collect::<Vec<_>>(), ["user", "expected", "score", "digest", "error"]);
+    let first = reader.read().expect("readable").expect("a row").expect("a row");
+    assert_eq!(first.cells[..3], [Cell::Integer(7), cells(&[3.0, 4.5]), cells(&[3.0, 4.0])]);
+    assert_eq!(first.cells[4], Cell::Absent);
+    let second = reader.read().expect("readable").expect("a row").expect("a row");
+    assert!(!second.cells[4].is_absent());
 }
