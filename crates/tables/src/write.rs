@@ -29,7 +29,7 @@ pub struct Writer {
 
 #[derive(Debug)]
 enum Sink {
-    Csv(csv::Sink),
+    Csv(Box<csv::Sink>),
     Jsonl(jsonl::Sink),
     Parquet(Box<parquet::Sink>),
 }
@@ -55,7 +55,7 @@ impl Writer {
         let file = builder.tempfile_in(directory(path)).map_err(|cause| cause.to_string())?;
         let output = BufWriter::new(file.reopen().map_err(|cause| cause.to_string())?);
         let sink = match format {
-            Format::Csv => csv::Sink::new(output, &columns).map(Sink::Csv)?,
+            Format::Csv => csv::Sink::new(output, &columns).map(Box::new).map(Sink::Csv)?,
             Format::Jsonl => Sink::Jsonl(jsonl::Sink::new(output, columns)),
             Format::Parquet => {
                 parquet::Sink::new(output, columns).map(Box::new).map(Sink::Parquet)?
