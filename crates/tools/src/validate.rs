@@ -12,7 +12,7 @@ use outrigger_oci::{Client, Progress};
 use outrigger_run::Framework;
 use outrigger_score::{Scorer, SharedLimits};
 use outrigger_store::Tree;
-use outrigger_validation::{Features, Files, Loaded, Options, Target};
+use outrigger_validation::{Features, Files, Loaded, Options, Predictor};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -51,11 +51,11 @@ pub struct Rows<'a> {
 impl Rows<'_> {
     async fn score(
         &self,
-        target: &impl Target,
+        predictor: &impl Predictor,
         features: Features,
     ) -> Result<outrigger_validation::Report, Error> {
         let Self { files, options, progress } = self;
-        Ok(outrigger_validation::run(files, (target, features), options, progress).await?)
+        Ok(outrigger_validation::run(files, (predictor, features), options, progress).await?)
     }
 }
 
@@ -113,8 +113,8 @@ pub async fn validate(
     };
     if let (Some(rows), Some(loaded), Some(digest)) = (rows, loaded, report.digest) {
         let features = Features::of(loaded.scorer.plan.metadata());
-        let target = Loaded::new(&loaded.scorer, &digest, timeout);
-        report.rows = Some(rows.score(&target, features).await?);
+        let predictor = Loaded::new(&loaded.scorer, &digest, timeout);
+        report.rows = Some(rows.score(&predictor, features).await?);
     }
     Ok(report)
 }

@@ -1,4 +1,4 @@
-//! Groups that are sent to a target together.
+//! Groups that are sent to a predictor together.
 
 use crate::group::Group;
 
@@ -7,7 +7,7 @@ const MAX_BYTES: usize = 32 << 20;
 /// The most rows of a batch, where more do not come from one request.
 const MAX_ROWS: usize = 10_000;
 
-/// The requests that a target takes together.
+/// The requests that a predictor takes together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batching {
     /// The most requests.

@@ -7,7 +7,7 @@ use crate::{
     encode::{put_feature, put_id, put_treatment, request},
     features::Features,
     group::{Group, GroupRow, malformed},
-    layout::{Layout, TREATMENTS},
+    roles::{Roles, TREATMENTS},
 };
 
 /// The encoded parts of a request.
@@ -30,12 +30,12 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    pub(crate) fn of(row: &Row, layout: &Layout) -> Self {
+    pub(crate) fn of(row: &Row, roles: &Roles) -> Self {
         let cell = |index: Option<usize>| index.map(|index| &row.cells[index]);
         let is_list = |index| matches!(cell(index), Some(Cell::List(_)));
-        if layout.has_treatments || matches!(cell(layout.user), Some(Cell::Object(_))) {
+        if roles.has_treatments || matches!(cell(roles.user), Some(Cell::Object(_))) {
             Self::Request
-        } else if is_list(layout.treatment) || is_list(layout.expected) {
+        } else if is_list(roles.treatment) || is_list(roles.expected) {
             Self::List
         } else {
             Self::Row
@@ -44,9 +44,9 @@ impl Form {
 }
 
 /// The group of a row in the list form.
-pub(crate) fn list(row: &Row, layout: &Layout, head: GroupRow, features: &Features) -> Group {
+pub(crate) fn list(row: &Row, roles: &Roles, head: GroupRow, features: &Features) -> Group {
     let key = head.user.to_string();
-    match list_parts(row, layout, &head, features) {
+    match list_parts(row, roles, &head, features) {
         Ok(parts) => parts.group((&key, &key), head),
         Err(message) => Group::failed(head, malformed(message)),
     }
@@ -54,7 +54,7 @@ pub(crate) fn list(row: &Row, layout: &Layout, head: GroupRow, features: &Featur
 
 fn list_parts(
     row: &Row,
-    layout: &Layout,
+    roles: &Roles,
     head: &GroupRow,
     features: &Features,
 ) -> Result<Parts, String> {
@@ -69,11 +69,11 @@ fn list_parts(
         (None, _) => 0,
     };
     let mut parts = Parts { count, ..Parts::default() };
-    for index in &layout.of_user {
+    for index in &roles.of_user {
         let cell = &row.cells[*index];
-        put_feature((features, Entity::User), &layout.names[*index], cell, &mut parts.user)?;
+        put_feature((features, Entity::User), &roles.names[*index], cell, &mut parts.user)?;
     }
-    let columns = treatment_columns(row, layout, count, features)?;
+    let columns = treatment_columns(row, roles, count, features)?;
     for at in 0..count {
         let mut treatment = Vec::new();
         if let Some(ids) = ids {
@@ -90,13 +90,13 @@ fn list_parts(
 /// The columns with a value for each of the `count` treatments, with their names.
 fn treatment_columns<'a>(
     row: &'a Row,
-    layout: &'a Layout,
+    roles: &'a Roles,
     count: usize,
     features: &Features,
 ) -> Result<Vec<(&'a str, &'a [Cell])>, String> {
     let mut columns = Vec::new();
-    for index in &layout.of_treatment {
-        let (name, cell) = (&*layout.names[*index], &row.cells[*index]);
+    for index in &roles.of_treatment {
+        let (name, cell) = (&*roles.names[*index], &row.cells[*index]);
         match cell {
             Cell::List(cells) if cells.len() == count => columns.push((name, cells.as_slice())),
             Cell::Absent => {}
@@ -114,10 +114,10 @@ fn treatment_columns<'a>(
 }
 
 /// The group of a row in the request form.
-pub(crate) fn http(row: Row, layout: &Layout, mut head: GroupRow, features: &Features) -> Group {
+pub(crate) fn http(row: Row, roles: &Roles, mut head: GroupRow, features: &Features) -> Group {
     let mut texts = [String::new(), String::new()];
     (head.user, head.treatment) = (Cell::Absent, Cell::Absent);
-    match http_parts(row, layout, &mut texts, &mut head, features) {
+    match http_parts(row, roles, &mut texts, &mut head, features) {
         Ok(parts) => parts.group((&texts[0], &texts[1]), head),
         Err(message) => Group::failed(head, malformed(message)),
     }
@@ -126,7 +126,7 @@ pub(crate) fn http(row: Row, layout: &Layout, mut head: GroupRow, features: &Fea
 /// Reads the members of a request; `texts` are its id and its routing key.
 fn http_parts(
     row: Row,
-    layout: &Layout,
+    roles: &Roles,
     texts: &mut [String; 2],
     head: &mut GroupRow,
     features: &Features,
@@ -134,8 +134,8 @@ fn http_parts(
     let mut parts = Parts::default();
     let mut ids = Vec::new();
     for (index, cell) in row.cells.into_iter().enumerate() {
-        match (&*layout.names[index], cell) {
-            _ if layout.expected == Some(index) => {}
+        match (&*roles.names[index], cell) {
+            _ if roles.expected == Some(index) => {}
             // The command names the model.
             (_, Cell::Absent) | ("model", _) => {}
             ("request_id", Cell::Text(text)) => texts[0] = text,

@@ -11,8 +11,8 @@ use crate::{
     features::Features,
     form::{self, Form},
     group::{Group, GroupRow, fail_all, malformed},
-    layout::Layout,
     options::{Options, Reserved},
+    roles::Roles,
 };
 
 /// The most bytes of a request, as a server accepts by default.
@@ -27,7 +27,7 @@ pub(crate) struct Grouping {
     reserved: Reserved,
     max_treatments: usize,
     max_failed: usize,
-    layout: Arc<Layout>,
+    roles: Arc<Roles>,
     open: Option<Open>,
     /// The user whose rows do not fit in a request, and the failure of those that follow.
     refused: Option<(Cell, Failure)>,
@@ -49,13 +49,13 @@ struct Open {
 impl Grouping {
     pub(crate) fn new(features: Features, options: &Options, limits: &Limits) -> Self {
         let names: Names = Arc::from([]);
-        let layout = Arc::new(Layout::new(&names, &options.reserved, &features));
+        let roles = Arc::new(Roles::new(&names, &options.reserved, &features));
         Self {
             features,
             reserved: options.reserved.clone(),
             max_treatments: limits.max_treatments,
             max_failed: options.max_errors,
-            layout,
+            roles,
             open: None,
             refused: None,
             ignored: BTreeSet::new(),
@@ -71,24 +71,24 @@ impl Grouping {
                 return self.add_failed(row, malformed(message), done);
             }
         };
-        let layout = self.layout(&row.names);
+        let roles = self.roles(&row.names);
         let cell = |index: Option<usize>| index.map_or(Cell::Absent, |at| row.cells[at].clone());
         let head = GroupRow {
             number: row.number,
-            user: cell(layout.user),
-            treatment: cell(layout.treatment),
-            expected: cell(layout.expected),
+            user: cell(roles.user),
+            treatment: cell(roles.treatment),
+            expected: cell(roles.expected),
             ..GroupRow::default()
         };
-        match Form::of(&row, &layout) {
-            Form::Row => self.add_row(&row, &layout, head, done),
+        match Form::of(&row, &roles) {
+            Form::Row => self.add_row(&row, &roles, head, done),
             Form::List => {
                 self.close(done);
-                done(form::list(&row, &layout, head, &self.features));
+                done(form::list(&row, &roles, head, &self.features));
             }
             Form::Request => {
                 self.close(done);
-                done(form::http(row, &layout, head, &self.features));
+                done(form::http(row, &roles, head, &self.features));
             }
         }
     }
@@ -101,14 +101,14 @@ impl Grouping {
         self.refused = None;
     }
 
-    fn layout(&mut self, names: &Names) -> Arc<Layout> {
-        if !Arc::ptr_eq(&self.layout.names, names) {
-            self.layout = Arc::new(Layout::new(names, &self.reserved, &self.features));
-            let ignored = self.layout.ignored.iter().map(|index| &names[*index]);
+    fn roles(&mut self, names: &Names) -> Arc<Roles> {
+        if !Arc::ptr_eq(&self.roles.names, names) {
+            self.roles = Arc::new(Roles::new(names, &self.reserved, &self.features));
+            let ignored = self.roles.ignored.iter().map(|index| &names[*index]);
             let room = MAX_IGNORED.saturating_sub(self.ignored.len());
             self.ignored.extend(ignored.take(room).cloned());
         }
-        Arc::clone(&self.layout)
+        Arc::clone(&self.roles)
     }
 
     /// Takes a row that cannot be scored. It stays among the rows of the open group, whose order is
@@ -125,13 +125,7 @@ impl Grouping {
         }
     }
 
-    fn add_row(
-        &mut self,
-        row: &Row,
-        layout: &Layout,
-        head: GroupRow,
-        done: &mut impl FnMut(Group),
-    ) {
+    fn add_row(&mut self, row: &Row, roles: &Roles, head: GroupRow, done: &mut impl FnMut(Group)) {
         if let Some((user, failure)) = &self.refused
             && *user == head.user
         {
@@ -146,7 +140,7 @@ impl Grouping {
         }
         let open = self.open.get_or_insert_default();
         match open.check(self.max_treatments) {
-            Ok(()) => open.add(row, layout, head, &self.features),
+            Ok(()) => open.add(row, roles, head, &self.features),
             Err(failure) => {
                 let user = head.user.clone();
                 open.group.rows.push(head);
@@ -173,8 +167,8 @@ impl Open {
         Ok(())
     }
 
-    fn add(&mut self, row: &Row, layout: &Layout, head: GroupRow, features: &Features) {
-        let added = self.add_parts(row, layout, &head, features);
+    fn add(&mut self, row: &Row, roles: &Roles, head: GroupRow, features: &Features) {
+        let added = self.add_parts(row, roles, &head, features);
         match added {
             Ok(()) => {
                 self.group.treatments += 1;
@@ -187,22 +181,22 @@ impl Open {
     fn add_parts(
         &mut self,
         row: &Row,
-        layout: &Layout,
+        roles: &Roles,
         head: &GroupRow,
         features: &Features,
     ) -> Result<(), String> {
         let put = |entity: Entity, columns: &[usize], out: &mut Vec<u8>| {
             columns.iter().try_for_each(|index| {
-                put_feature((features, entity), &layout.names[*index], &row.cells[*index], out)
+                put_feature((features, entity), &roles.names[*index], &row.cells[*index], out)
             })
         };
         let mut treatment = Vec::new();
         put_id(&head.treatment, &mut treatment);
-        put(Entity::Treatment, &layout.of_treatment, &mut treatment)?;
+        put(Entity::Treatment, &roles.of_treatment, &mut treatment)?;
         let is_first = self.features.is_none();
         if is_first || features.are_known() {
             let mut user = Vec::new();
-            put(Entity::User, &layout.of_user, &mut user)?;
+            put(Entity::User, &roles.of_user, &mut user)?;
             let (first, number) = self.features.get_or_insert_with(|| (user.clone(), row.number));
             if *first != user {
                 return Err(format!("the user has other features than in row {number}"));

@@ -1,7 +1,7 @@
 //! Scores the rows of a file with a model, and compares the scores with expected ones.
 //!
 //! [`run`] reads a file of rows ([`outrigger_tables`]), makes requests of them, sends these to a
-//! [`Target`], and writes a score for each row. It holds a few batches of requests in memory,
+//! [`Predictor`], and writes a score for each row. It holds a few batches of requests in memory,
 //! whatever the size of the file. A row that cannot be scored does not end the run.
 //!
 //! A row has one of three forms:
@@ -19,12 +19,12 @@ mod features;
 mod form;
 mod group;
 mod grouping;
-mod layout;
 mod options;
+mod predictor;
 mod progress;
 mod report;
+mod roles;
 mod run;
-mod target;
 mod value;
 
 pub use agreement::{Agreement, Correlation, Difference};
@@ -32,7 +32,7 @@ pub use batch::Batching;
 pub use features::Features;
 pub use options::{InvalidNames, Options, Reserved, Tolerance};
 pub use outrigger_tables::Format;
+pub use predictor::{Answer, Loaded, Predictor, concerns_a_request};
 pub use progress::Progress;
 pub use report::{Report, RowError};
 pub use run::{Error, Files, run};
-pub use target::{Answer, Loaded, Target, concerns_a_request};

@@ -16,9 +16,9 @@ use crate::{
     group::{Group, GroupRow, fail_all},
     grouping::Grouping,
     options::{DIGEST, ERROR, Options, Reserved, SCORE},
+    predictor::{Answer, Predictor},
     progress::Progress,
     report::Report,
-    target::{Answer, Target},
 };
 
 /// The batches that are scored at once: one is packed while the engine scores the other.
@@ -51,13 +51,13 @@ pub enum Error {
     Failed(#[from] Failure),
 }
 
-/// Scores the rows of a file with `target`, whose model has these features.
+/// Scores the rows of a file with `predictor`, whose model has these features.
 ///
 /// # Errors
-/// A file cannot be read or written, or the target failed for a reason that is not a request's.
+/// A file cannot be read or written, or the predictor failed for a reason that is not a request's.
 pub async fn run(
     files: &Files,
-    (target, features): (&impl Target, Features),
+    (predictor, features): (&impl Predictor, Features),
     options: &Options,
     progress: &Progress,
 ) -> Result<Report, Error> {
@@ -70,9 +70,9 @@ pub async fn run(
     let mut run = Run { is_written, writer, options, report, agreement };
     let mut grouping = Grouping::new(features, options, &Limits::default());
     grouping.ignored.extend(reader.left_out().iter().cloned());
-    let (batches, reading) = read(reader, grouping, target.batching());
+    let (batches, reading) = read(reader, grouping, predictor.batching());
     {
-        let mut scored = pin!(scored(batches, target));
+        let mut scored = pin!(scored(batches, predictor));
         while let Some(batch) = scored.next().await {
             let (batch, answers) = batch?;
             let fraction = batch.fraction;
@@ -93,16 +93,16 @@ pub async fn run(
 /// The batches with the answers to their requests, in order.
 fn scored(
     mut batches: mpsc::Receiver<Batch>,
-    target: &impl Target,
+    predictor: &impl Predictor,
 ) -> impl Stream<Item = Result<(Batch, Vec<Answer>), Failure>> {
     let batches = stream::poll_fn(move |context| batches.poll_recv(context));
-    batches.map(move |batch| score(batch, target)).buffered(IN_FLIGHT)
+    batches.map(move |batch| score(batch, predictor)).buffered(IN_FLIGHT)
 }
 
-async fn score(batch: Batch, target: &impl Target) -> Result<(Batch, Vec<Answer>), Failure> {
+async fn score(batch: Batch, predictor: &impl Predictor) -> Result<(Batch, Vec<Answer>), Failure> {
     let answers = match batch.requests() {
         requests if requests.is_empty() => Vec::new(),
-        requests => target.score(&requests).await?,
+        requests => predictor.predict(&requests).await?,
     };
     Ok((batch, answers))
 }

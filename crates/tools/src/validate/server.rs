@@ -7,7 +7,7 @@ use outrigger_core::{Failure, Reason};
 use outrigger_proto::outrigger::v1::{
     ModelSelector, PredictRequest, prediction_service_client::PredictionServiceClient,
 };
-use outrigger_validation::{Answer, Batching, Features, Target, concerns_a_request};
+use outrigger_validation::{Answer, Batching, Features, Predictor, concerns_a_request};
 use prost::Message as _;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt as _;
@@ -46,20 +46,20 @@ struct Server {
     timeout: Duration,
 }
 
-impl Target for Server {
+impl Predictor for Server {
     fn batching(&self) -> Batching {
         Batching { requests: CONCURRENCY, treatments: usize::MAX, mixed: true }
     }
 
-    async fn score(&self, requests: &[&[u8]]) -> Result<Vec<Answer>, Failure> {
-        let answers = join_all(requests.iter().map(|request| self.predict(request))).await;
+    async fn predict(&self, requests: &[&[u8]]) -> Result<Vec<Answer>, Failure> {
+        let answers = join_all(requests.iter().map(|request| self.call(request))).await;
         answers.into_iter().collect()
     }
 }
 
 impl Server {
     /// Calls Predict; again, if the server cannot answer at the moment.
-    async fn predict(&self, request: &[u8]) -> Result<Answer, Failure> {
+    async fn call(&self, request: &[u8]) -> Result<Answer, Failure> {
         let mut message = PredictRequest::decode(request).map_err(|error| {
             Failure::new(Reason::Internal, format!("a request that was encoded wrongly: {error}"))
         })?;

@@ -51,12 +51,12 @@ fn answer(request: &[u8]) -> Answer {
     Ok(response)
 }
 
-impl Target for Sums {
+impl Predictor for Sums {
     fn batching(&self) -> Batching {
         Batching { requests: 2, treatments: 100, mixed: true }
     }
 
-    async fn score(&self, requests: &[&[u8]]) -> Result<Vec<Answer>, Failure> {
+    async fn predict(&self, requests: &[&[u8]]) -> Result<Vec<Answer>, Failure> {
         self.calls.borrow_mut().push(requests.len());
         Ok(requests.iter().map(|request| answer(request)).collect())
     }
@@ -69,11 +69,11 @@ async fn scored(name: &str, content: &str, options: &Options) -> (Report, Option
     fs::write(&input, content).expect("a file");
     let format = Format::of(Path::new(name)).expect("a format");
     let files = Files { input, format, scores: Some(scores.clone()) };
-    let (target, progress) = (Sums::default(), Progress::default());
-    let report = run(&files, (&target, Features::unknown([])), options, &progress).await;
+    let (predictor, progress) = (Sums::default(), Progress::default());
+    let report = run(&files, (&predictor, Features::unknown([])), options, &progress).await;
     let report = report.expect("a report");
     assert_eq!((progress.rows(), progress.errors()), (report.rows, report.errors));
-    assert!(target.calls.borrow().iter().all(|requests| (1..=2).contains(requests)));
+    assert!(predictor.calls.borrow().iter().all(|requests| (1..=2).contains(requests)));
     (report, fs::read_to_string(scores).ok())
 }
 
@@ -136,14 +136,14 @@ async fn an_input_without_rows_gives_scores_without_rows() {
 }
 
 #[tokio::test]
-async fn a_target_that_fails_ends_the_run() {
+async fn a_predictor_that_fails_ends_the_run() {
     struct Lost;
-    impl Target for Lost {
+    impl Predictor for Lost {
         fn batching(&self) -> Batching {
             Sums::default().batching()
         }
 
-        async fn score(&self, _: &[&[u8]]) -> Result<Vec<Answer>, Failure> {
+        async fn predict(&self, _: &[&[u8]]) -> Result<Vec<Answer>, Failure> {
             Err(Failure::new(Reason::EngineUnavailable, "the engine has ended"))
         }
     }
@@ -151,8 +151,8 @@ async fn a_target_that_fails_ends_the_run() {
     let (input, scores) = (directory.path().join("a.csv"), directory.path().join("b.csv"));
     fs::write(&input, "x\n1\n").expect("a file");
     let files = Files { input, format: Format::Csv, scores: Some(scores.clone()) };
-    let target = (&Lost, Features::unknown([]));
-    let ended = run(&files, target, &Options::default(), &Progress::default()).await;
+    let predictor = (&Lost, Features::unknown([]));
+    let ended = run(&files, predictor, &Options::default(), &Progress::default()).await;
     assert!(matches!(ended, Err(Error::Failed(_))), "{ended:?}");
     assert!(!scores.exists());
 }
@@ -178,8 +178,8 @@ async fn lists_of_parquet_are_scored_and_keep_their_types() {
     writer.finish().expect("finished");
 
     let files = Files { input, format: Format::Parquet, scores: Some(scores.clone()) };
-    let target = (&Sums::default(), Features::unknown([]));
-    let report = run(&files, target, &Options::default(), &Progress::default()).await;
+    let predictor = (&Sums::default(), Features::unknown([]));
+    let report = run(&files, predictor, &Options::default(), &Progress::default()).await;
     let report = report.expect("a report");
     // The second row has one value of `a` for two treatments.
     assert_eq!((report.scored, report.errors), (1, 1), "{report}");

@@ -1,4 +1,4 @@
-//! The meaning of a row's columns.
+//! The roles of a row's columns.
 
 use outrigger_features::metadata::Entity;
 use outrigger_tables::Names;
@@ -8,9 +8,9 @@ use crate::{features::Features, options::Reserved};
 /// The column of a request's treatments, in the form of a request.
 pub(crate) const TREATMENTS: &str = "treatments";
 
-/// The positions of columns by their meaning. Rows with the same names share it.
+/// The positions of columns by their roles. Rows with the same names share it.
 #[derive(Debug)]
-pub(crate) struct Layout {
+pub(crate) struct Roles {
     pub(crate) names: Names,
     pub(crate) user: Option<usize>,
     pub(crate) treatment: Option<usize>,
@@ -26,7 +26,7 @@ pub(crate) struct Layout {
     pub(crate) ignored: Vec<usize>,
 }
 
-impl Layout {
+impl Roles {
     pub(crate) fn new(names: &Names, reserved: &Reserved, features: &Features) -> Self {
         let position = |name: &str| names.iter().position(|column| **column == *name);
         let user = position(&reserved.user);
@@ -68,13 +68,13 @@ mod tests {
             "outputs": [{"tensor": "s", "name": "score", "kind": "per_treatment"}]}"#;
         let features = Features::of(&Metadata::parse(metadata).expect("metadata"));
         let names = ["x", "user", "a", "home", "both"].map(Arc::<str>::from);
-        let layout = Layout::new(&Arc::from(names), &Reserved::default(), &features);
-        assert_eq!((layout.user, layout.treatment, layout.expected), (Some(1), None, None));
-        assert_eq!((layout.of_user, layout.of_treatment), (vec![4, 3], vec![2, 4]));
-        assert_eq!(layout.ignored, [0]);
+        let roles = Roles::new(&Arc::from(names), &Reserved::default(), &features);
+        assert_eq!((roles.user, roles.treatment, roles.expected), (Some(1), None, None));
+        assert_eq!((roles.of_user, roles.of_treatment), (vec![4, 3], vec![2, 4]));
+        assert_eq!(roles.ignored, [0]);
         let unknown = Features::unknown([]);
-        let layout = Layout::new(&layout.names, &Reserved::default(), &unknown);
-        assert_eq!(layout.of_treatment, [0, 2, 3, 4]);
-        assert_eq!(layout.of_user, [2, 4, 3, 0], "by name");
+        let roles = Roles::new(&roles.names, &Reserved::default(), &unknown);
+        assert_eq!(roles.of_treatment, [0, 2, 3, 4]);
+        assert_eq!(roles.of_user, [2, 4, 3, 0], "by name");
     }
 }

@@ -19,7 +19,7 @@ pub type Answer = Result<PredictResponse, Failure>;
 
 /// Scores requests. The next ones come while the answers to the ones before are awaited, two calls
 /// at once.
-pub trait Target {
+pub trait Predictor {
     /// The requests that it takes together.
     fn batching(&self) -> Batching;
 
@@ -28,7 +28,7 @@ pub trait Target {
     ///
     /// # Errors
     /// A failure that does not concern single requests and ends the run.
-    fn score(&self, requests: &[&[u8]]) -> impl Future<Output = Result<Vec<Answer>, Failure>>;
+    fn predict(&self, requests: &[&[u8]]) -> impl Future<Output = Result<Vec<Answer>, Failure>>;
 }
 
 /// A version that an engine has loaded for the run.
@@ -59,7 +59,7 @@ impl<'a> Loaded<'a> {
     }
 }
 
-impl Target for Loaded<'_> {
+impl Predictor for Loaded<'_> {
     /// Requests with different numbers of treatments are padded. A model without a count of
     /// treatments cannot tell padding from treatments, so it gets none: its scores could depend on
     /// the requests that share a call.
@@ -74,7 +74,7 @@ impl Target for Loaded<'_> {
     }
 
     /// If a call fails because of a request in it, each half is called again.
-    async fn score(&self, requests: &[&[u8]]) -> Result<Vec<Answer>, Failure> {
+    async fn predict(&self, requests: &[&[u8]]) -> Result<Vec<Answer>, Failure> {
         let mut answers = Vec::with_capacity(requests.len());
         let mut parts = vec![requests];
         while let Some(part) = parts.pop() {
