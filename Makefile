@@ -122,9 +122,10 @@ tools: ## docker-registry, skopeo, umoci, buildah, bubblewrap, promtool and chro
 	@scripts/install-test-tools
 
 .PHONY: validate-model
-validate-model: venv build tools ## check a model directory before it ships: MODEL=dir
+validate-model: venv build tools ## check a model directory before it ships: MODEL=dir; DATA=file of rows to score
 	@[ -n '$(MODEL)' ] || { echo 'which one? make validate-model MODEL=dir' >&2; exit 64; }
-	@$(PY) -m pytest testenv/tests/execution --model '$(abspath $(MODEL))'
+	@$(PY) -m pytest testenv/tests/execution --model '$(abspath $(MODEL))' \
+	  $(if $(DATA),--rows '$(abspath $(DATA))')
 
 .PHONY: bench
 bench: export CARGO := $(CARGO)

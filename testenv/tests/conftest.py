@@ -19,6 +19,11 @@ def pytest_addoption(parser):
         metavar="DIR",
         help="the model directory that the execution stage validates (default: an example)",
     )
+    parser.addoption(
+        "--rows",
+        metavar="FILE",
+        help="a file of rows that the execution stage scores with the model directory",
+    )
 
 
 def pytest_runtest_setup(item):

@@ -17,6 +17,14 @@ pub(crate) struct Options {
     /// from [default: the system's]
     #[arg(long, value_name = "FILE", env = "OUTRIGGER_CA_FILE")]
     ca: Option<PathBuf>,
+    #[command(flatten)]
+    credentials: Credentials,
+}
+
+/// The credentials, and the name of the server.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "TLS and credentials")]
+pub(crate) struct Credentials {
     /// PEM file of a client certificate
     #[arg(long, value_name = "FILE", env = "OUTRIGGER_CERT_FILE", requires = "key")]
     cert: Option<PathBuf>,
@@ -35,8 +43,15 @@ pub(crate) struct Options {
 
 impl From<Options> for Access {
     fn from(options: Options) -> Self {
-        let Options { ca, cert, key, server_name, token_file } = options;
-        Self { ca, certificate: cert, key, server_name, token_file }
+        options.credentials.with_authorities(options.ca)
+    }
+}
+
+impl Credentials {
+    /// The access to a server whose certificate must come from the authorities in `ca`.
+    pub(crate) fn with_authorities(self, ca: Option<PathBuf>) -> Access {
+        let Self { cert, key, server_name, token_file } = self;
+        Access { ca, certificate: cert, key, server_name, token_file }
     }
 }
 
@@ -81,14 +96,15 @@ impl FromArgMatches for Scoped {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let all = Options::from_arg_matches(matches)?;
         let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
-        let Options { ca, cert, key, server_name, token_file } = all.clone();
-        let explicit = Options {
-            ca: ca.filter(|_| given("ca")),
+        let Options { ca, credentials } = all.clone();
+        let Credentials { cert, key, server_name, token_file } = credentials;
+        let credentials = Credentials {
             cert: cert.filter(|_| given("cert")),
             key: key.filter(|_| given("key")),
             server_name: server_name.filter(|_| given("server_name")),
             token_file: token_file.filter(|_| given("token_file")),
         };
+        let explicit = Options { ca: ca.filter(|_| given("ca")), credentials };
         Ok(Self { all, explicit })
     }
 

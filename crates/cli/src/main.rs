@@ -12,6 +12,7 @@ mod frameworks;
 mod models;
 mod package;
 mod predict;
+mod progress;
 mod serve;
 mod token;
 mod unknown_flags;
@@ -37,7 +38,7 @@ enum Command {
     Push(package::Push),
     Pull(package::Pull),
     Inspect(package::Inspect),
-    Validate(validate::Arguments),
+    Validate(Box<validate::Arguments>),
     Predict(predict::Arguments),
     Token(token::Arguments),
     #[command(subcommand)]
@@ -65,7 +66,7 @@ fn main() -> std::process::ExitCode {
         Command::Push(arguments) => package::push(arguments),
         Command::Pull(arguments) => package::pull(arguments),
         Command::Inspect(arguments) => package::inspect(arguments),
-        Command::Validate(arguments) => validate::run(arguments),
+        Command::Validate(arguments) => validate::run(*arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Token(arguments) => token::run(arguments),
         Command::Models(command) => models::run(command),

@@ -1,10 +1,7 @@
 //! `outrigger push`, `pull`, `inspect`: model packages as images.
 
-use std::{
-    collections::BTreeMap, convert::Infallible, io::IsTerminal as _, path::PathBuf, time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use outrigger_tools::{
     fetch::Source,
     inspect, package,
@@ -14,6 +11,7 @@ use outrigger_tools::{
 use crate::{
     exit::{self, Exit, Output},
     frameworks,
+    progress::{self, bar},
 };
 
 /// Packs a model's directory as an image and pushes it.
@@ -142,28 +140,6 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 /// Waits for `work`; on a terminal it shows a spinner and the bytes received.
 pub(crate) async fn with_progress_bar<T>(progress: &Progress, work: impl Future<Output = T>) -> T {
-    let bar = if std::io::stderr().is_terminal() {
-        ProgressBar::new_spinner().with_style(
-            ProgressStyle::with_template("{spinner} {elapsed} {bytes} {binary_bytes_per_sec}")
-                .expect("a valid template"),
-        )
-    } else {
-        ProgressBar::hidden()
-    };
-    let done = tokio::select! {
-        biased;
-        done = work => done,
-        never = follow(&bar, progress) => match never {},
-    };
-    bar.finish_and_clear();
-    done
-}
-
-async fn follow(bar: &ProgressBar, progress: &Progress) -> Infallible {
-    let mut interval = tokio::time::interval(Duration::from_millis(100));
-    loop {
-        interval.tick().await;
-        bar.set_position(progress.bytes());
-        bar.tick();
-    }
+    let bar = bar("{spinner} {elapsed} {bytes} {binary_bytes_per_sec}");
+    progress::follow(&bar, |bar| bar.set_position(progress.bytes()), work).await
 }

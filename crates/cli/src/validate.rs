@@ -1,32 +1,44 @@
-//! `outrigger validate`: runs the server's checks without a server.
+//! `outrigger validate`: runs the server's checks without a server, and scores the rows of a file.
+
+mod rows;
 
 use std::{env, path::PathBuf, time::Duration};
 
-use outrigger_tools::{engine::Program, fetch::Source, registry::Progress, validate};
+use outrigger_tools::{
+    ModelArgument,
+    engine::Program,
+    fetch::Source,
+    registry::Progress,
+    validate::{self, Report},
+};
 
 use crate::{
+    access,
     exit::{self, Exit, Output},
     frameworks,
     package::{Registry, with_progress_bar},
 };
 
-/// Runs every check that a server runs before it routes requests to a model.
+/// Runs every check that a server runs before it routes requests to a model, and scores a file.
 ///
 /// Unpacks the package, checks metadata.json against the SavedModel's signature, loads
-/// the model in a temporary engine and scores golden.jsonl.
+/// the model in a temporary engine and scores golden.jsonl. With --input it then scores the rows
+/// of a file; with --server and --model a model of a running server scores them instead.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  outrigger validate churn/")]
+#[command(after_help = "Example:\n  outrigger validate churn/\n  \
+                        outrigger validate churn/ --input customers.csv --scores scores.csv\n  \
+                        outrigger validate --server localhost:9000 --model churn --input customers.csv")]
 pub(crate) struct Arguments {
     /// HOST/REPOSITORY[:TAG|@DIGEST], oci:DIR[:TAG|@DIGEST], or a directory.
-    #[arg(value_name = "REF|DIR", value_parser = Source::parse)]
-    source: Source,
+    #[arg(value_name = "REF|DIR", value_parser = Source::parse, required_unless_present = "server")]
+    source: Option<Source>,
     /// tensorflow_model_server to use instead of the local engine.
     #[arg(long, value_name = "BINARY", env = "OUTRIGGER_ENGINE")]
     engine: Option<PathBuf>,
     /// Check the files only, without scores.
-    #[arg(long, conflicts_with = "engine")]
+    #[arg(long, conflicts_with_all = ["engine", "input"])]
     no_engine: bool,
-    /// Time limit for loading, and for each golden case.
+    /// Time limit for loading, and for each golden case or other call.
     #[arg(long, default_value = "5m", value_parser = humantime::parse_duration)]
     timeout: Duration,
     #[command(flatten)]
@@ -34,27 +46,88 @@ pub(crate) struct Arguments {
     /// Format of the report.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
+    #[command(flatten)]
+    rows: rows::RowArguments,
+    #[command(flatten)]
+    server: Server,
+}
+
+/// A running server, which scores the rows.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Scoring a file on a server")]
+struct Server {
+    /// Address of a gRPC listener.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        requires_all = ["model", "input"],
+        conflicts_with_all = ["source", "no_engine"]
+    )]
+    server: Option<String>,
+    /// name, name:tag or name@sha256:digest; requests for a tag may be answered by its canary.
+    #[arg(long, requires = "server")]
+    model: Option<ModelArgument>,
+    /// Column of a CSV file whose cells are text even if they look like numbers; may be given
+    /// several times.
+    #[arg(long = "text", value_name = "COLUMN", requires = "server")]
+    texts: Vec<String>,
+    /// PEM file of the certificate authorities that the server's certificate must come
+    /// from [default: the system's]
+    #[arg(long, value_name = "FILE", env = "OUTRIGGER_CA_FILE")]
+    server_ca: Option<PathBuf>,
+    #[command(flatten)]
+    credentials: access::Credentials,
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
-    let Arguments { source, engine, no_engine, timeout, registry, output } = arguments;
-    let client = registry.client()?;
-    let program = if no_engine { None } else { Some(program(engine)?) };
-    let progress = Progress::default();
-    let validate = validate::validate(
-        &client,
-        &source,
-        (program.as_ref(), &frameworks::KNOWN),
-        timeout,
-        &progress,
-    );
-    let report = exit::block_on(with_progress_bar(&progress, validate))??;
+    let output = arguments.output;
+    let report = report(arguments)?;
     match output {
         Output::Text => exit::print(report.text())?,
         Output::Json => exit::print_json(&serde_json::json!(report))?,
     }
-    if report.passed() { Ok(()) } else { Err(Exit::Failed("the model is not valid".to_owned())) }
+    let failure = match &report.rows {
+        _ if report.passed() => return Ok(()),
+        None => "the model is not valid",
+        Some(rows) if rows.errors > 0 => "not every row was scored",
+        Some(_) => "the scores differ from the expected ones",
+    };
+    Err(Exit::Failed(failure.to_owned()))
+}
+
+fn report(arguments: Arguments) -> Result<Report, Exit> {
+    let Arguments { source, engine, no_engine, timeout, registry, rows, server, .. } = arguments;
+    let run = rows.run()?;
+    let source = match (source, &run) {
+        (Some(source), _) => source,
+        (None, Some(run)) => return on_server(server, run, timeout),
+        // The parser refuses this.
+        (None, None) => return Err(Exit::usage("either REF|DIR or --server is needed")),
+    };
+    let client = registry.client()?;
+    let program = if no_engine { None } else { Some(program(engine)?) };
+    let progress = Progress::default();
+    let rows = run.as_ref().map(rows::Run::rows);
+    let engine = (program.as_ref(), &frameworks::KNOWN[..]);
+    let validate = validate::validate(&client, &source, engine, rows, timeout, &progress);
+    let report = match &run {
+        Some(run) => exit::block_on(run.with_progress_bar(validate)),
+        None => exit::block_on(with_progress_bar(&progress, validate)),
+    };
+    Ok(report??)
+}
+
+/// Scores the rows with a model of a server.
+fn on_server(server: Server, run: &rows::Run, timeout: Duration) -> Result<Report, Exit> {
+    let Server { server, model, texts, server_ca, credentials } = server;
+    let (Some(address), Some(model)) = (server, model) else {
+        return Err(Exit::usage("--server needs --model"));
+    };
+    let access = credentials.with_authorities(server_ca);
+    let server = (address.as_str(), &access);
+    let validate = validate::validate_on_server(server, model, run.rows(), texts, timeout);
+    Ok(exit::block_on(run.with_progress_bar(validate))??)
 }
 
 /// The given engine, or this binary's own.

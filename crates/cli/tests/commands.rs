@@ -1,15 +1,15 @@
-//! The binary as a process: exit codes, help, and the commands for packages, with a real
-//! engine.
+//! The binary as a process: exit codes, help, and the commands for packages.
+
+mod common;
 
 use std::{
     fs,
     io::{Read as _, Write as _},
-    path::{Path, PathBuf},
-    process::{Command, Output},
+    path::Path,
+    process::Command,
 };
 
-use outrigger_testkit::saved_model::{Linear, Model, package_dir};
-use serde_json::Value;
+use common::{json, linear, outrigger, package, text};
 
 const COMMANDS: &[&str] = &[
     "serve",
@@ -31,51 +31,6 @@ const COMMANDS: &[&str] = &[
     "canary simulate",
     "bench",
 ];
-
-fn outrigger(arguments: &[&str]) -> Output {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_outrigger"));
-    command.args(arguments);
-    if std::env::var_os("OUTRIGGER_TENSORFLOW").is_none() {
-        command.env("OUTRIGGER_TENSORFLOW", workspace.join(".venv"));
-    }
-    if let Some(engine) = std::env::var_os("OUTRIGGER_TESTENV_ENGINE") {
-        command.env("OUTRIGGER_ENGINE", engine);
-    }
-    command.output().expect("the binary runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}{}", text(&output.stdout), text(&output.stderr)))
-}
-
-fn linear() -> Linear {
-    Linear { user: vec![1.0], treatment: vec![2.0, 4.0], bias: 0.5 }
-}
-
-/// Writes a package of `model` whose golden case expects `score` for (1, 1, 1).
-fn package(scratch: &Path, model: &Model, score: f32) -> PathBuf {
-    let directory = scratch.join("package");
-    package_dir(&directory, model).expect("a package");
-    let golden = serde_json::json!({
-        "request": {"user": {"u0": 1}, "treatments": [{"features": {"t0": 1, "t1": 1}}]},
-        "expected": {"scores": [score]}, "rtol": 0, "atol": 0,
-    });
-    fs::write(directory.join("golden.jsonl"), golden.to_string()).expect("golden cases");
-    directory
-}
-
-/// The outcome of the check `name` in a report of `validate -o json`.
-fn outcome(report: &Value, name: &str) -> String {
-    let checks = report["checks"].as_array().expect("checks");
-    let check = checks.iter().find(|check| check["name"] == name).expect("the check");
-    check["outcome"].as_str().expect("an outcome").to_owned()
-}
 
 #[test]
 fn the_help_of_every_command_has_an_example() {
@@ -188,65 +143,6 @@ fn pushing_the_same_directory_twice_gives_the_same_digest() {
         json(&output)["digest"].as_str().expect("a digest").to_owned()
     };
     assert_eq!(push("one"), push("two"));
-}
-
-#[test]
-fn a_good_package_is_scored_by_the_engine() {
-    let scratch = tempfile::tempdir().expect("a directory");
-    let package = package(scratch.path(), &linear().model(), 7.5);
-    let output = outrigger(&["validate", package.to_str().expect("utf-8"), "-o", "json"]);
-    assert_eq!(outcome(&json(&output), "scores"), "passed", "{}", text(&output.stdout));
-    assert!(output.status.success());
-}
-
-#[test]
-fn an_engine_that_does_not_start_is_not_reported_as_an_invalid_model() {
-    let scratch = tempfile::tempdir().expect("a directory");
-    let package = package(scratch.path(), &linear().model(), 7.5);
-    let package = package.to_str().expect("utf-8");
-    for engine in ["/nonexistent/tensorflow_model_server", "/bin/false"] {
-        let output = outrigger(&["validate", package, "--engine", engine]);
-        let message = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1));
-        assert!(message.starts_with("outrigger: the engine did not start"), "{message}");
-    }
-}
-
-#[test]
-fn a_model_that_scores_differently_is_not_valid() {
-    let scratch = tempfile::tempdir().expect("a directory");
-    let package = package(scratch.path(), &linear().model(), 7.25);
-    let output = outrigger(&["validate", package.to_str().expect("utf-8")]);
-    assert_eq!(output.status.code(), Some(1));
-    let report = text(&output.stdout);
-    assert!(report.contains("GOLDEN_MISMATCH") && report.contains("7.25"), "{report}");
-}
-
-#[test]
-fn a_model_without_its_variables_is_not_valid() {
-    let scratch = tempfile::tempdir().expect("a directory");
-    let package = package(scratch.path(), &linear().model_without_variables(), 7.5);
-    fs::remove_file(package.join("golden.jsonl")).expect("golden cases");
-    let output = outrigger(&["validate", package.to_str().expect("utf-8"), "-o", "json"]);
-    let report = json(&output);
-    assert_eq!(outcome(&report, "metadata and signature"), "passed");
-    assert_eq!(outcome(&report, "scores"), "failed", "{report}");
-    assert!(report.to_string().contains("GOLDEN_MISMATCH"), "{report}");
-}
-
-#[test]
-fn metadata_that_contradicts_the_model_is_reported_with_both_sides() {
-    let scratch = tempfile::tempdir().expect("a directory");
-    let package = package(scratch.path(), &linear().model(), 7.5);
-    let metadata = package.join("metadata.json");
-    let changed = fs::read_to_string(&metadata).expect("metadata").replace("int32", "int64");
-    fs::write(&metadata, changed).expect("metadata");
-    let output =
-        outrigger(&["validate", package.to_str().expect("utf-8"), "--no-engine", "-o", "json"]);
-    let report = json(&output);
-    assert_eq!(outcome(&report, "metadata and signature"), "failed");
-    let text = report.to_string();
-    assert!(text.contains("int32") && text.contains("int64") && text.contains("IMAGE_INVALID"));
 }
 
 #[test]

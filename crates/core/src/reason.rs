@@ -52,6 +52,11 @@ macro_rules! reasons {
                 match self { $(Self::$variant => $name,)* }
             }
 
+            /// The reason with this stable name.
+            pub fn named(name: &str) -> Option<Self> {
+                match name { $($name => Some(Self::$variant),)* _ => None }
+            }
+
             /// The gRPC status code.
             pub const fn code(self) -> Code {
                 match self { $(Self::$variant => Code::$code,)* }
@@ -187,6 +192,8 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), Reason::ALL.len());
+        assert!(Reason::ALL.iter().all(|reason| Reason::named(reason.as_str()) == Some(*reason)));
+        assert_eq!(Reason::named("internal"), None);
     }
 
     #[test]

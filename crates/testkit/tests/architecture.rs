@@ -26,6 +26,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tfserving", &["core", "proto", "rpc", "run", "store", "trace"]),
     ("trials", &["core", "oci", "features", "canary", "score"]),
     ("linear", &["core", "run"]),
+    ("tables", &[]),
+    ("validation", &["core", "features", "proto", "score", "tables"]),
     (
         "lifecycle",
         &[
@@ -58,10 +60,35 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engine", &["proto", "net", "run"]),
     (
         "tools",
-        &["proto", "core", "features", "canary", "oci", "store", "run", "score", "lifecycle"],
+        &[
+            "proto",
+            "core",
+            "features",
+            "canary",
+            "oci",
+            "store",
+            "run",
+            "score",
+            "lifecycle",
+            "validation",
+        ],
     ),
     ("bench", &["proto", "compression", "core", "features", "rpc", "tfserving"]),
-    ("cli", &["server", "engine", "tools", "bench", "canary", "core", "run", "store", "tfserving"]),
+    (
+        "cli",
+        &[
+            "server",
+            "engine",
+            "tools",
+            "bench",
+            "canary",
+            "core",
+            "run",
+            "store",
+            "tfserving",
+            "validation",
+        ],
+    ),
     (
         "testkit",
         &[
@@ -81,7 +108,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// Crates without a runtime, and the runtimes and network libraries that they must not depend on.
-const SYNC: &[&str] = &["core", "compression", "features", "canary", "store"];
+const SYNC: &[&str] = &["core", "compression", "features", "canary", "store", "tables"];
 const ASYNC: &[&str] = &["tokio", "tonic", "hyper", "reqwest", "kube"];
 
 /// Each of our crates with the names it depends on outside of tests.

@@ -45,6 +45,18 @@ impl Error {
     }
 }
 
+impl From<outrigger_validation::Error> for Error {
+    fn from(error: outrigger_validation::Error) -> Self {
+        match error {
+            outrigger_validation::Error::Input(error) => Self::Usage(error.to_string()),
+            outrigger_validation::Error::Scores(error) => {
+                Self::Failed(Failure::new(Reason::Internal, error.to_string()))
+            }
+            outrigger_validation::Error::Failed(failure) => Self::Failed(failure),
+        }
+    }
+}
+
 impl From<tonic::Status> for Error {
     fn from(status: tonic::Status) -> Self {
         let info = status.get_details_error_info();

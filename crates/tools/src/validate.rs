@@ -1,5 +1,7 @@
-//! Runs every check that a server runs before it routes requests to a model: `outrigger
-//! validate`.
+//! Runs every check that a server runs before it routes requests to a model, and scores the rows of
+//! a file: `outrigger validate`.
+
+mod server;
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
@@ -10,6 +12,7 @@ use outrigger_oci::{Client, Progress};
 use outrigger_run::Framework;
 use outrigger_score::{Scorer, SharedLimits};
 use outrigger_store::Tree;
+use outrigger_validation::{Features, Files, Loaded, Options, Predictor};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -20,13 +23,40 @@ use crate::{
     framework::framework,
 };
 
+pub use server::validate_on_server;
+
 /// The outcomes of the checks in order; a failed check is the last one.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Report {
     /// The image's digest, once it is known.
     pub digest: Option<Digest>,
     /// The checks.
     pub checks: Vec<Check>,
+    /// The result for the rows of a file, if there is a file and no check failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows: Option<outrigger_validation::Report>,
+}
+
+/// A file whose rows are to be scored.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    /// The file, and that for the scores.
+    pub files: &'a Files,
+    /// The settings.
+    pub options: &'a Options,
+    /// Shows how far the run is.
+    pub progress: &'a outrigger_validation::Progress,
+}
+
+impl Rows<'_> {
+    async fn score(
+        &self,
+        predictor: &impl Predictor,
+        features: Features,
+    ) -> Result<outrigger_validation::Report, Error> {
+        let Self { files, options, progress } = self;
+        Ok(outrigger_validation::run(files, (predictor, features), options, progress).await?)
+    }
 }
 
 /// One check.
@@ -63,21 +93,37 @@ pub enum Outcome {
 }
 
 /// Checks the package `source`, whose framework is one of `frameworks`. `engine` scores the
-/// golden cases, or a request made from metadata.json where there are none; without an
-/// engine that check is skipped.
+/// golden cases, or a request made from metadata.json where there are none, and then `rows`;
+/// without an engine these checks are skipped.
 /// Errors are those of the checker itself; the model's are in the report.
 pub async fn validate(
     client: &Client,
     source: &Source,
     (engine, frameworks): (Option<&Program>, &[Framework]),
+    rows: Option<Rows<'_>>,
     timeout: Duration,
     progress: &Progress,
 ) -> Result<Report, Error> {
-    let mut report = Report { digest: None, checks: Vec::new() };
-    match check(client, source, (engine, frameworks), timeout, progress, &mut report).await {
-        Ok(()) | Err(Error::Failed(_)) => Ok(report),
-        Err(error) => Err(error),
+    let mut report = Report::default();
+    let checked = check(client, source, (engine, frameworks), timeout, progress, &mut report);
+    let loaded = match checked.await {
+        Ok(loaded) => loaded,
+        Err(Error::Failed(_)) => return Ok(report),
+        Err(error) => return Err(error),
+    };
+    if let (Some(rows), Some(loaded), Some(digest)) = (rows, loaded, report.digest) {
+        let features = Features::of(loaded.scorer.plan.metadata());
+        let predictor = Loaded::new(&loaded.scorer, &digest, timeout);
+        report.rows = Some(rows.score(&predictor, features).await?);
     }
+    Ok(report)
+}
+
+/// A model in an engine, which ends with the value.
+struct InEngine {
+    scorer: Scorer,
+    _running: Running,
+    _files: Fetched,
 }
 
 async fn check(
@@ -87,7 +133,7 @@ async fn check(
     timeout: Duration,
     progress: &Progress,
     report: &mut Report,
-) -> Result<(), Error> {
+) -> Result<Option<InEngine>, Error> {
     let fetched = fetch::fetch(client, source, frameworks, progress).await;
     let fetched = report.record("package", fetched, |fetched| {
         format!("{} layers, {} on disk", fetched.image.layers.len(), fetched.tree.size())
@@ -112,13 +158,14 @@ async fn check(
     })?;
     let Some(program) = engine else {
         report.skip("scores", "no engine was requested");
-        return Ok(());
+        return Ok(None);
     };
-    let scored = scores(program, &fetched, &plan, &golden, timeout).await;
-    report.record("scores", scored, |()| match golden.count() {
+    let scored = scores(program, fetched, &plan, &golden, timeout).await;
+    let loaded = report.record("scores", scored, |_| match golden.count() {
         0 => "a request generated from metadata.json was answered".to_owned(),
         cases => format!("{cases} golden cases score as expected"),
-    })
+    });
+    loaded.map(Some)
 }
 
 fn plan(tree: &Tree, frameworks: &[Framework]) -> Result<Arc<Plan>, Failure> {
@@ -128,25 +175,27 @@ fn plan(tree: &Tree, frameworks: &[Framework]) -> Result<Arc<Plan>, Failure> {
 /// Loads the model in an engine and runs the server's gate on it.
 async fn scores(
     program: &Program,
-    fetched: &Fetched,
+    fetched: Fetched,
     plan: &Arc<Plan>,
     golden: &Golden,
     timeout: Duration,
-) -> Result<(), Error> {
+) -> Result<InEngine, Error> {
     let name: ModelName = "validated".parse().expect("a valid name");
     let id = ServableId { name: ServableName::of(&name), version: Version(1) };
     let mut running = Running::start(program, &fetched.store)?;
     running.load(&id, &fetched.tree, Instant::now() + timeout).await?;
     let engine = running.engine();
-    let scorer = &Scorer::bind(engine, id, Arc::clone(plan), SharedLimits::default());
-    let gate = Gate { engine, scorer, timeout, packages: None };
-    Ok(gate.pass(golden).await?)
+    let scorer = Scorer::bind(engine, id, Arc::clone(plan), SharedLimits::default());
+    let gate = Gate { engine, scorer: &scorer, timeout, packages: None };
+    gate.pass(golden).await?;
+    Ok(InEngine { scorer, _running: running, _files: fetched })
 }
 
 impl Report {
-    /// Whether no check failed.
+    /// True if no check failed, every row was scored, and the scores agree with the expected ones.
     pub fn passed(&self) -> bool {
-        !self.checks.iter().any(|check| matches!(check.outcome, Outcome::Failed { .. }))
+        let failed = |check: &Check| matches!(check.outcome, Outcome::Failed { .. });
+        !self.checks.iter().any(failed) && self.rows.as_ref().is_none_or(|rows| rows.passed())
     }
 
     /// The report as text.
@@ -159,6 +208,9 @@ impl Report {
                 Outcome::Failed { reason, message } => ("FAILED", format!("{reason}: {message}")),
             };
             writeln!(text, "{verdict:8} {name}: {detail}").expect("writing to a string");
+        }
+        if let Some(rows) = &self.rows {
+            write!(text, "{rows}").expect("writing to a string");
         }
         text
     }

@@ -117,7 +117,8 @@ async fn a_framework_that_no_engine_takes_is_refused() {
     assert_eq!(error.to_string(), message);
     let timeout = Duration::from_secs(10);
     let report =
-        validate::validate(&client(), &source, (None, &[TENSORFLOW]), timeout, &progress).await;
+        validate::validate(&client(), &source, (None, &[TENSORFLOW]), None, timeout, &progress)
+            .await;
     let text = report.expect("a report").text();
     assert!(text.contains(message), "{text}");
 }

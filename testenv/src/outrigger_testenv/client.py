@@ -100,6 +100,32 @@ class Client:
             frames.append(_frame(batch, self.call_batch(batch, timeout)))
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
+    def validate_frame(
+        self,
+        model: str,
+        users: pd.DataFrame,
+        treatments: Treatments | None,
+        expected: Sequence[Any],
+        *,
+        rtol: float = 1e-4,
+        atol: float = 1e-5,
+        **how: Any,
+    ) -> pd.DataFrame:
+        """Scores as `predict` does, and compares the scores with the expected ones.
+
+        `expected` has a score for each row of the result, or an array of them for each user. The
+        result of `predict` has the further columns `expected`, `difference` (the score less the
+        expected one) and `agrees` (`|difference| <= atol + rtol * |expected|`). `how` is passed to
+        `predict`. Raises OutriggerError, and ValueError for another number of expected scores.
+        """
+        frame = self.predict(model, users, treatments, **how)
+        values = np.concatenate([np.atleast_1d(np.asarray(each, float)) for each in expected])
+        if len(values) != len(frame):
+            raise ValueError(f"{len(values)} expected scores for {len(frame)} scores")
+        difference = frame["score"].to_numpy(float) - values
+        agrees = np.abs(difference) <= atol + rtol * np.abs(values)
+        return frame.assign(expected=values, difference=difference, agrees=agrees)
+
     @staticmethod
     def encode(
         users: pd.DataFrame,

@@ -74,6 +74,17 @@ def target():
     server.stop(None)
 
 
+@pytest.mark.parametrize("expected", [[20, 21, 30, 32.5], [[20, 21], [30, 32.5]]])
+def test_scores_are_compared_with_expected_ones(target, expected):
+    with Client(target) as client:
+        frame = client.validate_frame("m", USERS, OFFERS, expected, atol=0.5)
+        assert frame["agrees"].tolist() == [True, True, True, False]
+        assert frame["difference"].tolist() == [0, 0, 0, -1.5]
+        assert client.validate_frame("m", USERS, OFFERS, expected, rtol=0.1)["agrees"].all()
+        with pytest.raises(ValueError, match="3 expected scores for 4 scores"):
+            client.validate_frame("m", USERS, OFFERS, [20, 21, 30])
+
+
 @pytest.mark.parametrize("form", ["table", "key_value"])
 def test_the_answer_has_a_row_a_score(target, form):
     with Client(target) as client:

@@ -6,9 +6,9 @@ use std::{collections::HashSet, fmt::Write as _};
 use outrigger_core::Failure;
 use outrigger_proto::{
     outrigger::v1::{PredictRequest, Value, value::Kind},
-    raw::write::{bytes_len, put_bytes, put_header},
+    raw::write::{put_bytes, put_entry, put_header},
 };
-use prost::{Message as _, encoding};
+use prost::Message as _;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::{
@@ -139,7 +139,7 @@ impl Encoder<'_> {
             let (path, message) = (self.feature_path(), "given twice".into());
             return Err(self.fail(malformed(Wrong { path, message })));
         }
-        put_entry(entity, &self.feature, kind, &mut self.part);
+        put_feature(entity, &self.feature, kind, &mut self.part);
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl Encoder<'_> {
                 break name;
             }
         };
-        put_entry(entity, &name, Kind::Flag(true), &mut self.part);
+        put_feature(entity, &name, Kind::Flag(true), &mut self.part);
     }
 
     fn feature_path(&self) -> String {
@@ -429,11 +429,7 @@ fn features_field(entity: Entity) -> u32 {
     if entity == Entity::User { 1 } else { 2 }
 }
 
-/// Adds an entry to an entity's map of features.
-fn put_entry(entity: Entity, feature: &str, kind: Kind, to: &mut Vec<u8>) {
-    let value = Value { kind: Some(kind) };
-    let length = bytes_len(1, feature.len()) + encoding::message::encoded_len(2, &value);
-    put_header(features_field(entity), length, to);
-    put_bytes(1, feature.as_bytes(), to);
-    encoding::message::encode(2, &value, to);
+/// Adds a feature to an entity's map of features.
+fn put_feature(entity: Entity, feature: &str, kind: Kind, to: &mut Vec<u8>) {
+    put_entry(features_field(entity), feature, &Value { kind: Some(kind) }, to);
 }

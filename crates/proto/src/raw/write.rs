@@ -1,7 +1,10 @@
 //! Writes protobuf fields in place, and says how long they will be.
 
 use bytes::BufMut;
-use prost::encoding::{WireType, encode_varint, encoded_len_varint, key_len};
+use prost::{
+    Message,
+    encoding::{WireType, encode_varint, encoded_len_varint, key_len},
+};
 
 /// Bytes of a varint.
 #[inline]
@@ -76,6 +79,15 @@ pub fn put_bytes(tag: u32, bytes: &[u8], out: &mut impl BufMut) {
 pub fn put_filled(tag: u32, text: &str, out: &mut impl BufMut) {
     put_filled_header(tag, text.len(), out);
     out.put_slice(text.as_bytes());
+}
+
+/// Writes an entry of a map from texts to messages.
+pub fn put_entry(tag: u32, key: &str, value: &impl Message, out: &mut impl BufMut) {
+    let length = value.encoded_len();
+    put_header(tag, bytes_len(1, key.len()) + bytes_len(2, length), out);
+    put_bytes(1, key.as_bytes(), out);
+    put_header(2, length, out);
+    value.encode_raw(out);
 }
 
 #[cfg(test)]

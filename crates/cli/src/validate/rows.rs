@@ -1,0 +1,102 @@
+//! Options for the rows of a file.
+
+use std::{fs::File, path::PathBuf};
+
+use indicatif::ProgressBar;
+use outrigger_tools::validate::Rows;
+use outrigger_validation::{Files, Format, Options, Progress, Reserved, Tolerance};
+
+use crate::{
+    exit::Exit,
+    progress::{bar, follow},
+};
+
+/// The length of the progress bar: thousandths of the file.
+const PARTS: f64 = 1000.0;
+
+/// A file whose rows are scored.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Scoring a file")]
+pub(crate) struct RowArguments {
+    /// File with rows to score, whose format follows from its name: .csv, .jsonl,
+    /// .parquet.
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// File for the scores, one row for each row and in the same format. It is replaced when all
+    /// rows have been read.
+    #[arg(long, value_name = "FILE", requires = "input")]
+    scores: Option<PathBuf>,
+    /// Column with the user's id; consecutive rows with the same id are one request.
+    #[arg(long, value_name = "NAME", default_value = "user")]
+    user_column: String,
+    /// Column with the treatment's id.
+    #[arg(long, value_name = "NAME", default_value = "treatment")]
+    treatment_column: String,
+    /// Column with the expected score, which the score is compared with.
+    #[arg(long, value_name = "NAME", default_value = "expected")]
+    expected_column: String,
+    /// Absolute tolerance of the comparison, which is added to the relative one.
+    #[arg(long, default_value_t = Tolerance::default().atol, value_parser = tolerance)]
+    atol: f64,
+    /// Tolerance of the comparison, relative to the expected score.
+    #[arg(long, default_value_t = Tolerance::default().rtol, value_parser = tolerance)]
+    rtol: f64,
+    /// End after more errors than this, without writing scores.
+    #[arg(long, value_name = "COUNT", default_value_t = Options::default().max_errors)]
+    max_errors: usize,
+}
+
+/// A run over the rows of a file.
+#[derive(Debug)]
+pub(crate) struct Run {
+    files: Files,
+    options: Options,
+    progress: Progress,
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number")?;
+    if value >= 0.0 { Ok(value) } else { Err("must not be negative".to_owned()) }
+}
+
+impl RowArguments {
+    /// The run that is asked for, if there is one.
+    pub(crate) fn run(self) -> Result<Option<Run>, Exit> {
+        let Some(input) = self.input else { return Ok(None) };
+        let format = Format::of(&input).ok_or_else(|| {
+            let known = Format::endings();
+            Exit::Usage(format!("{}: the name must end with one of {known}", input.display()))
+        })?;
+        let reserved = Reserved {
+            user: self.user_column,
+            treatment: self.treatment_column,
+            expected: self.expected_column,
+        };
+        reserved.check().map_err(Exit::usage)?;
+        // A missing file is reported before a model is loaded.
+        File::open(&input).map_err(|error| Exit::Usage(format!("{}: {error}", input.display())))?;
+        let tolerance = Tolerance { atol: self.atol, rtol: self.rtol };
+        let files = Files { input, format, scores: self.scores };
+        let options = Options { reserved, tolerance, max_errors: self.max_errors };
+        Ok(Some(Run { files, options, progress: Progress::default() }))
+    }
+}
+
+impl Run {
+    /// The rows, for the run itself.
+    pub(crate) fn rows(&self) -> Rows<'_> {
+        Rows { files: &self.files, options: &self.options, progress: &self.progress }
+    }
+
+    /// Waits for `work`; on a terminal it shows a bar with the part of the file that was scored.
+    pub(crate) async fn with_progress_bar<T>(&self, work: impl Future<Output = T>) -> T {
+        let bar = bar("{elapsed} {wide_bar} {percent}% {msg}");
+        bar.set_length(PARTS as u64);
+        let update = |bar: &ProgressBar| {
+            let progress = &self.progress;
+            bar.set_position((progress.fraction() * PARTS) as u64);
+            bar.set_message(format!("{} rows, {} errors", progress.rows(), progress.errors()));
+        };
+        follow(&bar, update, work).await
+    }
+}

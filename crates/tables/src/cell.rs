@@ -1,0 +1,199 @@
+//! The value of one column in one row.
+
+use std::fmt;
+
+use serde::{
+    Serialize, Serializer,
+    de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor},
+    ser::SerializeMap as _,
+};
+
+/// A value.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Cell {
+    /// No value: null, or an empty cell of CSV.
+    #[default]
+    Absent,
+    /// True or false.
+    Flag(bool),
+    /// An integer.
+    Integer(i64),
+    /// A float32.
+    Single(f32),
+    /// A float64.
+    Real(f64),
+    /// Text.
+    Text(String),
+    /// The text of a cell of CSV, which does not state its type.
+    Untyped(String),
+    /// Several values in order.
+    List(Vec<Cell>),
+    /// Named values, in the order of the file; each name occurs once.
+    Object(Vec<(String, Cell)>),
+}
+
+impl Cell {
+    /// True if there is no value.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+
+    /// Parses JSON; a repeated name in an object is an error.
+    ///
+    /// # Errors
+    /// The text is not JSON.
+    pub fn parse(json: &[u8]) -> Result<Self, String> {
+        let parsed = serde_json::from_slice(json);
+        // A text has one line, so only the column of an error is of interest.
+        parsed.map_err(|error: serde_json::Error| {
+            error.to_string().replace("line 1 column", "column")
+        })
+    }
+}
+
+/// The text of a cell of CSV: empty for no value, and JSON for lists and objects.
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent => Ok(()),
+            Self::Flag(flag) => flag.fmt(f),
+            Self::Integer(value) => value.fmt(f),
+            Self::Single(value) => value.fmt(f),
+            Self::Real(value) => value.fmt(f),
+            Self::Text(text) | Self::Untyped(text) => f.write_str(text),
+            Self::List(_) | Self::Object(_) => {
+                f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
+            }
+        }
+    }
+}
+
+/// As JSON. NaN and infinities are null.
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Absent => serializer.serialize_unit(),
+            Self::Flag(flag) => serializer.serialize_bool(*flag),
+            Self::Integer(value) => serializer.serialize_i64(*value),
+            Self::Single(value) => serializer.serialize_f32(*value),
+            Self::Real(value) => serializer.serialize_f64(*value),
+            Self::Text(text) | Self::Untyped(text) => serializer.serialize_str(text),
+            Self::List(cells) => serializer.collect_seq(cells),
+            Self::Object(cells) => {
+                let mut map = serializer.serialize_map(Some(cells.len()))?;
+                for (name, cell) in cells {
+                    map.serialize_entry(name, cell)?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Cell {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Json)
+    }
+}
+
+struct Json;
+
+impl<'de> Visitor<'de> for Json {
+    type Value = Cell;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Cell, E> {
+        Ok(Cell::Absent)
+    }
+
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<Cell, E> {
+        Ok(Cell::Flag(flag))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Cell, E> {
+        Ok(Cell::Integer(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Cell, E> {
+        Ok(i64::try_from(value).map_or(Cell::Real(value as f64), Cell::Integer))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Cell, E> {
+        Ok(Cell::Real(value))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Cell, E> {
+        Ok(Cell::Text(text.to_owned()))
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<Cell, E> {
+        Ok(Cell::Text(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Cell, A::Error> {
+        let mut cells = Vec::new();
+        while let Some(cell) = items.next_element()? {
+            cells.push(cell);
+        }
+        Ok(Cell::List(cells))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Cell, A::Error> {
+        let mut cells: Vec<(String, Cell)> = Vec::new();
+        while let Some(member) = members.next_entry()? {
+            cells.push(member);
+        }
+        match repeated(cells.iter().map(|(name, _)| name.as_str())) {
+            Some(name) => Err(A::Error::custom(format_args!("the key {name:?} stands here twice"))),
+            None => Ok(Cell::Object(cells)),
+        }
+    }
+}
+
+/// A name that occurs more than once.
+pub(crate) fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable();
+    names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_read_with_its_types() {
+        let cell = Cell::parse(br#"{"a": [1, -2.5, "x", true, null], "b": 18446744073709551615}"#);
+        let list = vec![
+            Cell::Integer(1),
+            Cell::Real(-2.5),
+            Cell::Text("x".to_owned()),
+            Cell::Flag(true),
+            Cell::Absent,
+        ];
+        let object = vec![
+            ("a".to_owned(), Cell::List(list)),
+            ("b".to_owned(), Cell::Real(18_446_744_073_709_551_615.0)),
+        ];
+        assert_eq!(cell, Ok(Cell::Object(object)));
+    }
+
+    #[test]
+    fn a_repeated_key_and_deep_nesting_are_refused() {
+        let error = Cell::parse(br#"{"a": {"b": 1, "b": 2}}"#).expect_err("a repeated key");
+        assert!(error.starts_with("the key \"b\" stands here twice"), "{error}");
+        assert!(!error.contains("line"), "{error}");
+        assert!(Cell::parse("[".repeat(100_000).as_bytes()).is_err());
+        assert!(Cell::parse(b"1 2").is_err());
+    }
+
+    #[test]
+    fn a_float32_is_written_with_as_few_digits_as_identify_it() {
+        assert_eq!(serde_json::to_string(&Cell::Single(0.1)).expect("JSON"), "0.1");
+        assert_eq!(Cell::Single(0.1).to_string(), "0.1");
+        assert_eq!(Cell::List(vec![Cell::Single(0.1), Cell::Absent]).to_string(), "[0.1,null]");
+    }
+}

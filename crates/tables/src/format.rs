@@ -1,0 +1,51 @@
+//! The formats of files.
+
+use std::{ffi::OsStr, path::Path};
+
+/// The format of a file of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// RFC 4180, in UTF-8, with a header. An empty cell is an absent value, and a vector is written
+    /// as a JSON list.
+    Csv,
+    /// A JSON object on each line (JSON Lines).
+    Jsonl,
+    /// Apache Parquet, not compressed or with Snappy, Zstandard or gzip. Scores are written with
+    /// Snappy.
+    Parquet,
+}
+
+impl Format {
+    /// The endings of file names, each with its format.
+    const ENDINGS: [(&'static str, Self); 4] = [
+        ("csv", Self::Csv),
+        ("jsonl", Self::Jsonl),
+        ("ndjson", Self::Jsonl),
+        ("parquet", Self::Parquet),
+    ];
+
+    /// The format that the ending of the file's name states.
+    pub fn of(path: &Path) -> Option<Self> {
+        let ending = path.extension().and_then(OsStr::to_str)?;
+        let mut known = Self::ENDINGS.into_iter();
+        known.find(|(name, _)| name.eq_ignore_ascii_case(ending)).map(|(_, format)| format)
+    }
+
+    /// The endings that [`Self::of`] knows, for messages: `.csv, .jsonl`.
+    pub fn endings() -> String {
+        Self::ENDINGS.map(|(name, _)| format!(".{name}")).join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ending_of_the_name_states_the_format() {
+        assert_eq!(Format::of(Path::new("a/b.CSV")), Some(Format::Csv));
+        assert_eq!(Format::of(Path::new("b.x.ndjson")), Some(Format::Jsonl));
+        assert_eq!(Format::of(Path::new("csv")), None);
+        assert_eq!(Format::of(Path::new("b.txt")), None);
+    }
+}

@@ -1,0 +1,19 @@
+//! Reads and writes files of rows: CSV, JSON Lines and Parquet. Synchronous.
+//!
+//! A [`Reader`] returns one [`Row`] at a time, so that a file may be larger than memory; a row that
+//! cannot be read does not end the file. A [`Writer`] writes to a temporary file and puts it in
+//! place when it is complete. Neither knows what the columns mean.
+
+mod cell;
+mod column;
+mod error;
+mod format;
+mod read;
+mod write;
+
+pub use cell::Cell;
+pub use column::{Column, Kind, Names};
+pub use error::Error;
+pub use format::Format;
+pub use read::{MAX_ROW, Malformed, Reader, Row};
+pub use write::Writer;

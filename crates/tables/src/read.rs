@@ -1,0 +1,164 @@
+//! Reading.
+
+mod csv;
+mod jsonl;
+mod parquet;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{Cell, Column, Error, Format, Names};
+
+/// The most bytes of one row of text. A parsed row takes up to sixteen times as much memory.
+pub const MAX_ROW: usize = 16 << 20;
+
+/// One row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Its position in the file, counted from 1. A header and blank lines are not counted.
+    pub number: u64,
+    /// The names of its columns, each of which occurs once.
+    pub names: Names,
+    /// The values, one for each name.
+    pub cells: Vec<Cell>,
+}
+
+/// A row that cannot be read, although the rows after it can.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// Its position in the file, counted from 1.
+    pub number: u64,
+    /// The cause.
+    pub message: String,
+}
+
+/// The values of one row with their names, or the reason why the row cannot be read.
+type Parsed = Result<(Names, Vec<Cell>), String>;
+
+/// Reads a file one row at a time.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    rows: u64,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    Csv(csv::Source),
+    Jsonl(jsonl::Source),
+    Parquet(Box<parquet::Source>),
+}
+
+impl Reader {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or its header is not valid.
+    pub fn open(path: &Path, format: Format) -> Result<Self, Error> {
+        let source = match format {
+            Format::Csv => csv::Source::open(path).map(Source::Csv),
+            Format::Jsonl => jsonl::Source::open(path).map(Source::Jsonl),
+            Format::Parquet => parquet::Source::open(path).map(Box::new).map(Source::Parquet),
+        };
+        let source = source.map_err(|cause| Error::new(path, cause))?;
+        Ok(Self { path: path.to_owned(), rows: 0, source })
+    }
+
+    /// The columns of all rows; `None` if each row names its own.
+    pub fn columns(&self) -> Option<&[Column]> {
+        match &self.source {
+            Source::Csv(source) => Some(source.columns()),
+            Source::Jsonl(_) => None,
+            Source::Parquet(source) => Some(source.columns()),
+        }
+    }
+
+    /// The columns that are not read, because cells have no such type (dates, for example).
+    pub fn left_out(&self) -> &[Arc<str>] {
+        match &self.source {
+            Source::Csv(_) | Source::Jsonl(_) => &[],
+            Source::Parquet(source) => source.left_out(),
+        }
+    }
+
+    /// The part of the file that has been read, from 0 to 1, for a progress bar.
+    pub fn fraction(&self) -> f64 {
+        let (read, size) = match &self.source {
+            Source::Csv(source) => source.position(),
+            Source::Jsonl(source) => source.position(),
+            Source::Parquet(source) => source.position(),
+        };
+        if size == 0 { 1.0 } else { (read as f64 / size as f64).min(1.0) }
+    }
+
+    /// The next row; `None` at the end.
+    ///
+    /// # Errors
+    /// The file cannot be read any further.
+    pub fn read(&mut self) -> Result<Option<Result<Row, Malformed>>, Error> {
+        let parsed = match &mut self.source {
+            Source::Csv(source) => source.read(),
+            Source::Jsonl(source) => source.read(),
+            Source::Parquet(source) => source.read(),
+        };
+        let parsed = parsed.map_err(|cause| {
+            Error::new(&self.path, format_args!("row {}: {cause}", self.rows + 1))
+        })?;
+        let Some(parsed) = parsed else { return Ok(None) };
+        self.rows += 1;
+        let number = self.rows;
+        Ok(Some(match parsed {
+            Ok((names, cells)) => Ok(Row { number, names, cells }),
+            Err(message) => Err(Malformed { number, message }),
+        }))
+    }
+}
+
+/// Counts the bytes that are read from a file.
+#[derive(Debug)]
+struct Counted {
+    file: std::fs::File,
+    size: u64,
+    read: u64,
+    /// The number of bytes that may still be read.
+    allowed: usize,
+}
+
+impl Counted {
+    fn open(path: &Path) -> std::io::Result<Self> {
+        let file = std::fs::File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(std::io::ErrorKind::IsADirectory.into());
+        }
+        Ok(Self { file, size: metadata.len(), read: 0, allowed: usize::MAX })
+    }
+
+    /// The bytes that were read, and the size of the file.
+    fn position(&self) -> (u64, u64) {
+        (self.read, self.size)
+    }
+}
+
+impl std::io::Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.allowed == 0 {
+            return Err(std::io::Error::other(too_long()));
+        }
+        let room = buffer.len().min(self.allowed);
+        let read = self.file.read(&mut buffer[..room])?;
+        self.allowed -= read;
+        self.read += read as u64;
+        Ok(read)
+    }
+}
+
+fn too_long() -> String {
+    format!("a row has more than {MAX_ROW} bytes")
+}
+
+#[cfg(test)]
+mod tests;

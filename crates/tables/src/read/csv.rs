@@ -1,0 +1,78 @@
+//! Rows of CSV.
+
+use std::{path::Path, str, sync::Arc};
+
+use csv::{ByteRecord, ReaderBuilder};
+
+use super::{Counted, MAX_ROW, Parsed};
+use crate::{Cell, Column, Kind, Names, cell::repeated};
+
+/// The bytes that are read at once.
+const BUFFER: usize = 64 << 10;
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct Source {
+    reader: csv::Reader<Counted>,
+    columns: Vec<Column>,
+    names: Names,
+    record: ByteRecord,
+}
+
+impl Source {
+    pub(super) fn open(path: &Path) -> Result<Self, String> {
+        let mut file = Counted::open(path).map_err(|cause| cause.to_string())?;
+        file.allowed = MAX_ROW;
+        let mut reader = ReaderBuilder::new()
+            .buffer_capacity(BUFFER)
+            // Rows of another length are reported one by one.
+            .flexible(true)
+            .from_reader(file);
+        let header = reader.byte_headers().map_err(|cause| cause.to_string())?;
+        let names = header.iter().map(|name| str::from_utf8(name).map(Arc::<str>::from));
+        let names = names.collect::<Result<Vec<_>, _>>();
+        let names = Names::from(names.map_err(|_| "the header is not UTF-8".to_owned())?);
+        if let Some(name) = repeated(names.iter().map(|name| &**name)) {
+            return Err(format!("the column {name:?} stands in the header twice"));
+        }
+        let columns = names.iter().map(|name| Column::new(Arc::clone(name), Kind::Text)).collect();
+        Ok(Self { reader, columns, names, record: ByteRecord::new() })
+    }
+
+    pub(super) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    pub(super) fn position(&self) -> (u64, u64) {
+        self.reader.get_ref().position()
+    }
+
+    /// The next row.
+    ///
+    /// # Errors
+    /// The file cannot be read any further.
+    pub(super) fn read(&mut self) -> Result<Option<Parsed>, String> {
+        self.reader.get_mut().allowed = MAX_ROW;
+        let more = self.reader.read_byte_record(&mut self.record);
+        if !more.map_err(|cause| cause.to_string())? {
+            return Ok(None);
+        }
+        Ok(Some(self.cells().map(|cells| (Arc::clone(&self.names), cells))))
+    }
+
+    fn cells(&self) -> Result<Vec<Cell>, String> {
+        let (found, expected) = (self.record.len(), self.names.len());
+        if found != expected {
+            return Err(format!("{found} cells, but the header has {expected}"));
+        }
+        self.record.iter().zip(self.names.iter()).map(|(bytes, name)| cell(bytes, name)).collect()
+    }
+}
+
+fn cell(bytes: &[u8], name: &str) -> Result<Cell, String> {
+    if bytes.is_empty() {
+        return Ok(Cell::Absent);
+    }
+    let text = str::from_utf8(bytes).map_err(|_| format!("{name}: not UTF-8"))?;
+    Ok(Cell::Untyped(text.to_owned()))
+}

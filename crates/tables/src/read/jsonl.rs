@@ -1,0 +1,81 @@
+//! Rows of JSON Lines.
+
+use std::{
+    io::{self, BufRead as _, BufReader, Read as _},
+    path::Path,
+    sync::Arc,
+};
+
+use super::{Counted, MAX_ROW, Parsed, too_long};
+use crate::{Cell, Names};
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct Source {
+    input: BufReader<Counted>,
+    line: Vec<u8>,
+    /// The names of the row before.
+    names: Names,
+}
+
+impl Source {
+    pub(super) fn open(path: &Path) -> Result<Self, String> {
+        let file = Counted::open(path).map_err(|cause| cause.to_string())?;
+        let (input, names) = (BufReader::new(file), Arc::from([]));
+        Ok(Self { input, line: Vec::new(), names })
+    }
+
+    pub(super) fn position(&self) -> (u64, u64) {
+        self.input.get_ref().position()
+    }
+
+    /// The next row.
+    ///
+    /// # Errors
+    /// The file cannot be read any further.
+    pub(super) fn read(&mut self) -> Result<Option<Parsed>, String> {
+        loop {
+            match self.read_line().map_err(|cause| cause.to_string())? {
+                Line::End => return Ok(None),
+                Line::TooLong => return Ok(Some(Err(too_long()))),
+                Line::Read if self.line.trim_ascii().is_empty() => {}
+                Line::Read => return Ok(Some(self.parse())),
+            }
+        }
+    }
+
+    fn read_line(&mut self) -> io::Result<Line> {
+        self.line.clear();
+        let mut input = self.input.by_ref().take(MAX_ROW as u64 + 1);
+        if input.read_until(b'\n', &mut self.line)? == 0 {
+            return Ok(Line::End);
+        }
+        if self.line.ends_with(b"\n") || self.line.len() <= MAX_ROW {
+            return Ok(Line::Read);
+        }
+        self.line = Vec::new();
+        self.input.skip_until(b'\n')?;
+        Ok(Line::TooLong)
+    }
+
+    fn parse(&mut self) -> Parsed {
+        // serde counts the line break as the end of a line.
+        let Cell::Object(members) = Cell::parse(self.line.trim_ascii_end())? else {
+            return Err("not a JSON object".to_owned());
+        };
+        let same = members.len() == self.names.len()
+            && members.iter().zip(self.names.iter()).all(|((name, _), before)| **name == **before);
+        if !same {
+            self.names = members.iter().map(|(name, _)| Arc::from(name.as_str())).collect();
+        }
+        let cells = members.into_iter().map(|(_, cell)| cell).collect();
+        Ok((Arc::clone(&self.names), cells))
+    }
+}
+
+/// The result of reading a line.
+enum Line {
+    End,
+    Read,
+    TooLong,
+}

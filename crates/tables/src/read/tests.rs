@@ -1,0 +1,207 @@
+use std::{fs, io::Write as _};
+
+use proptest::prelude::*;
+use tempfile::NamedTempFile;
+
+use super::*;
+use crate::{Kind, Writer};
+
+fn file(content: &[u8]) -> NamedTempFile {
+    let mut file = NamedTempFile::new().expect("a file");
+    file.write_all(content).expect("written");
+    file
+}
+
+fn open(content: &[u8], format: Format) -> (Reader, NamedTempFile) {
+    let file = file(content);
+    (Reader::open(file.path(), format).expect("it opens"), file)
+}
+
+fn rows(content: &[u8], format: Format) -> Vec<Result<Row, Malformed>> {
+    let (mut reader, _file) = open(content, format);
+    let mut rows = Vec::new();
+    while let Some(row) = reader.read().expect("readable") {
+        rows.push(row);
+    }
+    assert_eq!(reader.fraction(), 1.0);
+    rows
+}
+
+fn untyped(text: &str) -> Cell {
+    Cell::Untyped(text.to_owned())
+}
+
+/// The number and the message of a row that cannot be read.
+fn malformed(row: &Result<Row, Malformed>) -> (u64, &str) {
+    let row = row.as_ref().expect_err("malformed");
+    (row.number, &row.message)
+}
+
+#[test]
+fn csv_has_a_header_quotes_and_absent_cells() {
+    let content = b"\xef\xbb\xbfuser,\"a,b\",c\r\nu1,\"x\ny\"\"z\",\r\n\r\nu2,1.5, \n";
+    let rows = rows(content, Format::Csv);
+    let first = rows[0].as_ref().expect("a row");
+    assert_eq!(first.names.iter().map(|name| &**name).collect::<Vec<_>>(), ["user", "a,b", "c"]);
+    assert_eq!(first.cells, [untyped("u1"), untyped("x\ny\"z"), Cell::Absent]);
+    let second = rows[1].as_ref().expect("a row");
+    assert_eq!((second.number, &second.cells[2]), (2, &untyped(" ")));
+    assert!(Arc::ptr_eq(&first.names, &second.names));
+    assert_eq!(rows.len(), 2);
+}
+
+#[test]
+fn a_malformed_row_does_not_end_the_file() {
+    let csv = rows(b"a,b\n1\n2,\xff\n3,4\n", Format::Csv);
+    assert_eq!(malformed(&csv[0]), (1, "1 cells, but the header has 2"));
+    assert_eq!(malformed(&csv[1]), (2, "b: not UTF-8"));
+    assert_eq!(csv[2].as_ref().expect("a row").number, 3);
+    let json = rows(b"[1]\n\n{\"a\": 1,}\n{\"a\": 1}", Format::Jsonl);
+    assert_eq!(malformed(&json[0]), (1, "not a JSON object"));
+    assert_eq!(malformed(&json[1]), (2, "trailing comma at column 9"));
+    assert_eq!(json[2].as_ref().expect("a row").cells, [Cell::Integer(1)]);
+}
+
+#[test]
+fn json_rows_with_equal_names_share_them() {
+    let rows = rows(b"{\"a\": 1}\n{\"a\": 2}\n{\"b\": 3}\n{}\n", Format::Jsonl);
+    let names: Vec<_> = rows.iter().map(|row| &row.as_ref().expect("a row").names).collect();
+    assert!(Arc::ptr_eq(names[0], names[1]));
+    assert_eq!(&*names[2][0], "b");
+    assert!(names[3].is_empty());
+}
+
+#[test]
+fn a_row_has_a_limited_length() {
+    let long = "x".repeat(MAX_ROW);
+    let json = rows(format!("{{\"a\": \"{long}\"}}\n{{\"a\": 1}}\n").as_bytes(), Format::Jsonl);
+    assert_eq!(malformed(&json[0]), (1, too_long().as_str()));
+    assert_eq!(json[1].as_ref().expect("a row").number, 2);
+    // A quote that does not end hides all the rows after it.
+    let (mut reader, _file) = open(format!("a\n1\n\"{long}{long}").as_bytes(), Format::Csv);
+    assert!(reader.read().expect("a row").is_some());
+    let error = reader.read().expect_err("too long").to_string();
+    assert!(error.ends_with(&format!("row 2: {}", too_long())), "{error}");
+}
+
+#[test]
+fn a_header_names_each_column_once() {
+    for (header, message) in [(&b"a,b,a\n"[..], "\"a\" stands"), (b"\xff\n", "not UTF-8")] {
+        let file = file(header);
+        let error = Reader::open(file.path(), Format::Csv).expect_err("refused").to_string();
+        assert!(error.contains(message), "{error}");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    for format in [Format::Csv, Format::Jsonl] {
+        assert!(Reader::open(directory.path(), format).is_err());
+    }
+}
+
+fn column(name: &str, kind: Kind) -> Column {
+    Column::new(name, kind)
+}
+
+proptest! {
+    // Each case waits for the disk.
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn texts_written_are_read_again(texts in proptest::collection::vec(".{1,20}", 1..200)) {
+        let directory = tempfile::tempdir().expect("a directory");
+        for format in [Format::Csv, Format::Jsonl, Format::Parquet] {
+            let path = directory.path().join("rows");
+            let columns = vec![column("number", Kind::Integer), column("text", Kind::Text)];
+            let mut writer = Writer::create(&path, format, columns).expect("created");
+            for (number, text) in texts.iter().enumerate() {
+                let number = i64::try_from(number).expect("a small number");
+                writer.write(&[Cell::Integer(number), Cell::Text(text.clone())]).expect("written");
+            }
+            writer.finish().expect("finished");
+            let rows = rows(&fs::read(&path).expect("a file"), format);
+            let read: Vec<_> = rows
+                .into_iter()
+                .map(|row| row.expect("a row").cells.remove(1).to_string())
+                .collect();
+            prop_assert_eq!(&read, &texts);
+        }
+    }
+}
+
+/// Writes rows of these columns as Parquet and opens them.
+fn parquet(columns: &[Column], rows: &[Vec<Cell>]) -> (Reader, tempfile::TempDir) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a.parquet");
+    let mut writer = Writer::create(&path, Format::Parquet, columns.to_vec()).expect("created");
+    rows.iter().for_each(|row| writer.write(row).expect("written"));
+    writer.finish().expect("finished");
+    (Reader::open(&path, Format::Parquet).expect("it opens"), directory)
+}
+
+#[test]
+fn parquet_keeps_types_lists_and_absent_values() {
+    let list = |kind| Kind::List(Box::new(kind));
+    let columns = [
+        column("flag", Kind::Flag),
+        column("integer", Kind::Integer),
+        column("single", Kind::Single),
+        column("real", Kind::Real),
+        column("text", Kind::Text),
+        column("list", list(Kind::Single)),
+        column("lists", list(list(Kind::Integer))),
+    ];
+    let singles = vec![Cell::Single(0.1), Cell::Absent];
+    let integers = |values: &[i64]| Cell::List(values.iter().copied().map(Cell::Integer).collect());
+    let rows = [
+        vec![
+            Cell::Flag(true),
+            Cell::Integer(i64::MIN),
+            Cell::Single(0.1),
+            Cell::Real(-0.1),
+            Cell::Text("数".to_owned()),
+            Cell::List(singles),
+            Cell::List(vec![integers(&[1, 2]), Cell::Absent, integers(&[])]),
+        ],
+        vec![Cell::Absent; 7],
+        vec![
+            Cell::Flag(false),
+            Cell::Integer(7),
+            Cell::Single(f32::INFINITY),
+            Cell::Real(2.0),
+            Cell::Text(String::new()),
+            Cell::List(Vec::new()),
+            Cell::List(vec![integers(&[3])]),
+        ],
+    ];
+    let (mut reader, _directory) = parquet(&columns, &rows);
+    assert_eq!(reader.columns(), Some(&columns[..]));
+    for (number, row) in (1..).zip(&rows) {
+        let read = reader.read().expect("readable").expect("a row").expect("a row");
+        assert_eq!((read.number, &read.cells), (number, row));
+    }
+    assert_eq!(reader.read(), Ok(None));
+}
+
+#[test]
+fn many_rows_of_parquet_are_read_in_order() {
+    let rows: Vec<_> = (0..70_000).map(|number| vec![Cell::Integer(number)]).collect();
+    let (mut reader, _directory) = parquet(&[column("a", Kind::Integer)], &rows);
+    for row in &rows {
+        let read = reader.read().expect("readable").expect("a row").expect("a row");
+        assert_eq!(&read.cells, row);
+    }
+    assert_eq!((reader.read(), reader.fraction()), (Ok(None), 1.0));
+}
+
+#[test]
+fn a_damaged_parquet_file_is_an_error() {
+    let rows: Vec<_> = (0..1000).map(|number| vec![Cell::Integer(number)]).collect();
+    let (_, directory) = parquet(&[column("a", Kind::Integer)], &rows);
+    let path = directory.path().join("a.parquet");
+    let mut content = fs::read(&path).expect("a file");
+    content[4..40].fill(0xff);
+    fs::write(&path, &content).expect("written");
+    let mut reader = Reader::open(&path, Format::Parquet).expect("the footer is intact");
+    assert!(reader.read().is_err());
+    fs::write(&path, &content[..content.len() - 1]).expect("written");
+    assert!(Reader::open(&path, Format::Parquet).is_err());
+}

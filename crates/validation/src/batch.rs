@@ -1,0 +1,117 @@
+//! Groups that are sent to a predictor together.
+
+use crate::group::Group;
+
+/// The most bytes of a batch's requests; a request that is larger is sent alone.
+const MAX_BYTES: usize = 32 << 20;
+/// The most rows of a batch, where more do not come from one request.
+const MAX_ROWS: usize = 10_000;
+
+/// The requests that a predictor takes together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batching {
+    /// The most requests.
+    pub requests: usize,
+    /// The most treatments of all requests, padding included.
+    pub treatments: usize,
+    /// True if requests with different numbers of treatments may be sent together.
+    pub mixed: bool,
+}
+
+/// Groups in the order of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) groups: Vec<Group>,
+    /// The part of the file that has been read with these groups, from 0 to 1.
+    pub(crate) fraction: f64,
+    requests: usize,
+    bytes: usize,
+    rows: usize,
+    /// The most treatments of a request.
+    treatments: usize,
+}
+
+impl Batch {
+    /// True if the group may be added.
+    pub(crate) fn has_room(&self, group: &Group, batching: &Batching) -> bool {
+        if self.rows + group.rows.len() > MAX_ROWS {
+            return self.groups.is_empty();
+        }
+        if self.requests == 0 || !group.is_sent() {
+            return true;
+        }
+        let requests = self.requests + 1;
+        let padded = requests * self.treatments.max(group.treatments);
+        requests <= batching.requests
+            && padded <= batching.treatments
+            && self.bytes + group.request.len() <= MAX_BYTES
+            && (batching.mixed || self.treatments == group.treatments)
+    }
+
+    pub(crate) fn add(&mut self, group: Group) {
+        self.requests += usize::from(group.is_sent());
+        self.bytes += group.request.len();
+        self.rows += group.rows.len();
+        self.treatments = self.treatments.max(group.treatments);
+        self.groups.push(group);
+    }
+
+    /// The encoded requests.
+    pub(crate) fn requests(&self) -> Vec<&[u8]> {
+        let sent = self.groups.iter().filter(|group| group.is_sent());
+        sent.map(|group| group.request.as_slice()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group::GroupRow;
+
+    fn group(treatments: usize, bytes: usize) -> Group {
+        let rows = (0..treatments).map(|_| GroupRow::default()).collect();
+        Group { request: vec![0; bytes], treatments, rows }
+    }
+
+    /// The numbers of requests of the batches of these groups.
+    fn batches(batching: Batching, groups: impl IntoIterator<Item = Group>) -> Vec<usize> {
+        let (mut batches, mut batch) = (Vec::new(), Batch::default());
+        for group in groups {
+            if !batch.has_room(&group, &batching) {
+                batches.push(std::mem::take(&mut batch).requests().len());
+            }
+            batch.add(group);
+        }
+        batches.push(batch.requests().len());
+        batches
+    }
+
+    #[test]
+    fn a_batch_has_limits() {
+        let batching = Batching { requests: 3, treatments: 8, mixed: true };
+        let equal = || (0..5).map(|_| group(2, 1));
+        assert_eq!(batches(batching, equal()), [3, 2]);
+        let padded = [group(1, 1), group(5, 1), group(2, 1)];
+        assert_eq!(batches(batching, padded), [1, 1, 1], "2 x 5 treatments are more than 8");
+        let large = [group(1, MAX_BYTES + 1), group(1, 1), group(1, 1)];
+        assert_eq!(batches(batching, large), [1, 2]);
+        assert_eq!(batches(batching, [group(9, 1), group(9, 1)]), [1, 1]);
+    }
+
+    #[test]
+    fn a_model_that_sees_the_padding_gets_none() {
+        let batching = Batching { requests: 3, treatments: 100, mixed: false };
+        let groups = [group(1, 1), group(2, 1), group(2, 1), group(0, 0), group(2, 1)];
+        assert_eq!(batches(batching, groups), [1, 3]);
+    }
+
+    #[test]
+    fn rows_that_are_not_sent_are_limited_too() {
+        let batching = Batching { requests: 3, treatments: 100, mixed: false };
+        let failed = || group(MAX_ROWS, 0);
+        let mut batch = Batch::default();
+        assert!(batch.has_room(&failed(), &batching));
+        batch.add(failed());
+        assert!(!batch.has_room(&failed(), &batching));
+    }
+}

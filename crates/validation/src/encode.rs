@@ -1,0 +1,72 @@
+//! Encodes the parts of an `outrigger.v1.PredictRequest`.
+
+use outrigger_features::metadata::Entity;
+use outrigger_proto::{
+    outrigger::v1::{OnTreatmentError, PredictRequest, ResponseOptions, Value},
+    raw::write::{put_bytes, put_entry, put_filled, put_header},
+};
+use outrigger_tables::Cell;
+use prost::Message as _;
+
+use crate::{features::Features, value::value};
+
+/// The fields of `PredictRequest`.
+const REQUEST_ID: u32 = 2;
+const ROUTING_KEY: u32 = 3;
+const USER_FEATURES: u32 = 4;
+const TREATMENTS: u32 = 6;
+/// The field `id` of `Treatment`.
+const ID: u32 = 1;
+
+/// Appends the feature in a cell, or those in an object, to a map of features of `entity`.
+/// Features that the model does not have are left out.
+///
+/// # Errors
+/// No feature can have such a value.
+pub(crate) fn put_feature(
+    (features, entity): (&Features, Entity),
+    name: &str,
+    cell: &Cell,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
+    if let Cell::Object(members) = cell {
+        for (key, cell) in members {
+            put_feature((features, entity), &format!("{name}.{key}"), cell, out)?;
+        }
+        return Ok(());
+    }
+    let Some(of) = features.type_of(entity, name) else { return Ok(()) };
+    let kind = value(cell, of).map_err(|message| format!("{name}: {message}"))?;
+    if kind.is_some() {
+        let field = if entity == Entity::User { 1 } else { 2 };
+        put_entry(field, name, &Value { kind }, out);
+    }
+    Ok(())
+}
+
+/// Appends the id of a treatment, which is the text of a cell.
+pub(crate) fn put_id(id: &Cell, treatment: &mut Vec<u8>) {
+    put_filled(ID, &id.to_string(), treatment);
+}
+
+/// Appends a treatment to a request's treatments.
+pub(crate) fn put_treatment(treatment: &[u8], treatments: &mut Vec<u8>) {
+    put_bytes(TREATMENTS, treatment, treatments);
+}
+
+/// A request of these parts. A treatment that cannot be scored does not fail the others.
+pub(crate) fn request(id: &str, routing_key: &str, user: &[u8], treatments: &[u8]) -> Vec<u8> {
+    let options = ResponseOptions {
+        on_treatment_error: OnTreatmentError::Skip.into(),
+        ..ResponseOptions::default()
+    };
+    let rest = PredictRequest { options: Some(options), ..PredictRequest::default() };
+    let mut request = Vec::with_capacity(treatments.len() + user.len() + 64);
+    put_filled(REQUEST_ID, id, &mut request);
+    put_filled(ROUTING_KEY, routing_key, &mut request);
+    put_header(USER_FEATURES, user.len(), &mut request);
+    request.extend_from_slice(user);
+    request.extend_from_slice(treatments);
+    rest.encode_raw(&mut request);
+    request
+}

@@ -1,0 +1,103 @@
+//! The features that columns may hold.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use outrigger_core::DType;
+use outrigger_features::metadata::{Encoding, Entity, Feature, Metadata, Words};
+
+/// The features of a model, which decide how a column is read.
+#[derive(Debug, Clone)]
+pub struct Features {
+    /// The features by entity; `None` if they are not known.
+    known: Option<[HashMap<Arc<str>, Type>; 2]>,
+    /// The columns with text, if the features are not known.
+    texts: HashSet<String>,
+    deterministic: bool,
+}
+
+/// The type of the values that a feature takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Type {
+    Number,
+    Integer,
+    Flag,
+    Text,
+    /// Several values.
+    Vector,
+    Unknown,
+}
+
+/// The number of an entity that has features.
+fn index(entity: Entity) -> usize {
+    usize::from(entity != Entity::User)
+}
+
+impl Features {
+    /// The features of a model.
+    pub fn of(metadata: &Metadata) -> Self {
+        let mut known = [HashMap::new(), HashMap::new()];
+        for entity in [Entity::User, Entity::Treatment] {
+            for (input, feature) in metadata.features_of(entity) {
+                let of = Type::of(feature, input.dtype);
+                known[index(entity)].insert(Arc::clone(&feature.name), of);
+            }
+        }
+        let deterministic = metadata.deterministic;
+        Self { known: Some(known), texts: HashSet::new(), deterministic }
+    }
+
+    /// The features of a model on a server, which does not report them. A column may then be a
+    /// feature of the user and of the treatment: the server ignores features that the model does
+    /// not have. The cells of CSV in the columns of `texts` are text; in others, numbers are
+    /// recognized.
+    pub fn unknown(texts: impl IntoIterator<Item = String>) -> Self {
+        Self { known: None, texts: texts.into_iter().collect(), deterministic: true }
+    }
+
+    /// False for a model that draws at random: its scores cannot be compared.
+    pub(crate) fn deterministic(&self) -> bool {
+        self.deterministic
+    }
+
+    /// True if the model's features are known.
+    pub(crate) fn are_known(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// The type of this feature of `entity`; `None` if the model does not have it.
+    pub(crate) fn type_of(&self, entity: Entity, name: &str) -> Option<Type> {
+        match &self.known {
+            Some(known) => known[index(entity)].get(name).copied(),
+            None if self.texts.contains(name) => Some(Type::Text),
+            None => Some(Type::Unknown),
+        }
+    }
+
+    /// True if a column of this name may hold features of `entity`: the feature of this name, or
+    /// those whose names begin with it and a dot, in an object.
+    pub(crate) fn may_hold(&self, entity: Entity, column: &str) -> bool {
+        let Some(known) = &self.known else { return true };
+        let nested =
+            |name: &str| name.strip_prefix(column).is_some_and(|rest| rest.starts_with('.'));
+        let known = &known[index(entity)];
+        known.contains_key(column) || known.keys().any(|name| nested(name))
+    }
+}
+
+impl Type {
+    fn of(feature: &Feature, dtype: DType) -> Self {
+        match (&feature.encoding, dtype) {
+            _ if feature.length > 1 => Self::Vector,
+            (Encoding::HashBuckets(_), _) => Self::Text,
+            (Encoding::Vocabulary { words: Words::Texts(_), .. }, _) => Self::Text,
+            (Encoding::Vocabulary { words: Words::Integers(_), .. }, _) => Self::Integer,
+            (Encoding::Plain, DType::Float32 | DType::Float64) => Self::Number,
+            (Encoding::Plain, DType::Int32 | DType::Int64) => Self::Integer,
+            (Encoding::Plain, DType::Bool) => Self::Flag,
+            (Encoding::Plain, DType::String) => Self::Text,
+        }
+    }
+}

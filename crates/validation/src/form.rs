@@ -1,0 +1,205 @@
+//! Rows that are requests of their own: the list form and the request form.
+
+use outrigger_features::metadata::Entity;
+use outrigger_tables::{Cell, Row};
+
+use crate::{
+    encode::{put_feature, put_id, put_treatment, request},
+    features::Features,
+    group::{Group, GroupRow, malformed},
+    roles::{Roles, TREATMENTS},
+};
+
+/// The encoded parts of a request.
+#[derive(Debug, Default)]
+struct Parts {
+    user: Vec<u8>,
+    treatments: Vec<u8>,
+    count: usize,
+}
+
+/// The form of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// One user and one treatment.
+    Row,
+    /// One user and a list of treatments.
+    List,
+    /// A request in the HTTP form.
+    Request,
+}
+
+impl Form {
+    pub(crate) fn of(row: &Row, roles: &Roles) -> Self {
+        let cell = |index: Option<usize>| index.map(|index| &row.cells[index]);
+        let is_list = |index| matches!(cell(index), Some(Cell::List(_)));
+        if roles.has_treatments || matches!(cell(roles.user), Some(Cell::Object(_))) {
+            Self::Request
+        } else if is_list(roles.treatment) || is_list(roles.expected) {
+            Self::List
+        } else {
+            Self::Row
+        }
+    }
+}
+
+/// The group of a row in the list form.
+pub(crate) fn list(row: &Row, roles: &Roles, head: GroupRow, features: &Features) -> Group {
+    let key = head.user.to_string();
+    match list_parts(row, roles, &head, features) {
+        Ok(parts) => parts.group((&key, &key), head),
+        Err(message) => Group::failed(head, malformed(message)),
+    }
+}
+
+fn list_parts(
+    row: &Row,
+    roles: &Roles,
+    head: &GroupRow,
+    features: &Features,
+) -> Result<Parts, String> {
+    let ids = match &head.treatment {
+        Cell::List(ids) => Some(ids),
+        Cell::Absent => None,
+        _ => return Err("treatment: not a list, although expected is one".to_owned()),
+    };
+    let count = match (ids, &head.expected) {
+        (Some(ids), _) => ids.len(),
+        (None, Cell::List(expected)) => expected.len(),
+        (None, _) => 0,
+    };
+    let mut parts = Parts { count, ..Parts::default() };
+    for index in &roles.of_user {
+        let cell = &row.cells[*index];
+        put_feature((features, Entity::User), &roles.names[*index], cell, &mut parts.user)?;
+    }
+    let columns = treatment_columns(row, roles, count, features)?;
+    for at in 0..count {
+        let mut treatment = Vec::new();
+        if let Some(ids) = ids {
+            put_id(&ids[at], &mut treatment);
+        }
+        for (name, cells) in &columns {
+            put_feature((features, Entity::Treatment), name, &cells[at], &mut treatment)?;
+        }
+        put_treatment(&treatment, &mut parts.treatments);
+    }
+    Ok(parts)
+}
+
+/// The columns with a value for each of the `count` treatments, with their names.
+fn treatment_columns<'a>(
+    row: &'a Row,
+    roles: &'a Roles,
+    count: usize,
+    features: &Features,
+) -> Result<Vec<(&'a str, &'a [Cell])>, String> {
+    let mut columns = Vec::new();
+    for index in &roles.of_treatment {
+        let (name, cell) = (&*roles.names[*index], &row.cells[*index]);
+        match cell {
+            Cell::List(cells) if cells.len() == count => columns.push((name, cells.as_slice())),
+            Cell::Absent => {}
+            // It is a feature of the user.
+            _ if !features.are_known() => {}
+            _ if features.type_of(Entity::User, name).is_some() => {}
+            Cell::List(cells) => {
+                let found = cells.len();
+                return Err(format!("{name}: {found} values for {count} treatments"));
+            }
+            _ => return Err(format!("{name}: not a list with a value for each treatment")),
+        }
+    }
+    Ok(columns)
+}
+
+/// The group of a row in the request form.
+pub(crate) fn http(row: Row, roles: &Roles, mut head: GroupRow, features: &Features) -> Group {
+    let mut texts = [String::new(), String::new()];
+    (head.user, head.treatment) = (Cell::Absent, Cell::Absent);
+    match http_parts(row, roles, &mut texts, &mut head, features) {
+        Ok(parts) => parts.group((&texts[0], &texts[1]), head),
+        Err(message) => Group::failed(head, malformed(message)),
+    }
+}
+
+/// Reads the members of a request; `texts` are its id and its routing key.
+fn http_parts(
+    row: Row,
+    roles: &Roles,
+    texts: &mut [String; 2],
+    head: &mut GroupRow,
+    features: &Features,
+) -> Result<Parts, String> {
+    let mut parts = Parts::default();
+    let mut ids = Vec::new();
+    for (index, cell) in row.cells.into_iter().enumerate() {
+        match (&*roles.names[index], cell) {
+            _ if roles.expected == Some(index) => {}
+            // The command names the model.
+            (_, Cell::Absent) | ("model", _) => {}
+            ("request_id", Cell::Text(text)) => texts[0] = text,
+            ("routing_key", Cell::Text(text)) => texts[1] = text,
+            ("user", Cell::Object(user)) => {
+                put_members((features, Entity::User), &user, &mut parts.user)?;
+            }
+            (TREATMENTS, Cell::List(treatments)) => {
+                parts.count = treatments.len();
+                for (at, treatment) in treatments.into_iter().enumerate() {
+                    let read = http_treatment(treatment, &mut parts.treatments, features);
+                    ids.push(read.map_err(|message| format!("{TREATMENTS}[{at}]: {message}"))?);
+                }
+            }
+            ("options", _) => return Err("options: every treatment gets a score".to_owned()),
+            (name @ ("request_id" | "routing_key" | "user" | TREATMENTS), _) => {
+                return Err(format!("{name}: not of the type that a request has"));
+            }
+            (name, _) => return Err(format!("{name}: not a part of a request")),
+        }
+    }
+    let key = if texts[1].is_empty() { &texts[0] } else { &texts[1] };
+    head.user = if key.is_empty() { Cell::Absent } else { Cell::Text(key.clone()) };
+    let has_ids = !ids.iter().all(Cell::is_absent);
+    head.treatment = if has_ids { Cell::List(ids) } else { Cell::Absent };
+    Ok(parts)
+}
+
+/// Appends a treatment of a request and returns its id.
+fn http_treatment(cell: Cell, out: &mut Vec<u8>, features: &Features) -> Result<Cell, String> {
+    let Cell::Object(members) = cell else { return Err("not an object".to_owned()) };
+    let (mut treatment, mut id) = (Vec::new(), Cell::Absent);
+    for (key, cell) in members {
+        match (key.as_str(), cell) {
+            (_, Cell::Absent) => {}
+            ("id", Cell::Text(text)) => id = Cell::Text(text),
+            ("features", Cell::Object(members)) => {
+                put_members((features, Entity::Treatment), &members, &mut treatment)?;
+            }
+            ("id" | "features", _) => {
+                return Err(format!("{key}: not of the type that a treatment has"));
+            }
+            _ => return Err(format!("{key}: not a part of a treatment")),
+        }
+    }
+    put_id(&id, &mut treatment);
+    put_treatment(&treatment, out);
+    Ok(id)
+}
+
+fn put_members(
+    of: (&Features, Entity),
+    members: &[(String, Cell)],
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
+    members.iter().try_for_each(|(name, cell)| put_feature(of, name, cell, out))
+}
+
+impl Parts {
+    fn group(self, (id, routing_key): (&str, &str), head: GroupRow) -> Group {
+        Group {
+            request: request(id, routing_key, &self.user, &self.treatments),
+            treatments: self.count,
+            rows: vec![GroupRow { is_list: true, ..head }],
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Makes groups of rows.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use outrigger_core::{Failure, Reason};
+use outrigger_features::{Limits, metadata::Entity};
+use outrigger_tables::{Cell, Malformed, Names, Row};
+
+use crate::{
+    encode::{put_feature, put_id, put_treatment, request},
+    features::Features,
+    form::{self, Form},
+    group::{Group, GroupRow, fail_all, malformed},
+    options::{Options, Reserved},
+    roles::Roles,
+};
+
+/// The most bytes of a request, as a server accepts by default.
+const MAX_REQUEST: usize = 64 << 20;
+/// The most ignored columns that are named.
+const MAX_IGNORED: usize = 100;
+
+/// Makes groups of the rows of one file.
+#[derive(Debug)]
+pub(crate) struct Grouping {
+    features: Features,
+    reserved: Reserved,
+    max_treatments: usize,
+    max_failed: usize,
+    roles: Arc<Roles>,
+    open: Option<Open>,
+    /// The user whose rows do not fit in a request, and the failure of those that follow.
+    refused: Option<(Cell, Failure)>,
+    /// The columns that are neither reserved nor features of the model.
+    pub(crate) ignored: BTreeSet<Arc<str>>,
+}
+
+/// A group to which the next row may belong.
+#[derive(Debug, Default)]
+struct Open {
+    group: Group,
+    user: Cell,
+    /// The encoded features of the user, and the number of the row that they are from.
+    features: Option<(Vec<u8>, u64)>,
+    treatments: Vec<u8>,
+    failed: usize,
+}
+
+impl Grouping {
+    pub(crate) fn new(features: Features, options: &Options, limits: &Limits) -> Self {
+        let names: Names = Arc::from([]);
+        let roles = Arc::new(Roles::new(&names, &options.reserved, &features));
+        Self {
+            features,
+            reserved: options.reserved.clone(),
+            max_treatments: limits.max_treatments,
+            max_failed: options.max_errors,
+            roles,
+            open: None,
+            refused: None,
+            ignored: BTreeSet::new(),
+        }
+    }
+
+    /// Takes the next row; passes groups that are complete to `done`.
+    pub(crate) fn add(&mut self, row: Result<Row, Malformed>, done: &mut impl FnMut(Group)) {
+        let row = match row {
+            Ok(row) => row,
+            Err(Malformed { number, message }) => {
+                let row = GroupRow { number, ..GroupRow::default() };
+                return self.add_failed(row, malformed(message), done);
+            }
+        };
+        let roles = self.roles(&row.names);
+        let cell = |index: Option<usize>| index.map_or(Cell::Absent, |at| row.cells[at].clone());
+        let head = GroupRow {
+            number: row.number,
+            user: cell(roles.user),
+            treatment: cell(roles.treatment),
+            expected: cell(roles.expected),
+            ..GroupRow::default()
+        };
+        match Form::of(&row, &roles) {
+            Form::Row => self.add_row(&row, &roles, head, done),
+            Form::List => {
+                self.close(done);
+                done(form::list(&row, &roles, head, &self.features));
+            }
+            Form::Request => {
+                self.close(done);
+                done(form::http(row, &roles, head, &self.features));
+            }
+        }
+    }
+
+    /// Ends the group of the rows that were taken so far.
+    pub(crate) fn close(&mut self, done: &mut impl FnMut(Group)) {
+        if let Some(open) = self.open.take() {
+            done(open.close());
+        }
+        self.refused = None;
+    }
+
+    fn roles(&mut self, names: &Names) -> Arc<Roles> {
+        if !Arc::ptr_eq(&self.roles.names, names) {
+            self.roles = Arc::new(Roles::new(names, &self.reserved, &self.features));
+            let ignored = self.roles.ignored.iter().map(|index| &names[*index]);
+            let room = MAX_IGNORED.saturating_sub(self.ignored.len());
+            self.ignored.extend(ignored.take(room).cloned());
+        }
+        Arc::clone(&self.roles)
+    }
+
+    /// Takes a row that cannot be scored. It stays among the rows of the open group, whose order is
+    /// that of the file.
+    fn add_failed(&mut self, row: GroupRow, failure: Failure, done: &mut impl FnMut(Group)) {
+        match &mut self.open {
+            Some(open) if open.failed <= self.max_failed => open.fail(row, failure),
+            open => {
+                if let Some(open) = open.take() {
+                    done(open.close());
+                }
+                done(Group::failed(row, failure));
+            }
+        }
+    }
+
+    fn add_row(&mut self, row: &Row, roles: &Roles, head: GroupRow, done: &mut impl FnMut(Group)) {
+        if let Some((user, failure)) = &self.refused
+            && *user == head.user
+        {
+            let row = GroupRow { shares_failure: true, ..head };
+            return done(Group::failed(row, failure.clone()));
+        }
+        let continues =
+            !head.user.is_absent() && self.open.as_ref().is_some_and(|open| open.user == head.user);
+        if !continues {
+            self.close(done);
+            self.open = Some(Open { user: head.user.clone(), ..Open::default() });
+        }
+        let open = self.open.get_or_insert_default();
+        match open.check(self.max_treatments) {
+            Ok(()) => open.add(row, roles, head, &self.features),
+            Err(failure) => {
+                let user = head.user.clone();
+                open.group.rows.push(head);
+                open.group.treatments = 0;
+                fail_all(&mut open.group.rows, &failure);
+                self.close(done);
+                self.refused = Some((user, failure));
+            }
+        }
+    }
+}
+
+impl Open {
+    /// Refuses to add a treatment to a request that is as large as it may be.
+    fn check(&self, max_treatments: usize) -> Result<(), Failure> {
+        if self.group.treatments >= max_treatments {
+            let message = format!("the user has more than {max_treatments} treatments");
+            return Err(Failure::new(Reason::TooManyTreatments, message));
+        }
+        if self.treatments.len() > MAX_REQUEST {
+            let message = format!("the rows of the user take more than {MAX_REQUEST} bytes");
+            return Err(Failure::new(Reason::TooLarge, message));
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, row: &Row, roles: &Roles, head: GroupRow, features: &Features) {
+        let added = self.add_parts(row, roles, &head, features);
+        match added {
+            Ok(()) => {
+                self.group.treatments += 1;
+                self.group.rows.push(head);
+            }
+            Err(message) => self.fail(head, malformed(message)),
+        }
+    }
+
+    fn add_parts(
+        &mut self,
+        row: &Row,
+        roles: &Roles,
+        head: &GroupRow,
+        features: &Features,
+    ) -> Result<(), String> {
+        let put = |entity: Entity, columns: &[usize], out: &mut Vec<u8>| {
+            columns.iter().try_for_each(|index| {
+                put_feature((features, entity), &roles.names[*index], &row.cells[*index], out)
+            })
+        };
+        let mut treatment = Vec::new();
+        put_id(&head.treatment, &mut treatment);
+        put(Entity::Treatment, &roles.of_treatment, &mut treatment)?;
+        let is_first = self.features.is_none();
+        if is_first || features.are_known() {
+            let mut user = Vec::new();
+            put(Entity::User, &roles.of_user, &mut user)?;
+            let (first, number) = self.features.get_or_insert_with(|| (user.clone(), row.number));
+            if *first != user {
+                return Err(format!("the user has other features than in row {number}"));
+            }
+        }
+        put_treatment(&treatment, &mut self.treatments);
+        Ok(())
+    }
+
+    fn fail(&mut self, row: GroupRow, failure: Failure) {
+        self.failed += 1;
+        self.group.rows.push(GroupRow { failure: Some(failure), ..row });
+    }
+
+    fn close(self) -> Group {
+        let Self { mut group, user, features, treatments, .. } = self;
+        if group.treatments > 0 {
+            let (key, features) = (user.to_string(), features.unwrap_or_default().0);
+            group.request = request(&key, &key, &features, &treatments);
+        }
+        group
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+use outrigger_features::Metadata;
+use outrigger_proto::outrigger::v1::{
+    FeatureMap, PredictRequest, Value, predict_request::User, value::Kind,
+};
+use prost::Message as _;
+
+use super::*;
+
+const METADATA: &[u8] = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
+    "inputs": [
+      {"tensor": "u", "entity": "user", "dtype": "float32", "features": [
+        {"name": "x", "default": 0}, {"name": "home.zip", "default": 0}]},
+      {"tensor": "t", "entity": "treatment", "dtype": "float32", "features": [
+        {"name": "a", "required": true}]}],
+    "outputs": [{"tensor": "s", "name": "score", "kind": "per_treatment"}]}"#;
+
+fn known() -> Features {
+    Features::of(&Metadata::parse(METADATA).expect("metadata"))
+}
+
+/// The groups of rows, each of which is a JSON object; a row that is not one is malformed.
+fn groups_within(limits: &Limits, features: Features, rows: &[&str]) -> Vec<Group> {
+    let mut grouping = Grouping::new(features, &Options::default(), limits);
+    let mut groups = Vec::new();
+    let mut done = |group| groups.push(group);
+    for (number, row) in (1..).zip(rows) {
+        let row = match Cell::parse(row.as_bytes()) {
+            Ok(Cell::Object(members)) => {
+                let names = members.iter().map(|(name, _)| Arc::from(name.as_str())).collect();
+                let cells = members.into_iter().map(|(_, cell)| cell).collect();
+                Ok(Row { number, names, cells })
+            }
+            _ => Err(Malformed { number, message: "malformed".to_owned() }),
+        };
+        grouping.add(row, &mut done);
+    }
+    grouping.close(&mut done);
+    groups
+}
+
+fn groups(features: Features, rows: &[&str]) -> Vec<Group> {
+    groups_within(&Limits::default(), features, rows)
+}
+
+fn numbers(groups: &[Group]) -> Vec<Vec<u64>> {
+    groups.iter().map(|group| group.rows.iter().map(|row| row.number).collect()).collect()
+}
+
+fn request(group: &Group) -> PredictRequest {
+    assert!(group.is_sent());
+    let request = PredictRequest::decode(group.request.as_slice()).expect("a request");
+    assert_eq!(request.treatments.len(), group.treatments);
+    request
+}
+
+fn failure(row: &GroupRow) -> String {
+    row.failure.as_ref().expect("a failure").to_string()
+}
+
+fn kind(features: &std::collections::HashMap<String, Value>, name: &str) -> Option<Kind> {
+    features.get(name).and_then(|value| value.kind.clone())
+}
+
+fn user(request: &PredictRequest) -> &FeatureMap {
+    match &request.user {
+        Some(User::UserFeatures(features)) => features,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn consecutive_rows_of_one_user_are_one_request() {
+    let rows = [
+        r#"{"user": 7, "treatment": "t1", "x": 2, "a": 1}"#,
+        r#"{"x": 2, "user": 7, "treatment": "t2", "a": 0.5, "other": "ignored"}"#,
+        r#"{"user": 8, "x": 2, "a": 1}"#,
+        r#"{"user": 7, "x": 2, "a": 1}"#,
+        r#"{"a": 1}"#,
+        r#"{"a": 1}"#,
+    ];
+    let groups = groups(known(), &rows);
+    assert_eq!(numbers(&groups), [vec![1, 2], vec![3], vec![4], vec![5], vec![6]]);
+    let request = request(&groups[0]);
+    assert_eq!((request.request_id.as_str(), request.routing_key.as_str()), ("7", "7"));
+    assert_eq!(kind(&user(&request).features, "x"), Some(Kind::Integer(2)));
+    assert_eq!(request.treatments[1].id, "t2");
+    assert_eq!(request.treatments[1].features.len(), 1);
+    assert_eq!(kind(&request.treatments[1].features, "a"), Some(Kind::Real(0.5)));
+}
+
+#[test]
+fn a_row_that_cannot_be_scored_stays_among_the_rows_of_its_user() {
+    let rows = [
+        r#"{"user": "u", "x": 1, "a": 1}"#,
+        "not an object",
+        r#"{"user": "u", "x": 2, "a": 1}"#,
+        r#"{"user": "u", "x": 1, "a": [1, "b"]}"#,
+        r#"{"user": "u", "x": 1, "a": 2}"#,
+    ];
+    let groups = groups(known(), &rows);
+    assert_eq!(numbers(&groups), [[1, 2, 3, 4, 5]]);
+    let rows = &groups[0].rows;
+    assert_eq!(failure(&rows[1]), "REQUEST_MALFORMED: malformed");
+    assert_eq!(failure(&rows[2]), "REQUEST_MALFORMED: the user has other features than in row 1");
+    assert!(failure(&rows[3]).contains("a: a list of"), "{}", failure(&rows[3]));
+    assert_eq!(request(&groups[0]).treatments.len(), 2);
+}
+
+#[test]
+fn a_user_with_too_many_treatments_fails_once() {
+    let limits = Limits { max_treatments: 2, ..Limits::default() };
+    let row = r#"{"user": "u", "a": 1}"#;
+    let rows = [row, row, row, "malformed", row, r#"{"user": "v", "a": 1}"#];
+    let groups = groups_within(&limits, known(), &rows);
+    assert_eq!(numbers(&groups), [vec![1, 2, 3], vec![4], vec![5], vec![6]]);
+    let counts = groups[..4].iter().flat_map(|group| &group.rows).map(|row| row.shares_failure);
+    assert_eq!(counts.collect::<Vec<_>>(), [false, true, true, false, true, false]);
+    for row in [0, 2].iter().flat_map(|group| &groups[*group].rows) {
+        assert!(failure(row).starts_with("TOO_MANY_TREATMENTS: "), "{}", failure(row));
+    }
+    assert!(!groups[0].is_sent() && groups[3].is_sent());
+}
+
+#[test]
+fn unknown_features_go_to_both_entities() {
+    let rows = [r#"{"user": "u", "x": 1, "a": 2}"#, r#"{"user": "u", "x": 3, "a": 4}"#];
+    let groups = groups(Features::unknown([]), &rows);
+    let request = request(&groups[0]);
+    assert_eq!(user(&request).features.len(), 2);
+    assert_eq!(kind(&request.treatments[1].features, "x"), Some(Kind::Integer(3)));
+}
+
+#[test]
+fn a_list_has_a_value_for_each_treatment() {
+    let rows = [
+        r#"{"user": "u", "x": 1, "home": {"zip": 5}, "treatment": ["t", "v"], "a": [1, 2]}"#,
+        r#"{"user": "u", "expected": [0.5], "a": [3]}"#,
+        r#"{"user": "u", "treatment": ["t", "v"], "a": [1]}"#,
+        r#"{"user": "u", "treatment": ["t"], "a": 1}"#,
+        r#"{"user": "u", "treatment": "t", "expected": [1], "a": [1]}"#,
+    ];
+    let groups = groups(known(), &rows);
+    let first = request(&groups[0]);
+    assert_eq!(kind(&user(&first).features, "home.zip"), Some(Kind::Integer(5)));
+    assert_eq!(first.treatments[1].id, "v");
+    assert_eq!(kind(&first.treatments[1].features, "a"), Some(Kind::Integer(2)));
+    assert_eq!(request(&groups[1]).treatments.len(), 1);
+    let failures = groups[2..].iter().map(|group| failure(&group.rows[0]));
+    let expected = [
+        "REQUEST_MALFORMED: a: 1 values for 2 treatments",
+        "REQUEST_MALFORMED: a: not a list with a value for each treatment",
+        "REQUEST_MALFORMED: treatment: not a list, although expected is one",
+    ];
+    assert_eq!(failures.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_request_has_the_http_form() {
+    let rows = [
+        r#"{"model": {"name": "m"}, "request_id": "r", "routing_key": "k", "expected": [1, 2],
+            "user": {"x": 1, "home": {"zip": 5}},
+            "treatments": [{"id": "t", "features": {"a": 1}}, {"features": {"a": 2}}]}"#,
+        r#"{"user": {"x": 1}}"#,
+        r#"{"user": {"x": 1}, "options": {"top_k": 1}}"#,
+        r#"{"treatments": [{"id": "t", "a": 1}]}"#,
+        r#"{"user": "u", "treatments": []}"#,
+        r#"{"treatments": [], "x": 1}"#,
+    ];
+    let groups = groups(known(), &rows);
+    let first = request(&groups[0]);
+    assert_eq!((first.request_id.as_str(), first.routing_key.as_str()), ("r", "k"));
+    assert_eq!(first.model, None);
+    assert_eq!(user(&first).features.len(), 2);
+    assert_eq!(kind(&first.treatments[1].features, "a"), Some(Kind::Integer(2)));
+    let row = &groups[0].rows[0];
+    assert!(row.is_list && row.user == Cell::Text("k".to_owned()));
+    assert_eq!(row.treatment, Cell::List(vec![Cell::Text("t".to_owned()), Cell::Absent]));
+    assert_eq!(request(&groups[1]).treatments.len(), 0);
+    for (group, part) in groups[2..].iter().zip(["options", "treatments[0]: a", "user", "x"]) {
+        let failure = failure(&group.rows[0]);
+        assert!(failure.starts_with(&format!("REQUEST_MALFORMED: {part}: ")), "{failure}");
+    }
+}

@@ -1,0 +1,99 @@
+//! The model that scores the requests.
+
+use std::time::Duration;
+
+use outrigger_core::{Code, Digest, Failure, Reason};
+use outrigger_features::metadata::Entity;
+use outrigger_proto::outrigger::v1::{BatchPredictResponse, PredictResponse, ServedModel};
+use outrigger_score::Scorer;
+use prost::Message as _;
+use tokio::time::Instant;
+
+use crate::batch::Batching;
+
+/// The most treatments of a call, padding included, unless a single request has more.
+const TREATMENTS: usize = 5_000;
+
+/// The response to a request, or the reason why this request has none.
+pub type Answer = Result<PredictResponse, Failure>;
+
+/// Scores requests. The next ones come while the answers to the ones before are awaited, two calls
+/// at once.
+pub trait Predictor {
+    /// The requests that it takes together.
+    fn batching(&self) -> Batching;
+
+    /// Scores encoded `outrigger.v1.PredictRequest`s without a model; an answer for each, in order,
+    /// with the digest of the model.
+    ///
+    /// # Errors
+    /// A failure that does not concern single requests and ends the run.
+    fn predict(&self, requests: &[&[u8]]) -> impl Future<Output = Result<Vec<Answer>, Failure>>;
+}
+
+/// A version that an engine has loaded for the run.
+#[derive(Debug)]
+pub struct Loaded<'a> {
+    scorer: &'a Scorer,
+    timeout: Duration,
+    /// The encoded `ServedModel` of the responses.
+    model: Vec<u8>,
+}
+
+impl<'a> Loaded<'a> {
+    /// The version of `scorer`, whose image has this digest. A call of the engine may take
+    /// `timeout`.
+    pub fn new(scorer: &'a Scorer, digest: &Digest, timeout: Duration) -> Self {
+        let model = ServedModel { digest: digest.to_string(), ..ServedModel::default() };
+        Self { scorer, timeout, model: model.encode_to_vec() }
+    }
+
+    /// Scores requests in one call of the engine.
+    async fn call(&self, requests: &[&[u8]]) -> Result<Vec<PredictResponse>, Failure> {
+        let plan = &self.scorer.plan;
+        let mut packed = plan.pack(requests, &self.scorer.limits())?;
+        let outputs = self.scorer.score(&mut packed, Instant::now() + self.timeout).await?;
+        let answer = plan.answer_batch(&packed, &outputs, &self.model, "")?.to_vec();
+        let response = BatchPredictResponse::decode(answer.as_slice());
+        Ok(response.expect("what was written is a response").responses)
+    }
+}
+
+impl Predictor for Loaded<'_> {
+    /// Requests with different numbers of treatments are padded. A model without a count of
+    /// treatments cannot tell padding from treatments, so it gets none: its scores could depend on
+    /// the requests that share a call.
+    fn batching(&self) -> Batching {
+        let metadata = self.scorer.plan.metadata();
+        let counts = metadata.inputs.iter().any(|input| input.entity == Entity::TreatmentCount);
+        Batching {
+            requests: self.scorer.limits().max_users,
+            treatments: TREATMENTS,
+            mixed: counts || metadata.is_joined(),
+        }
+    }
+
+    /// If a call fails because of a request in it, each half is called again.
+    async fn predict(&self, requests: &[&[u8]]) -> Result<Vec<Answer>, Failure> {
+        let mut answers = Vec::with_capacity(requests.len());
+        let mut parts = vec![requests];
+        while let Some(part) = parts.pop() {
+            match self.call(part).await {
+                Ok(responses) => answers.extend(responses.into_iter().map(Ok)),
+                Err(failure) if !concerns_a_request(&failure) => return Err(failure),
+                Err(failure) if part.len() == 1 => answers.push(Err(failure)),
+                Err(_) => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+            }
+        }
+        Ok(answers)
+    }
+}
+
+/// True if a failure is that of a request, and says nothing about others.
+pub fn concerns_a_request(failure: &Failure) -> bool {
+    failure.reason.code() == Code::InvalidArgument
+        || matches!(failure.reason, Reason::EngineFailed | Reason::ScoresInvalid)
+}

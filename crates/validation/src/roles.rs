@@ -1,0 +1,80 @@
+//! The roles of a row's columns.
+
+use outrigger_features::metadata::Entity;
+use outrigger_tables::Names;
+
+use crate::{features::Features, options::Reserved};
+
+/// The column of a request's treatments, in the form of a request.
+pub(crate) const TREATMENTS: &str = "treatments";
+
+/// The positions of columns by their roles. Rows with the same names share it.
+#[derive(Debug)]
+pub(crate) struct Roles {
+    pub(crate) names: Names,
+    pub(crate) user: Option<usize>,
+    pub(crate) treatment: Option<usize>,
+    pub(crate) expected: Option<usize>,
+    /// True if there is a column with the treatments of a request.
+    pub(crate) has_treatments: bool,
+    /// The columns that may hold features of the user, by name: equal users have equal encodings,
+    /// whatever the order of the columns.
+    pub(crate) of_user: Vec<usize>,
+    /// The columns that may hold features of treatments.
+    pub(crate) of_treatment: Vec<usize>,
+    /// The columns that are neither reserved nor features.
+    pub(crate) ignored: Vec<usize>,
+}
+
+impl Roles {
+    pub(crate) fn new(names: &Names, reserved: &Reserved, features: &Features) -> Self {
+        let position = |name: &str| names.iter().position(|column| **column == *name);
+        let user = position(&reserved.user);
+        let (treatment, expected) = (position(&reserved.treatment), position(&reserved.expected));
+        let others = |index: &usize| ![user, treatment, expected].contains(&Some(*index));
+        let others: Vec<_> = (0..names.len()).filter(others).collect();
+        let holding = |entity: Entity| {
+            let holding = others.iter().copied();
+            holding.filter(|index| features.may_hold(entity, &names[*index])).collect::<Vec<_>>()
+        };
+        let (mut of_user, of_treatment) = (holding(Entity::User), holding(Entity::Treatment));
+        let ignored = others.iter().copied();
+        let ignored =
+            ignored.filter(|index| !of_user.contains(index) && !of_treatment.contains(index));
+        let ignored = ignored.collect();
+        of_user.sort_by_key(|index| &names[*index]);
+        let names = names.clone();
+        let has_treatments = position(TREATMENTS).is_some();
+        Self { user, treatment, expected, has_treatments, of_user, of_treatment, ignored, names }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use outrigger_features::Metadata;
+
+    use super::*;
+
+    #[test]
+    fn a_column_may_hold_features_of_both_entities_or_of_none() {
+        let metadata = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
+            "inputs": [
+              {"tensor": "u", "entity": "user", "dtype": "float32", "features": [
+                {"name": "both", "required": true}, {"name": "home.zip", "required": true}]},
+              {"tensor": "t", "entity": "treatment", "dtype": "float32", "features": [
+                {"name": "both", "required": true}, {"name": "a", "required": true}]}],
+            "outputs": [{"tensor": "s", "name": "score", "kind": "per_treatment"}]}"#;
+        let features = Features::of(&Metadata::parse(metadata).expect("metadata"));
+        let names = ["x", "user", "a", "home", "both"].map(Arc::<str>::from);
+        let roles = Roles::new(&Arc::from(names), &Reserved::default(), &features);
+        assert_eq!((roles.user, roles.treatment, roles.expected), (Some(1), None, None));
+        assert_eq!((roles.of_user, roles.of_treatment), (vec![4, 3], vec![2, 4]));
+        assert_eq!(roles.ignored, [0]);
+        let unknown = Features::unknown([]);
+        let roles = Roles::new(&roles.names, &Reserved::default(), &unknown);
+        assert_eq!(roles.of_treatment, [0, 2, 3, 4]);
+        assert_eq!(roles.of_user, [2, 4, 3, 0], "by name");
+    }
+}

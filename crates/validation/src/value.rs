@@ -1,0 +1,164 @@
+//! Cells as values of features.
+
+use outrigger_proto::outrigger::v1::{IntegerList, NumberList, RealList, TextList, value::Kind};
+use outrigger_tables::Cell;
+
+use crate::features::Type;
+
+/// The value in a cell for a feature of type `of`; `None` if there is none. The model decides
+/// whether it takes the value: a text that is not of the type stays text.
+///
+/// # Errors
+/// No feature can have such a value.
+pub(crate) fn value(cell: &Cell, of: Type) -> Result<Option<Kind>, String> {
+    Ok(Some(match cell {
+        Cell::Absent => return Ok(None),
+        Cell::Flag(flag) => Kind::Flag(*flag),
+        Cell::Integer(value) => Kind::Integer(*value),
+        Cell::Single(value) => Kind::Number(*value),
+        Cell::Real(value) => Kind::Real(*value),
+        Cell::Text(text) => Kind::Text(text.clone()),
+        Cell::Untyped(text) => untyped(text, of)?.unwrap_or_else(|| Kind::Text(text.clone())),
+        Cell::List(cells) => list(cells)?,
+        Cell::Object(_) => return Err("an object, where a value is expected".to_owned()),
+    }))
+}
+
+/// The value of a cell of CSV; `None` if the text is not of the type.
+fn untyped(text: &str, of: Type) -> Result<Option<Kind>, String> {
+    let text = text.trim_ascii();
+    let integer = || text.parse().ok().map(Kind::Integer);
+    let real = || text.parse().ok().map(Kind::Real);
+    let flag = || {
+        let words = [("true", true), ("false", false)];
+        let word = words.into_iter().find(|(word, _)| text.eq_ignore_ascii_case(word));
+        word.map(|(_, flag)| Kind::Flag(flag))
+    };
+    Ok(match of {
+        Type::Text => None,
+        Type::Number => real(),
+        Type::Integer => integer().or_else(real),
+        Type::Flag => flag().or_else(integer).or_else(real),
+        Type::Vector => vector(text)?,
+        // "nan" and "inf" may be words.
+        Type::Unknown if text.bytes().any(|byte| byte.is_ascii_digit()) => match vector(text)? {
+            Some(list) => Some(list),
+            None => integer().or_else(real),
+        },
+        Type::Unknown => match vector(text)? {
+            Some(list) => Some(list),
+            None => flag(),
+        },
+    })
+}
+
+/// The values of a JSON list; `None` if the text is not one.
+fn vector(text: &str) -> Result<Option<Kind>, String> {
+    match text.starts_with('[').then(|| Cell::parse(text.as_bytes())) {
+        Some(Ok(Cell::List(cells))) => list(&cells).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn list(cells: &[Cell]) -> Result<Kind, String> {
+    let numbers = all(cells, |cell| match cell {
+        Cell::Single(value) => Some(*value),
+        _ => None,
+    });
+    if let Some(values) = numbers {
+        return Ok(Kind::Numbers(NumberList { values }));
+    }
+    let integers = all(cells, |cell| match cell {
+        Cell::Integer(value) => Some(*value),
+        Cell::Flag(flag) => Some((*flag).into()),
+        _ => None,
+    });
+    if let Some(values) = integers {
+        return Ok(Kind::Integers(IntegerList { values }));
+    }
+    let texts = all(cells, |cell| match cell {
+        Cell::Text(text) => Some(text.clone()),
+        _ => None,
+    });
+    if let Some(values) = texts {
+        return Ok(Kind::Texts(TextList { values }));
+    }
+    let reals = all(cells, number);
+    let reals = reals.ok_or("a list of nulls, lists, objects or different types")?;
+    Ok(Kind::Reals(RealList { values: reals }))
+}
+
+/// The number in a cell that has one.
+pub(crate) fn number(cell: &Cell) -> Option<f64> {
+    match cell {
+        Cell::Integer(value) => Some(*value as f64),
+        Cell::Single(value) => Some((*value).into()),
+        Cell::Real(value) => Some(*value),
+        Cell::Untyped(text) => text.trim_ascii().parse().ok(),
+        _ => None,
+    }
+}
+
+/// The values of all cells; `None` if one of them is of another kind.
+fn all<T>(cells: &[Cell], value: impl Fn(&Cell) -> Option<T>) -> Option<Vec<T>> {
+    cells.iter().map(value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn csv(text: &str, of: Type) -> Option<Kind> {
+        value(&Cell::Untyped(text.to_owned()), of).expect("a value")
+    }
+
+    fn text(text: &str) -> Option<Kind> {
+        Some(Kind::Text(text.to_owned()))
+    }
+
+    #[test]
+    fn a_cell_of_csv_has_the_type_of_its_feature() {
+        assert_eq!(csv("007", Type::Text), text("007"));
+        assert_eq!(csv("7", Type::Number), Some(Kind::Real(7.0)));
+        assert_eq!(csv(" 1e3", Type::Number), Some(Kind::Real(1000.0)));
+        assert_eq!(csv("-inf", Type::Number), Some(Kind::Real(f64::NEG_INFINITY)));
+        assert_eq!(csv("7", Type::Integer), Some(Kind::Integer(7)));
+        assert_eq!(csv("7.0", Type::Integer), Some(Kind::Real(7.0)));
+        assert_eq!(csv("True", Type::Flag), Some(Kind::Flag(true)));
+        assert_eq!(csv("0", Type::Flag), Some(Kind::Integer(0)));
+        let integers = IntegerList { values: vec![1, 2] };
+        assert_eq!(csv("[1, 2]", Type::Vector), Some(Kind::Integers(integers)));
+    }
+
+    #[test]
+    fn a_text_of_another_type_stays_text_for_the_model_to_refuse() {
+        for of in [Type::Number, Type::Integer, Type::Flag, Type::Vector] {
+            assert_eq!(csv("1 2", of), text("1 2"));
+        }
+    }
+
+    #[test]
+    fn the_type_of_an_unknown_feature_is_recognized() {
+        assert_eq!(csv("7", Type::Unknown), Some(Kind::Integer(7)));
+        assert_eq!(csv("-1.5", Type::Unknown), Some(Kind::Real(-1.5)));
+        assert_eq!(csv("false", Type::Unknown), Some(Kind::Flag(false)));
+        for word in ["nan", "Infinity", "2026-11-25", "[a", "web"] {
+            assert_eq!(csv(word, Type::Unknown), text(word), "{word}");
+        }
+        let reals = RealList { values: vec![0.5] };
+        assert_eq!(csv("[0.5]", Type::Unknown), Some(Kind::Reals(reals)));
+    }
+
+    #[test]
+    fn a_list_has_values_of_one_type() {
+        let list = |json: &str| value(&Cell::parse(json.as_bytes()).expect("JSON"), Type::Vector);
+        let reals = RealList { values: vec![1.0, 0.5] };
+        assert_eq!(list("[1, 0.5]"), Ok(Some(Kind::Reals(reals))));
+        let texts = TextList { values: vec!["a".to_owned()] };
+        assert_eq!(list(r#"["a"]"#), Ok(Some(Kind::Texts(texts))));
+        for wrong in [r#"[1, "a"]"#, "[[1]]", "[null]", r#"{"a": 1}"#] {
+            assert!(list(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(value(&Cell::Absent, Type::Text), Ok(None));
+    }
+}

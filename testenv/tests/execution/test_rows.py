@@ -1,0 +1,145 @@
+"""Stage 3, execution: the rows of a file are scored as TensorFlow and Predict score them."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from outrigger_testenv import campaign
+from outrigger_testenv.binary import outrigger
+from outrigger_testenv.builder import ModelPackage
+from outrigger_testenv.everything import everything
+from outrigger_testenv.features import SEED, TREATMENT, USER
+from outrigger_testenv.rowfile import write_csv, write_requests
+from outrigger_testenv.samples import sample
+from outrigger_testenv.stack import library
+
+NAME = "rows"
+USERS, OFFERS = 150, 4
+WRITERS = {"csv": write_csv, "jsonl": write_requests}
+
+
+@pytest.fixture(scope="module", params=["campaign", "everything"])
+def case(request, tmp_path_factory):
+    """A package with users, treatments and TensorFlow's scores: the demo's, and those of a model
+    with all kinds of features.
+    """
+    given = request.config.getoption("--model")
+    directory = tmp_path_factory.mktemp("rows")
+    if not given and request.param == "campaign":
+        data = os.environ.get("DATA")
+        table = campaign.load(Path(data)) if data else campaign.generate(4_000)
+        package = campaign.train(table, directory, "1", 1)
+        return with_scores(package, table.customers.iloc[: 10 * USERS], campaign.OFFERS)
+    if given and request.param != "campaign":
+        pytest.skip("the model was tried already")
+    package = ModelPackage(Path(given).resolve()) if given else everything(directory)
+    random = not package.metadata.deterministic
+    if random or any(each.entity == SEED for each in package.metadata.inputs):
+        pytest.skip("the scores cannot be compared")
+    users = filled(sample(package.metadata, USER, USERS))
+    return with_scores(package, users, filled(sample(package.metadata, TREATMENT, OFFERS)))
+
+
+def with_scores(package, users, offers):
+    return package, users, offers, package.score(users, offers)
+
+
+def filled(frame):
+    """The frame without empty texts, which CSV cannot express."""
+    return frame.map(lambda value: "filled" if isinstance(value, str) and not value else value)
+
+
+@pytest.fixture(scope="module")
+def served(case, serving, stack):
+    """The digest of the package on the shared server, and the options that name it there."""
+    digest = serving(case[0], NAME)
+    options = ["--server", stack.serve.target, "--model", f"{NAME}@{digest}"]
+    return digest, options + [f"--text={name}" for name in texts(case[0])]
+
+
+def run(*arguments):
+    """The finished command."""
+    command = [str(outrigger()), "validate", *map(str, arguments)]
+    environment = {**os.environ, **library()}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def validate(*arguments):
+    """The report on the rows, and the exit code."""
+    done = run(*arguments, "-o", "json")
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)["rows"], done.returncode
+
+
+def read(path, form):
+    """The written scores, flat, and the digests."""
+    if form == "csv":
+        frame = pd.read_csv(path)
+        return frame["score"].to_numpy(), set(frame["digest"])
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    scores = np.concatenate([np.atleast_1d(line["score"]) for line in lines])
+    return scores, {line["digest"] for line in lines}
+
+
+@pytest.mark.parametrize("form", WRITERS)
+@pytest.mark.parametrize("where", ["package", "server"])
+def test_scores_are_tensorflows(case, served, tmp_path, form, where):
+    package, users, offers, expected = case
+    rows, scores = tmp_path / f"rows.{form}", tmp_path / f"scores.{form}"
+    WRITERS[form](rows, users, offers, expected)
+    source = served[1] if where == "server" else [package.directory]
+    report, code = validate(*source, "--input", rows, "--scores", scores, "--atol", "1e-6")
+    assert code == 0, json.dumps(report, indent=1)
+    per_row = len(offers) if form == "csv" else 1
+    assert (report["scored"], report["requests"]) == (len(users) * per_row, len(users))
+    got, digests = read(scores, form)
+    np.testing.assert_allclose(got, np.concatenate(expected), rtol=1e-4, atol=1e-6)
+    assert report["agreement"]["compared"] == len(got)
+    assert digests == {served[0]}
+
+
+def texts(package):
+    """The features whose values are text."""
+    each = [feature for input in package.metadata.inputs for feature in input.features]
+    return [feature.name for feature in each if has_text(package, feature)]
+
+
+def has_text(package, feature):
+    """True if requests send text for the feature."""
+    of = next(input for input in package.metadata.inputs if feature in input.features)
+    if feature.vocabulary is not None:
+        return isinstance(feature.vocabulary[0], str)
+    return feature.hash_buckets is not None or of.dtype == "string"
+
+
+def test_a_wrong_row_and_a_wrong_score_are_found(case, tmp_path):
+    package, users, offers, expected = case
+    shifted = [np.array(scores, "f8") for scores in expected]
+    shifted[3][0] += 1
+    rows = tmp_path / "rows.csv"
+    write_csv(rows, users, offers, shifted)
+    with rows.open("a") as file:
+        file.write("one cell\n")
+    report, code = validate(package.directory, "--input", rows)
+    assert code == 1
+    assert [error["reason"] for error in report["first_errors"]] == ["REQUEST_MALFORMED"]
+    assert report["first_errors"][0]["row"] == len(users) * len(offers) + 1
+    assert report["agreement"]["differing"] == 1
+    worst = report["agreement"]["worst"][0]
+    assert (worst["row"], worst["user"]) == (3 * len(offers) + 1, str(users.index[3]))
+    assert worst["expected"] - worst["score"] == pytest.approx(1, abs=1e-3)
+
+
+def test_the_given_rows_are_scored(request, capsys):
+    model, rows = (request.config.getoption(option) for option in ("--model", "--rows"))
+    if not (model and rows):
+        pytest.skip("no file of rows was given")
+    done = run(model, "--input", rows)
+    with capsys.disabled():
+        print(f"\n{done.stdout}{done.stderr}", end="")
+    assert done.returncode == 0
