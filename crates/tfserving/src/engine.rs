@@ -33,6 +33,8 @@ use crate::{Client, TENSORFLOW, machine::Policy};
 pub struct Settings {
     /// The intervals of probes and reloads.
     pub policy: Policy,
+    /// True if the engine batches requests.
+    pub batching: bool,
     /// Records reloads as traces.
     pub tracer: Tracer,
 }
@@ -80,6 +82,10 @@ impl run::Engine for Engine {
 
     fn location(&self) -> Location {
         Location::Elsewhere
+    }
+
+    fn batches(&self) -> bool {
+        self.settings.batching
     }
 
     /// Selects the versions that can be adopted: those still published, under a name whose
