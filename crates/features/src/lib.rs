@@ -39,6 +39,7 @@ mod numbers;
 mod options;
 mod pack;
 mod packed;
+mod pad;
 mod place;
 mod plan;
 mod raw;

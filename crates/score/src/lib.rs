@@ -113,7 +113,10 @@ impl Scorer {
         let _turn = self.flight.turn(conditions.deadline).await?;
         let mut headers = HeaderMap::new();
         let end = begin(packed, &mut headers);
-        let inputs = std::mem::take(&mut packed.tensors);
+        let mut inputs = std::mem::take(&mut packed.tensors);
+        if self.batches && packed.treatments == 0 {
+            self.plan.fill_empty(&mut inputs);
+        }
         let call = Call { inputs, outputs, deadline: conditions.deadline, headers };
         let mut result = self.run.run(call).await;
         if let Err(RunError::Lost { .. }) = &result {
