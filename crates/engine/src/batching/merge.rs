@@ -96,7 +96,7 @@ pub(super) fn join(runtime: Runtime, mut parts: Vec<Vec<Tensor>>) -> Result<Vec<
     if parts.len() == 1 {
         return Ok(parts.remove(0));
     }
-    let whole = |tensor: &'_ Tensor| tensor.dims().first().map_or(0, |rows| size(*rows));
+    let whole = |tensor: &Tensor| tensor.dims().first().map_or(0, |rows| size(*rows));
     let output = |index: usize| {
         let of = parts.iter().map(|part| &part[index]);
         let all: Vec<_> = of.map(|tensor| Rows { tensor, rows: 0..whole(tensor) }).collect();
