@@ -96,18 +96,18 @@ pub(crate) struct Arguments {
     #[arg(long = "grpc_max_threads", default_value_t = 0)]
     grpc_max_threads: usize,
 
-    /// Accepted; requests are not batched, each is computed separately
+    /// Run concurrent requests for a model together
     #[arg(long = "enable_batching", default_value_t = false, num_args = 0..=1,
           default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
     enable_batching: bool,
 
     /// File with BatchingParameters in protobuf's text format; requires
-    /// --enable_batching. It is only checked
+    /// --enable_batching
     #[arg(long = "batching_parameters_file", value_name = "PATH")]
     batching_parameters_file: Option<PathBuf>,
 
-    /// Requires --enable_batching. The batching_params.pbtxt files of models are only
-    /// checked
+    /// Batch requests only for models with a batching_params.pbtxt, with the parameters
+    /// in that file; requires --enable_batching
     #[arg(long = "enable_per_model_batching_parameters", default_value_t = false, num_args = 0..=1,
           default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
     enable_per_model_batching_parameters: bool,

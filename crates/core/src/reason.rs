@@ -97,7 +97,8 @@ reasons! {
     SignatureMissing = "SIGNATURE_MISSING", FailedPrecondition, Never;
     /// No key of `images.signatures` verifies a signature of the image; the check is repeated.
     SignatureInvalid = "SIGNATURE_INVALID", FailedPrecondition, Never;
-    /// The model does not score its golden requests as expected, or fails a first request.
+    /// The model does not score its golden requests as expected, fails a first request, or scores a
+    /// request differently in a batch.
     GoldenMismatch = "GOLDEN_MISMATCH", FailedPrecondition, Never;
     /// The engine ended again and again while it loaded or ran this version, which is not loaded
     /// any more.

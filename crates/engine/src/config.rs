@@ -14,6 +14,7 @@ use outrigger_proto::tensorflow::serving::{
     servable_version_policy::{All, Latest, PolicyChoice, Specific},
 };
 
+use crate::batching::Parameters;
 use text::{Field, Message};
 
 /// A configuration file cannot be used.
@@ -58,13 +59,12 @@ pub fn read(path: &Path) -> std::result::Result<ModelServerConfig, ConfigError> 
     read_as("ModelServerConfig", path, parse)
 }
 
-/// Checks a file of batching parameters; the engine does not batch, so their values are
-/// not used.
+/// Reads a file of batching parameters.
 ///
 /// # Errors
 /// If it cannot be read or parsed.
-pub fn check_batching(path: &Path) -> std::result::Result<(), ConfigError> {
-    read_as(batching::NAME, path, batching::check)
+pub fn read_batching(path: &Path) -> std::result::Result<Parameters, ConfigError> {
+    read_as(batching::NAME, path, batching::parse)
 }
 
 fn read_as<T>(

@@ -7,8 +7,9 @@
 //!
 //! [`manager`] decides which servables are in memory, [`loader`] loads them, [`source`]
 //! finds them on disk, [`reload`] applies configurations, [`surface`] is the gRPC
-//! interface and [`tensorflow`] the runtime.
+//! interface, [`batching`] merges requests and [`tensorflow`] is the runtime.
 
+pub mod batching;
 pub mod config;
 mod connections;
 pub mod environment;

@@ -3,11 +3,13 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use tonic::Code;
 
 use crate::{
+    batching::{Batcher, Parameters, Pool, Rules},
     config,
     servable::Servable,
     status::Status,
@@ -41,42 +43,59 @@ pub trait Loader<S>: Send + Sync + 'static {
 pub struct SavedModelLoader {
     runtime: Runtime,
     directory: PathBuf,
-    threads: Threads,
-    files: AuxiliaryFiles,
+    settings: Settings,
 }
 
-/// Selects files of a model that are checked although the engine does not use their
-/// contents.
-#[derive(Debug, Clone, Copy)]
-pub struct AuxiliaryFiles {
-    /// Check the batching parameters: malformed ones fail the load.
-    pub batching: bool,
-    /// Log a warning if there are warm-up requests, since they are not replayed.
+/// The settings of all models.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The sizes of TensorFlow's thread pools.
+    pub threads: Threads,
+    /// The batching of requests, if they are batched.
+    pub batching: Option<Batching>,
+    /// True if warm-up requests of a model are logged as a warning, since they are not replayed.
     pub warmup: bool,
+}
+
+/// The batching of requests.
+#[derive(Debug, Clone)]
+pub struct Batching {
+    /// Runs the batches.
+    pub pool: Arc<Pool>,
+    /// The parameters of all models; `None` if each model has its own in a file. Requests for a
+    /// model without the file are then not batched.
+    pub parameters: Option<Parameters>,
 }
 
 impl SavedModelLoader {
     /// A loader for the SavedModel in `directory`.
-    pub fn new(
-        runtime: Runtime,
-        directory: PathBuf,
-        threads: Threads,
-        files: AuxiliaryFiles,
-    ) -> Self {
-        Self { runtime, directory, threads, files }
+    pub fn new(runtime: Runtime, directory: PathBuf, settings: Settings) -> Self {
+        Self { runtime, directory, settings }
     }
 
-    fn check_batching(&self) -> Result<(), Status> {
+    /// The batcher of the model, if its requests are batched.
+    fn batcher(&self) -> Result<Option<Batcher>, Status> {
+        let Some(Batching { pool, parameters }) = &self.settings.batching else { return Ok(None) };
+        let rules = match parameters {
+            Some(parameters) => Some(parameters.rules()?),
+            None => self.own_rules()?,
+        };
+        Ok(rules.map(|rules| Batcher::new(self.runtime, Arc::clone(pool), rules)))
+    }
+
+    /// The rules in the model's own file, if it has one.
+    fn own_rules(&self) -> Result<Option<Rules>, Status> {
         let file = self.directory.join(BATCHING);
-        if !self.files.batching || !file.exists() {
-            return Ok(());
+        if !file.exists() {
+            return Ok(None);
         }
-        config::check_batching(&file)
-            .map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))
+        let parameters = config::read_batching(&file)
+            .map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
+        parameters.rules().map(Some)
     }
 
     fn warn_of_warmup(&self) {
-        if self.files.warmup && self.directory.join(WARMUP).exists() {
+        if self.settings.warmup && self.directory.join(WARMUP).exists() {
             tracing::warn!(
                 path = %self.directory.display(),
                 "the model has warmup requests, which this engine does not replay"
@@ -99,10 +118,10 @@ impl Loader<Servable> for SavedModelLoader {
     }
 
     fn load(&self) -> Result<Servable, Status> {
-        self.check_batching()?;
-        let servable = Servable::load(self.runtime, &self.directory, self.threads)?;
+        let batcher = self.batcher()?;
+        let servable = Servable::load(self.runtime, &self.directory, self.settings.threads)?;
         self.warn_of_warmup();
-        Ok(servable)
+        Ok(Servable { batcher, ..servable })
     }
 
     fn unload(&self, servable: Servable) {

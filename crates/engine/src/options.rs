@@ -33,12 +33,12 @@ pub struct Options {
     pub tensorflow_inter_op_parallelism: u32,
     /// Concurrent calls; further ones are refused. Zero means four per core.
     pub grpc_max_threads: usize,
-    /// Whether batching was requested; the engine does not batch, and logs a warning.
+    /// True if requests are batched.
     pub batching: bool,
-    /// A file with `BatchingParameters` in text format; it is only checked.
+    /// A file with `BatchingParameters` in text format; without it, the defaults apply.
     pub batching_parameters_file: Option<PathBuf>,
-    /// Whether to check the models' own batching parameters; malformed ones fail the
-    /// load.
+    /// True if requests are batched only for models that have a file of their own parameters;
+    /// malformed ones fail the load.
     pub per_model_batching: bool,
     /// Whether to log a warning about warm-up requests of a model, since they are not
     /// replayed.

@@ -14,6 +14,7 @@ use outrigger_run::Pace;
 use prost::Message as _;
 
 use crate::{
+    batching::Batcher,
     malformed::Malformed,
     status::Status,
     tensorflow::{Endpoint, Runtime, Session, Threads},
@@ -66,13 +67,15 @@ pub struct Servable {
     pub signatures: BTreeMap<String, Signature>,
     /// The encoded `tensorflow.serving.SignatureDefMap`, with the model's own bytes.
     pub signature_map: Bytes,
+    /// Batches its requests; `None` if each request is a run of its own.
+    pub batcher: Option<Batcher>,
 }
 
 /// The signatures of a meta graph: parsed, and in their original encoding.
 type Signatures = (Vec<(String, SignatureDef)>, Bytes);
 
 impl Servable {
-    /// Loads the SavedModel in `directory`.
+    /// Loads the SavedModel in `directory`, without a batcher.
     ///
     /// # Errors
     /// TensorFlow's error; DATA_LOSS if the signatures cannot be decoded.
@@ -85,7 +88,7 @@ impl Servable {
             .into_iter()
             .map(|(key, definition)| (key, Signature::resolve(&session, definition)))
             .collect();
-        Ok(Self { session, signatures, signature_map })
+        Ok(Self { session, signatures, signature_map, batcher: None })
     }
 }
 

@@ -21,9 +21,10 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    batching::{Parameters, Pool},
     config::{self, ConfigError},
     connections,
-    loader::{AuxiliaryFiles, Loader, SavedModelLoader},
+    loader::{Batching, Loader, SavedModelLoader, Settings},
     manager::{self, Manager},
     options::{Models, Options},
     reload::{self, Reloader, cores},
@@ -51,6 +52,9 @@ pub enum Error {
     /// The configuration file cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The parameters of batching cannot be used.
+    #[error("requests cannot be batched: {0}")]
+    Batching(#[source] Status),
     /// The first configuration is refused, or one of its models failed.
     #[error("the models cannot be served: {0}")]
     Models(#[source] Status),
@@ -70,7 +74,13 @@ pub enum Error {
 impl Error {
     /// Whether the cause is an invalid option.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Locate(_) | Self::NoAddress | Self::Config(ConfigError::Parse { .. }))
+        matches!(
+            self,
+            Self::Locate(_)
+                | Self::NoAddress
+                | Self::Batching(_)
+                | Self::Config(ConfigError::Parse { .. })
+        )
     }
 }
 
@@ -137,10 +147,10 @@ impl Engine {
         if options.port == 0 && options.grpc_socket_path.is_none() {
             return Err(Error::NoAddress);
         }
-        check_batching(&options)?;
+        let batching = batching(&options)?;
         let config = first_config(&options.models)?;
         let runtime = open(options.tensorflow.as_deref())?;
-        let surface = Arc::new(surface(runtime, &options));
+        let surface = Arc::new(surface(runtime, &options, batching));
         let mut tasks = JoinSet::new();
         spawn_ticks(&mut tasks, surface.manager.clone());
         surface.reloader.apply(config).await.map_err(Error::Models)?;
@@ -200,14 +210,16 @@ impl Engine {
     }
 }
 
-fn check_batching(options: &Options) -> Result<(), ConfigError> {
-    if let Some(file) = &options.batching_parameters_file {
-        config::check_batching(file)?;
+fn batching(options: &Options) -> Result<Option<Batching>, Error> {
+    if !options.batching {
+        return Ok(None);
     }
-    if options.batching {
-        tracing::warn!("this engine does not batch: each request is computed separately");
-    }
-    Ok(())
+    let file = options.batching_parameters_file.as_deref();
+    let parameters = file.map_or(Ok(Parameters::default()), config::read_batching)?;
+    let threads = parameters.threads().map_err(Error::Batching)?;
+    let pool = Arc::new(Pool::start(threads).map_err(Error::Process)?);
+    // Models with parameters of their own share the threads.
+    Ok(Some(Batching { pool, parameters: (!options.per_model_batching).then_some(parameters) }))
 }
 
 fn first_config(models: &Models) -> Result<ModelServerConfig, ConfigError> {
@@ -232,7 +244,7 @@ fn open(named: Option<&Path>) -> Result<Runtime, Error> {
     Ok(Runtime::open(&directory.canonicalize().unwrap_or(directory))?)
 }
 
-fn surface(runtime: Runtime, options: &Options) -> Surface {
+fn surface(runtime: Runtime, options: &Options, batching: Option<Batching>) -> Surface {
     let threads = Threads {
         intra_op: options.tensorflow_intra_op_parallelism,
         inter_op: options.tensorflow_inter_op_parallelism,
@@ -244,10 +256,9 @@ fn surface(runtime: Runtime, options: &Options) -> Surface {
         retry_interval: options.load_retry_interval,
     });
     let monitor = manager.bus().monitor();
-    let files =
-        AuxiliaryFiles { batching: options.per_model_batching, warmup: options.model_warmup };
+    let settings = Settings { threads, batching, warmup: options.model_warmup };
     let make_loader = move |path: &Path| -> Arc<dyn Loader<Servable>> {
-        Arc::new(SavedModelLoader::new(runtime, path.to_owned(), threads, files))
+        Arc::new(SavedModelLoader::new(runtime, path.to_owned(), settings.clone()))
     };
     let config = reload::Config {
         make_loader: Arc::new(make_loader),

@@ -11,6 +11,7 @@ mod propensity;
 mod rank;
 mod response;
 mod sample;
+mod trim;
 
 use bytes::BufMut;
 use outrigger_core::{Failure, Reason, Tensor};

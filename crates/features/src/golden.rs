@@ -22,7 +22,7 @@ use crate::{
     plan::Plan,
     reader::{self, Node, Object, Wrong},
 };
-pub use compare::{Difference, Mismatch};
+pub use compare::{Difference, Mismatch, PaddingMismatch};
 
 /// The relative tolerance of a case without `rtol`.
 pub const DEFAULT_RTOL: f64 = 1e-4;

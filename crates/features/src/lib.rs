@@ -40,6 +40,7 @@ mod numbers;
 mod options;
 mod pack;
 mod packed;
+mod pad;
 mod place;
 mod plan;
 mod raw;

@@ -20,29 +20,46 @@ impl Plan {
     ///
     /// It tests that a model answers at all, not that its scores are good.
     pub fn smoke_request(&self) -> PredictRequest {
-        let treatment = Treatment { id: "smoke".into(), features: self.made_up(Entity::Treatment) };
+        let required = |feature: &Feature| feature.absence == Absence::Required;
+        let treatment = self.made_up(Entity::Treatment, 1.0, required);
         PredictRequest {
             request_id: "smoke".into(),
-            user: Some(User::UserFeatures(FeatureMap { features: self.made_up(Entity::User) })),
-            treatments: vec![treatment],
+            user: Some(User::UserFeatures(FeatureMap {
+                features: self.made_up(Entity::User, 1.0, required),
+            })),
+            treatments: vec![Treatment { id: "smoke".into(), features: treatment }],
             ..PredictRequest::default()
         }
     }
 
-    fn made_up(&self, entity: Entity) -> HashMap<String, Value> {
+    /// As [`Self::smoke_request`], with a second treatment in which all features have a made-up
+    /// value (2 for floats): a model that compares treatments scores them differently.
+    pub fn varied_smoke_request(&self) -> PredictRequest {
+        let mut request = self.smoke_request();
+        let features = self.made_up(Entity::Treatment, 2.0, |_| true);
+        request.treatments.push(Treatment { id: "varied".into(), features });
+        request
+    }
+
+    fn made_up(
+        &self,
+        entity: Entity,
+        number: f32,
+        is_sent: impl Fn(&Feature) -> bool,
+    ) -> HashMap<String, Value> {
         let features = self.metadata.features_of(entity);
-        let required = features.filter(|(_, feature)| feature.absence == Absence::Required);
+        let sent = features.filter(|(_, feature)| is_sent(feature));
         let value = |(input, feature): (&Input, &Feature)| {
-            let kind = Some(made_up(input.dtype, feature));
+            let kind = Some(made_up(input.dtype, feature, number));
             (feature.name.as_ref().to_owned(), Value { kind })
         };
-        required.map(value).collect()
+        sent.map(value).collect()
     }
 }
 
-fn made_up(dtype: DType, feature: &Feature) -> Kind {
+fn made_up(dtype: DType, feature: &Feature, number: f32) -> Kind {
     let length = feature.length;
-    let numbers = || Kind::Numbers(NumberList { values: vec![1.0; length] });
+    let numbers = || Kind::Numbers(NumberList { values: vec![number; length] });
     let integers = |value| Kind::Integers(IntegerList { values: vec![value; length] });
     let texts = |text: &str| Kind::Texts(TextList { values: vec![text.to_owned(); length] });
     match (&feature.encoding, dtype) {
@@ -68,6 +85,9 @@ mod tests {
         let request = plan.smoke_request().encode_to_vec();
         let packed = plan.pack(&[&request], &Limits::default()).expect("packs");
         assert_eq!(packed.users[0].kept(), 1);
+        let varied = plan.varied_smoke_request().encode_to_vec();
+        let packed = plan.pack(&[&varied], &Limits::default()).expect("packs");
+        assert_eq!(packed.users[0].kept(), 2);
         let bare = plan.pack(&[b""], &Limits::default()).expect_err("features are required");
         assert_eq!(bare.reason, Reason::FeatureMissing);
     }

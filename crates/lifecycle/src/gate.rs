@@ -2,6 +2,8 @@
 //! signature must match metadata.json, and the golden cases, or else a generated request, must be
 //! answered correctly. The requests also warm up the model.
 
+mod padding;
+
 use std::time::Duration;
 
 use futures::TryFutureExt as _;
@@ -44,7 +46,11 @@ impl Gate<'_> {
     pub async fn pass(&self, golden: &Golden) -> Result<(), Failure> {
         self.interface().await?;
         if golden.count() == 0 {
-            let request = self.scorer.plan.smoke_request();
+            let plan = &self.scorer.plan;
+            let request = match self.scorer.batches {
+                true => plan.varied_smoke_request(),
+                false => plan.smoke_request(),
+            };
             return self.answer(&request.encode_to_vec(), None).await;
         }
         let mut cases = golden.read(&self.scorer.plan).await?;
@@ -69,15 +75,15 @@ impl Gate<'_> {
             Some(case) => format!("golden.jsonl line {}", case.line),
             None => "a first request".to_owned(),
         };
-        let refused = |failure: Failure| {
-            let message = format!("{what}: {}: {}", failure.reason, failure.message);
-            Failure::new(Reason::GoldenMismatch, message)
-        };
+        let refused = |failure| refused(&what, &failure);
         let packed = self.scorer.pack(request).map_err(refused)?;
         let outputs = self.score(&what, &packed).await?;
         let response = self.scorer.plan.response(&packed, &outputs).map_err(refused)?;
-        let Some(case) = golden else { return Ok(()) };
-        case.compare(&response).map_err(|error| Failure::because(error.reason(), &error))
+        if let Some(case) = golden {
+            let compared = case.compare(&response);
+            compared.map_err(|error| Failure::because(error.reason(), &error))?;
+        }
+        self.check_padded(&what, golden, &packed, &outputs).await
     }
 
     /// Scores a request. A model that leaves it unanswered while the engine answers other calls is
@@ -126,6 +132,12 @@ where
 /// Whether the failure is temporary, so that the engine may answer a moment later.
 fn passes(failure: &Failure) -> bool {
     matches!(failure.reason, Reason::EngineUnavailable | Reason::Overloaded)
+}
+
+/// The refusal of a version that cannot answer the request called `what`.
+fn refused(what: &str, failure: &Failure) -> Failure {
+    let message = format!("{what}: {}: {}", failure.reason, failure.message);
+    Failure::new(Reason::GoldenMismatch, message)
 }
 
 /// Failures of the model refuse the version; other failures say nothing about it. `what` names the

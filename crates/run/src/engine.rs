@@ -28,6 +28,14 @@ pub trait Engine: Send + Sync + 'static {
     /// The place where it runs.
     fn location(&self) -> Location;
 
+    /// True if the engine may combine concurrent runs of a version into one batch. It may then pad
+    /// the dimensions of an input tensor, except the first, at their ends with the tensor's first
+    /// element, up to the largest size in the batch. The outputs of a run have the rows of its own
+    /// inputs and may be wider than without a batch, and a fault of one run may fail others.
+    fn batches(&self) -> bool {
+        false
+    }
+
     /// Takes over versions that an earlier process had in the engine. Returns those that the
     /// engine may still have, or can load again under the same name and version. Blocks.
     ///

@@ -28,6 +28,8 @@ pub struct Scorer {
     pub plan: Arc<Plan>,
     /// The version as its engine runs it.
     pub run: Arc<dyn Run>,
+    /// True if its engine batches runs, so that outputs may be wider than asked.
+    pub batches: bool,
     /// The limits of a request.
     pub limits: SharedLimits,
     /// The version's calls.
@@ -52,7 +54,7 @@ impl Scorer {
         limits: SharedLimits,
     ) -> Self {
         let run = engine.bind(target(id.clone(), &plan));
-        Self { id, plan, run, limits, flight: Arc::default() }
+        Self { id, plan, run, batches: engine.batches(), limits, flight: Arc::default() }
     }
 
     /// The current limits of a request.
@@ -111,7 +113,10 @@ impl Scorer {
         let _turn = self.flight.turn(conditions.deadline).await?;
         let mut headers = HeaderMap::new();
         let end = begin(packed, &mut headers);
-        let inputs = std::mem::take(&mut packed.tensors);
+        let mut inputs = std::mem::take(&mut packed.tensors);
+        if self.batches && packed.treatments == 0 {
+            self.plan.fill_empty(&mut inputs);
+        }
         let call = Call { inputs, outputs, deadline: conditions.deadline, headers };
         let mut result = self.run.run(call).await;
         if let Err(RunError::Lost { .. }) = &result {
@@ -120,7 +125,10 @@ impl Scorer {
         if let Err(RunError::Lost { inputs, .. } | RunError::Unsent { inputs, .. }) = &mut result {
             packed.tensors = std::mem::take(inputs);
         }
-        let result = result.map_err(Failure::from);
+        let mut result = result.map_err(Failure::from);
+        if let (true, Ok(outputs)) = (self.batches, &mut result) {
+            self.plan.trim(packed, outputs);
+        }
         end(&result);
         result
     }

@@ -50,6 +50,7 @@ fn scorer() -> (Scorer, Arc<Recorded>) {
             id,
             plan: Arc::new(plan),
             run: Arc::clone(&run) as Arc<_>,
+            batches: false,
             limits,
             flight: Arc::default(),
         },

@@ -222,6 +222,12 @@ section! {
         /// The maximum number of concurrent calls to it; further calls wait, and are answered
         /// OVERLOADED if they still wait at their deadline.
         max_in_flight: u32 = "128";
+        /// True if it batches requests (`--enable_batching`): docs/engine.md. Outputs that are wider
+        /// than asked are then trimmed; otherwise they are refused with SCORES_INVALID.
+        batching: bool = "false";
+        /// Where it batches requests: the largest batch that it takes (`max_batch_size`), in users.
+        /// `server.max_users` must not be larger, or BatchPredict calls of more users would fail.
+        max_batch_size: u32 = "1000";
     }
 }
 

@@ -11,6 +11,7 @@ use outrigger_rpc::{Endpoint, HttpService, InvalidEndpoint, Settings};
 use outrigger_run::RunError;
 use tokio::{runtime::Handle, time::Instant};
 
+pub(crate) use self::status::may_be_of_batch;
 use self::{control::Control, predict::Predictor};
 use crate::{
     Call, InvalidConfig, ReloadError, ServingConfig, VersionStatus,
@@ -155,6 +156,13 @@ impl Client {
     pub(crate) async fn try_predict(&self, call: &mut Call) -> Result<Vec<Tensor>, RunError> {
         let observed = self.metrics.predict.start();
         observed.end(self.predictor.run(call).await, metrics::outcome)
+    }
+
+    /// As [`Self::try_predict`], for a call that is made again after a failure of its batch.
+    pub(crate) async fn retry_predict(&self, call: &mut Call) -> Result<Vec<Tensor>, RunError> {
+        let result = self.try_predict(call).await;
+        self.metrics.batch_retried(result.is_ok());
+        result
     }
 
     /// The interface of the signature called `signature` in the loaded model.

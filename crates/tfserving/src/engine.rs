@@ -6,6 +6,7 @@ mod calls;
 mod files;
 pub mod metrics;
 mod reloads;
+mod retries;
 mod task;
 
 use std::{
@@ -25,7 +26,7 @@ use tokio::{
     time::Instant,
 };
 
-use self::{bound::Bound, files::Files, task::Task};
+use self::{bound::Bound, files::Files, retries::RetriesByModel, task::Task};
 use crate::{Client, TENSORFLOW, machine::Policy};
 
 /// The settings of an engine that is a TensorFlow Serving.
@@ -33,6 +34,8 @@ use crate::{Client, TENSORFLOW, machine::Policy};
 pub struct Settings {
     /// The intervals of probes and reloads.
     pub policy: Policy,
+    /// True if the engine batches requests.
+    pub batching: bool,
     /// Records reloads as traces.
     pub tracer: Tracer,
 }
@@ -44,6 +47,7 @@ pub struct Engine {
     settings: Settings,
     /// Notified when a call fails in a way that suggests a restart.
     suspect: Arc<Notify>,
+    retries: RetriesByModel,
     inbox: mpsc::UnboundedSender<ToEngine>,
     received: Mutex<Option<mpsc::UnboundedReceiver<ToEngine>>>,
     inherited: Mutex<Inherited>,
@@ -66,6 +70,7 @@ impl Engine {
             files: Files::new(serving),
             settings,
             suspect: Arc::default(),
+            retries: RetriesByModel::default(),
             inbox,
             received: Mutex::new(Some(received)),
             inherited: Mutex::default(),
@@ -80,6 +85,10 @@ impl run::Engine for Engine {
 
     fn location(&self) -> Location {
         Location::Elsewhere
+    }
+
+    fn batches(&self) -> bool {
+        self.settings.batching
     }
 
     /// Selects the versions that can be adopted: those still published, under a name whose
@@ -127,7 +136,8 @@ impl run::Engine for Engine {
     }
 
     fn bind(&self, target: run::Target) -> Arc<dyn Run> {
-        Arc::new(Bound::new(Arc::clone(&self.client), target, Arc::clone(&self.suspect)))
+        let retries = self.settings.batching.then(|| self.retries.of(&target.id.name));
+        Arc::new(Bound::new(Arc::clone(&self.client), target, Arc::clone(&self.suspect), retries))
     }
 
     fn interface<'a>(

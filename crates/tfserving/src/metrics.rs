@@ -14,11 +14,13 @@ const IN_FLIGHT: &str = "outrigger_engine_calls_in_flight";
 const CONNECTS: &str = "outrigger_engine_connects_total";
 const LOST: &str = "outrigger_engine_connections_lost_total";
 const RETRIES: &str = "outrigger_engine_retries_total";
+const BATCH_RETRIES: &str = "outrigger_engine_batch_retries_total";
 const OPEN: &str = "outrigger_engine_connections";
 
 /// The outcome label of an answered call, and of a successful attempt to connect.
 const OK: &str = "ok";
-/// The outcome label of a failed attempt to connect, and of a call that failed in the engine.
+/// The outcome label of a failed attempt to connect, of a call that failed in the engine, and of a
+/// failed retry.
 const FAILED: &str = "failed";
 
 /// Every metric of this crate.
@@ -63,6 +65,13 @@ pub const METRICS: &[Metric] = &[
                reported it.",
     },
     Metric {
+        name: BATCH_RETRIES,
+        kind: MetricKind::Counter,
+        labels: &["engine", "outcome"],
+        help: "Predictions that were sent to an engine that batches requests once more, because \
+               they may have failed due to another request in their batch, by outcome (ok, failed).",
+    },
+    Metric {
         name: OPEN,
         kind: MetricKind::Gauge,
         labels: &["engine"],
@@ -73,6 +82,7 @@ pub const METRICS: &[Metric] = &[
 /// The metrics of all calls.
 #[derive(Debug)]
 pub(crate) struct Metrics {
+    engine: EngineId,
     pub(crate) predict: Calls,
     pub(crate) signature: Calls,
     pub(crate) status: Calls,
@@ -84,17 +94,24 @@ impl Metrics {
     pub(crate) fn new(engine: &EngineId) -> Self {
         for outcome in [OK, FAILED] {
             connects(engine, outcome).absolute(0);
+            batch_retries(engine, outcome).absolute(0);
         }
         for name in [LOST, RETRIES] {
             counter(name, engine).absolute(0);
         }
         open(engine).increment(0.0);
         Self {
+            engine: engine.clone(),
             predict: Calls::of(engine, "predict"),
             signature: Calls::of(engine, "signature"),
             status: Calls::of(engine, "status"),
             reload: Calls::of(engine, "reload"),
         }
+    }
+
+    /// Counts a call that was made again after a failure of its batch.
+    pub(crate) fn batch_retried(&self, is_ok: bool) {
+        batch_retries(&self.engine, if is_ok { OK } else { FAILED }).increment(1);
     }
 }
 
@@ -133,6 +150,10 @@ fn ended(engine: &EngineId, method: &'static str, outcome: &'static str) -> Coun
 
 fn connects(engine: &EngineId, outcome: &'static str) -> Counter {
     metrics::counter!(CONNECTS, "engine" => engine.to_string(), "outcome" => outcome)
+}
+
+fn batch_retries(engine: &EngineId, outcome: &'static str) -> Counter {
+    metrics::counter!(BATCH_RETRIES, "engine" => engine.to_string(), "outcome" => outcome)
 }
 
 fn counter(name: &'static str, engine: &EngineId) -> Counter {

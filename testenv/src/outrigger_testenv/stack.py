@@ -25,9 +25,12 @@ LIBRARY_ENV = "OUTRIGGER_TENSORFLOW"
 
 
 class Engine:
-    """TensorFlow Serving, or the local engine in its place, with the same flags."""
+    """TensorFlow Serving, or the local engine in its place, with the same flags.
 
-    def __init__(self, directory: Path, log: Path, threads: int = 2):
+    With `batching`, BatchingParameters in protobuf's text format, it batches requests.
+    """
+
+    def __init__(self, directory: Path, log: Path, threads: int = 2, batching: str | None = None):
         directory.mkdir(parents=True, exist_ok=True)
         self.endpoint = f"unix:{directory / 'engine.sock'}"
         self._socket = directory / "engine.sock"
@@ -47,6 +50,10 @@ class Engine:
             "tensorflow_intra_op_parallelism": threads,
             "tensorflow_inter_op_parallelism": threads,
         }
+        if batching is not None:
+            parameters = directory / "batching.config"
+            parameters.write_text(batching)
+            flags |= {"enable_batching": "true", "batching_parameters_file": parameters}
         command = [*engine_program(), *(f"--{name}={value}" for name, value in flags.items())]
         self.process = Process("engine", command, log, library())
 
@@ -158,7 +165,8 @@ class Stack:
     Use it as a context manager. The directory is kept, and its path printed, if the body fails or
     OUTRIGGER_TESTENV_KEEP is set. `overrides` are merged into the control plane's configuration.
     Without docker-registry (or with_registry=False) models come from `oci:DIR` references. With
-    start=False the caller starts the parts.
+    start=False the caller starts the parts. `batching` is passed to the engine; the control plane
+    knows of it by `overrides` only.
     """
 
     def __init__(
@@ -168,6 +176,8 @@ class Stack:
         with_registry: bool | None = None,
         threads: int = 2,
         start: bool = True,
+        *,
+        batching: str | None = None,
     ):
         self.keep = bool(os.environ.get(KEEP_ENV))
         self._start = start
@@ -181,7 +191,7 @@ class Stack:
             if wanted
             else None
         )
-        self.engine = Engine(self.directory / "engine", self.logs / "engine.log", threads)
+        self.engine = Engine(self.directory / "engine", self.logs / "engine.log", threads, batching)
         config = merge(self._config(ports[1:], list(models)), overrides or {})
         self.serve = ControlPlane(self.directory / "serve", self.logs / "serve.log", config)
         self._clients: list[Client] = []

@@ -99,6 +99,8 @@ def test_request_batching():
     assert "--enable_per_model_batching_parameters=true" in arguments
     assert "--batching_parameters_file=/etc/outrigger/config/batching.config" in arguments
     assert "max_batch_size { value: 64 }" in EVERYTHING.config["batching.config"]
+    engine = yaml.safe_load(EVERYTHING.config["outrigger.yaml"])["engine"]
+    assert (engine["batching"], engine["max_batch_size"]) == (True, 64)
     assert not any("batching" in each for each in MINIMAL.container("engine")["args"])
 
 

@@ -156,6 +156,17 @@ def test_the_schema_refuses(values, complaint):
         ({"store": {"type": "existingClaim"}}, "store.existingClaim"),
         ({"store": {"type": "existingClaim", "existingClaim": "c"}}, "one owner"),
         ({"engine": {"batching": {"allowedSizes": [8, 16]}}}, "allowedSizes"),
+        (
+            {"engine": {"batching": {"enabled": True, "maxBatchSize": 63}}},
+            "must be at least config.server.max_users, 64",
+        ),
+        (
+            {
+                "engine": {"batching": {"enabled": True}},
+                "config": {"server": {"max_users": 65}},
+            },
+            "must be at least config.server.max_users, 65",
+        ),
         ({"registry": {"useImagePullSecret": True}}, "imagePullSecrets"),
         (
             {"registry": {"caBundle": {"existingSecret": "a", "existingConfigMap": "b"}}},

@@ -82,6 +82,13 @@ impl<S> Handle<S> {
     }
 }
 
+impl<S> Clone for Handle<S> {
+    fn clone(&self) -> Self {
+        let Self { version, servable, _epoch } = self;
+        Self { version: *version, servable: Arc::clone(servable), _epoch: Arc::clone(_epoch) }
+    }
+}
+
 impl<S> Deref for Handle<S> {
     type Target = S;
 

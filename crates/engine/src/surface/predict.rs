@@ -11,6 +11,7 @@ use super::{
     Surface, deadline, reply::Reply, request::Request, spec, tensor_in, tensor_out::Outgoing,
 };
 use crate::{
+    batching::{self, Batcher},
     manager::Handle,
     servable::{Servable, Signature},
     status::Status,
@@ -35,15 +36,22 @@ pub(super) async fn predict(
     let request = Request::parse(&message)
         .map_err(|malformed| Status::new(Code::Internal, malformed.to_string()))?;
     let servable = spec::resolve(surface, request.model_spec.as_ref())?;
-    let turn = deadline::within(deadline, surface.calls.run()).await?;
     let bytes = message.len();
-    let call = Call { servable, request, bytes, deadline, _permits: (turn, permit) };
+    let call = Call { servable, request, bytes, deadline };
+    if let Some(batcher) = &call.servable.batcher {
+        return call.run_in_batch(surface, batcher, permit).await;
+    }
+    let turn = deadline::within(deadline, surface.calls.run()).await?;
     if call.is_short() {
         let reply = call.run(surface, RunThread::Connection)?;
         return call.deadline.map(remaining).transpose().and(Ok(reply));
     }
     let shared = Arc::clone(surface);
-    let work = task::spawn_blocking(move || call.run(&shared, RunThread::Blocking));
+    let work = task::spawn_blocking(move || {
+        // The permits are released when the work is done, which may be later than the answer.
+        let _permits = (turn, permit);
+        call.run(&shared, RunThread::Blocking)
+    });
     deadline::within(deadline, work)
         .await?
         .map_err(|_| Status::new(Code::Internal, "the run panicked"))?
@@ -58,15 +66,13 @@ enum RunThread {
     Blocking,
 }
 
-/// A call with everything its run needs. The permits are released when the work is done,
-/// which may be later than the answer.
+/// A call with everything its run needs.
 struct Call {
     servable: Handle<Servable>,
     request: Request,
     /// Length of the request's message.
     bytes: usize,
     deadline: Option<Instant>,
-    _permits: (OwnedSemaphorePermit, OwnedSemaphorePermit),
 }
 
 impl Call {
@@ -101,13 +107,50 @@ impl Call {
         let start = Instant::now();
         let tensors = self.servable.session.run(&inputs, &fetches, executor)?;
         signature.pace.record(self.bytes, start.elapsed());
-        let tensors = tensors.into_iter().map(|tensor| Outgoing::new(tensor, surface.as_content));
+        let aliases = outputs.iter().map(|(alias, _)| (*alias).to_owned());
+        self.answer(name, aliases, tensors, surface.as_content)
+    }
+
+    /// Runs the model as part of a batch. At the deadline the caller gets its error at once, and the
+    /// batch is run without it. The call needs no permit to run: the threads of batching limit runs.
+    async fn run_in_batch(
+        &self,
+        surface: &Surface,
+        batcher: &Batcher,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Bytes, Status> {
+        let (name, signature) = self.signature()?;
+        let names = signature.inputs.values().map(|port| port.name.clone());
+        let inputs = names.zip(inputs(surface.runtime, signature, &self.request)?);
+        let outputs = outputs(signature, &self.request.output_filter)?;
+        let outcome = batcher.submit(batching::Request {
+            servable: self.servable.clone(),
+            inputs: inputs.map(|(name, (place, tensor))| (name, place, tensor)).collect(),
+            outputs: outputs.iter().map(|(_, endpoint)| *endpoint).collect(),
+            deadline: self.deadline,
+            permit,
+        })?;
+        let tensors = deadline::within(self.deadline, outcome).await?;
+        let tensors =
+            tensors.map_err(|_| Status::new(Code::Internal, "the run of the batch panicked"))??;
+        let aliases = outputs.iter().map(|(alias, _)| (*alias).to_owned());
+        self.answer(name, aliases, tensors, surface.as_content)
+    }
+
+    fn answer(
+        &self,
+        signature: &str,
+        aliases: impl Iterator<Item = String>,
+        tensors: Vec<Tensor>,
+        as_content: bool,
+    ) -> Result<Bytes, Status> {
+        let tensors = tensors.into_iter().map(|tensor| Outgoing::new(tensor, as_content));
         let reply = Reply {
-            outputs: outputs.iter().map(|(alias, _)| (*alias).to_owned()).zip(tensors).collect(),
+            outputs: aliases.zip(tensors).collect(),
             model_spec: ModelSpec {
                 name: self.spec()?.name.clone(),
                 version_choice: Some(VersionChoice::Version(self.servable.version())),
-                signature_name: name.to_owned(),
+                signature_name: signature.to_owned(),
             },
         };
         reply.framed()

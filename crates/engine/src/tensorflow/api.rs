@@ -27,7 +27,7 @@ pub(super) struct TfBuffer {
 
 /// `TF_Output`: one output of an operation.
 #[repr(C)]
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TfOutput {
     pub(super) operation: *mut TfOperation,
     pub(super) index: c_int,

@@ -42,8 +42,9 @@ pub enum Executor {
     Pool(Option<Duration>),
 }
 
-/// A tensor of one session's graph that can be fed or fetched.
-#[derive(Debug, Clone, Copy)]
+/// A tensor of one session's graph that can be fed or fetched. The order of endpoints has no
+/// meaning, but does not change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
     session: u64,
     output: TfOutput,

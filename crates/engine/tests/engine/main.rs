@@ -1,5 +1,6 @@
 //! The engine with the real TensorFlow, as its clients see it.
 
+mod batching;
 mod connections;
 mod harness;
 mod memory;

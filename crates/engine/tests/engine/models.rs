@@ -47,6 +47,17 @@ pub(crate) fn twice() -> Model {
     model(saved_model(nodes, &[("x", string, &[-1])], &[("y", string, &[-1])]))
 }
 
+/// `y` is the number of elements of `x`: a scalar.
+pub(crate) fn elements() -> Model {
+    let attrs = [("T", dtype(DataType::DtFloat)), ("out_type", dtype(DataType::DtInt32))];
+    let nodes = vec![
+        node("x", "Placeholder", &[], [("dtype", dtype(DataType::DtFloat))]),
+        node("y", "Size", &["x"], attrs),
+    ];
+    let outputs = [("y", DataType::DtInt32, &[][..])];
+    model(saved_model(nodes, &[("x", DataType::DtFloat, &[-1])], &outputs))
+}
+
 /// Multiplies a matrix of ones, whose size is `x`, with itself four times: the size
 /// determines the duration of a run.
 pub(crate) fn busy() -> Model {

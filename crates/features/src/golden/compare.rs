@@ -5,7 +5,8 @@ use std::fmt;
 use outrigger_core::Reason;
 use outrigger_proto::outrigger::v1::{PredictResponse, predict_response::Output};
 
-use super::{GoldenCase, Values};
+use super::{DEFAULT_ATOL, DEFAULT_RTOL, GoldenCase, Values};
+use crate::plan::Plan;
 
 /// The number of differences listed in a message.
 const NAMED: usize = 3;
@@ -18,6 +19,16 @@ pub struct Mismatch {
     /// The number of values compared.
     pub compared: usize,
     /// The differences, in the order of the response.
+    pub differences: Vec<Difference>,
+}
+
+/// The values of a padded request's response that differ from those of the request alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PaddingMismatch {
+    /// The number of values compared.
+    pub compared: usize,
+    /// The differences, in the order of the response; the expected values are those of the request
+    /// alone.
     pub differences: Vec<Difference>,
 }
 
@@ -43,13 +54,27 @@ impl std::error::Error for Mismatch {}
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (count, all) = (self.differences.len(), self.compared);
-        write!(f, "golden.jsonl line {}: {count} of {all} values differ", self.line)?;
-        for (index, difference) in self.differences.iter().take(NAMED).enumerate() {
-            write!(f, "{} {difference}", if index == 0 { ":" } else { "," })?;
-        }
-        if count > NAMED { f.write_str(", …") } else { Ok(()) }
+        write!(f, "golden.jsonl line {}: ", self.line)?;
+        list(f, self.compared, &self.differences)
     }
+}
+
+impl std::error::Error for PaddingMismatch {}
+
+impl fmt::Display for PaddingMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        list(f, self.compared, &self.differences)
+    }
+}
+
+/// Writes the number of differences and the first of them.
+fn list(f: &mut fmt::Formatter<'_>, compared: usize, differences: &[Difference]) -> fmt::Result {
+    let count = differences.len();
+    write!(f, "{count} of {compared} values differ")?;
+    for (index, difference) in differences.iter().take(NAMED).enumerate() {
+        write!(f, "{} {difference}", if index == 0 { ":" } else { "," })?;
+    }
+    if count > NAMED { f.write_str(", …") } else { Ok(()) }
 }
 
 impl fmt::Display for Difference {
@@ -68,47 +93,113 @@ impl GoldenCase {
     /// # Errors
     /// The values that differ.
     pub fn compare(&self, response: &PredictResponse) -> Result<(), Mismatch> {
-        let mut comparison = Comparison { case: self, compared: 0, differences: Vec::new() };
+        let mut comparison = Comparison::within(self.tolerance());
+        comparison.score(&self.expected, response);
+        for (name, expected) in &self.outputs {
+            comparison.output(name, expected, response);
+        }
+        let Comparison { compared, differences, .. } = comparison;
+        match differences.is_empty() {
+            true => Ok(()),
+            false => Err(Mismatch { line: self.line, compared, differences }),
+        }
+    }
+
+    fn tolerance(&self) -> Tolerance {
+        Tolerance { rtol: self.rtol, atol: self.atol, deterministic: self.deterministic }
+    }
+}
+
+impl Plan {
+    /// Compares the response to a padded request with the one to the same request alone, within the
+    /// tolerance of its golden case, if it has one. For a model that draws, only the number of
+    /// values is compared.
+    ///
+    /// # Errors
+    /// The values that differ.
+    pub fn compare_padded(
+        &self,
+        golden: Option<&GoldenCase>,
+        alone: &PredictResponse,
+        padded: &PredictResponse,
+    ) -> Result<(), PaddingMismatch> {
+        let deterministic = self.deterministic();
+        let usual = Tolerance { rtol: DEFAULT_RTOL, atol: DEFAULT_ATOL, deterministic };
+        let mut comparison = Comparison::within(golden.map_or(usual, GoldenCase::tolerance));
+        let widened = |values: &[f32]| values.iter().copied().map(f64::from).collect();
+        match &alone.output {
+            Some(Output::Score(score)) => comparison.score(&Values::One((*score).into()), padded),
+            Some(Output::Scores(list)) => {
+                comparison.score(&Values::Many(widened(&list.values)), padded);
+            }
+            None => {}
+        }
+        for (name, list) in &alone.additional_outputs {
+            comparison.output(name, &Values::Many(widened(&list.values)), padded);
+        }
+        let Comparison { compared, differences, .. } = comparison;
+        match differences.is_empty() {
+            true => Ok(()),
+            false => Err(PaddingMismatch { compared, differences }),
+        }
+    }
+}
+
+/// The largest difference of two values that are equal.
+#[derive(Debug, Clone, Copy)]
+struct Tolerance {
+    rtol: f64,
+    atol: f64,
+    /// False if any two values are equal.
+    deterministic: bool,
+}
+
+struct Comparison {
+    tolerance: Tolerance,
+    compared: usize,
+    differences: Vec<Difference>,
+}
+
+impl Tolerance {
+    fn admits(self, expected: f64, actual: f64) -> bool {
+        !self.deterministic || (actual - expected).abs() <= self.atol + self.rtol * expected.abs()
+    }
+}
+
+impl Comparison {
+    fn within(tolerance: Tolerance) -> Self {
+        Self { tolerance, compared: 0, differences: Vec::new() }
+    }
+
+    /// Compares the score, or scores, of a response.
+    fn score(&mut self, expected: &Values, response: &PredictResponse) {
         let (one, many) = match &response.output {
             Some(Output::Score(score)) => (Some(*score), None),
             Some(Output::Scores(list)) => (None, Some(list.values.as_slice())),
             None => (None, None),
         };
-        match &self.expected {
-            Values::One(expected) => comparison.value("score".into(), Some(*expected), one),
-            Values::Many(expected) => comparison.list("scores", expected, many.unwrap_or_default()),
+        match expected {
+            Values::One(expected) => self.value("score".into(), Some(*expected), one),
+            Values::Many(expected) => self.list("scores", expected, many.unwrap_or_default()),
         }
-        match (&self.expected, one, many) {
-            (Values::Many(_), Some(_), _) => comparison.value("score".into(), None, one),
-            (Values::One(_), _, Some(scores)) => comparison.list("scores", &[], scores),
+        match (expected, one, many) {
+            (Values::Many(_), Some(_), _) => self.value("score".into(), None, one),
+            (Values::One(_), _, Some(scores)) => self.list("scores", &[], scores),
             _ => {}
         }
-        for (name, expected) in &self.outputs {
-            let place = format!("outputs[{name:?}]");
-            let actual = response.additional_outputs.get(name);
-            let actual = actual.map_or(&[] as &[f32], |list| &list.values);
-            match expected {
-                Values::Many(expected) => comparison.list(&place, expected, actual),
-                Values::One(expected) => {
-                    comparison.value(place, Some(*expected), actual.first().copied());
-                }
-            }
+    }
+
+    /// Compares a further output of a response.
+    fn output(&mut self, name: &str, expected: &Values, response: &PredictResponse) {
+        let place = format!("outputs[{name:?}]");
+        let actual = response.additional_outputs.get(name);
+        let actual = actual.map_or(&[] as &[f32], |list| &list.values);
+        match expected {
+            Values::Many(expected) => self.list(&place, expected, actual),
+            Values::One(expected) => self.value(place, Some(*expected), actual.first().copied()),
         }
-        comparison.finish()
     }
 
-    fn close(&self, expected: f64, actual: f64) -> bool {
-        !self.deterministic || (actual - expected).abs() <= self.atol + self.rtol * expected.abs()
-    }
-}
-
-struct Comparison<'c> {
-    case: &'c GoldenCase,
-    compared: usize,
-    differences: Vec<Difference>,
-}
-
-impl Comparison<'_> {
     fn list(&mut self, place: &str, expected: &[f64], actual: &[f32]) {
         for index in 0..expected.len().max(actual.len()) {
             let (expected, actual) = (expected.get(index), actual.get(index));
@@ -119,17 +210,9 @@ impl Comparison<'_> {
     fn value(&mut self, place: String, expected: Option<f64>, actual: Option<f32>) {
         self.compared += 1;
         let actual = actual.map(f64::from);
-        let close = |(expected, actual)| self.case.close(expected, actual);
+        let close = |(expected, actual)| self.tolerance.admits(expected, actual);
         if !expected.zip(actual).is_some_and(close) {
             self.differences.push(Difference { place, expected, actual });
         }
-    }
-
-    fn finish(self) -> Result<(), Mismatch> {
-        let Self { case, compared, differences } = self;
-        if differences.is_empty() {
-            return Ok(());
-        }
-        Err(Mismatch { line: case.line, compared, differences })
     }
 }

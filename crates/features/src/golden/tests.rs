@@ -115,3 +115,23 @@ fn golden_cases_of_a_model_that_draws_compare_only_the_count() {
     assert_eq!(case.compare(&scored(&[100.0, 200.0])), Ok(()));
     assert!(case.compare(&scored(&[1.0])).is_err());
 }
+
+#[test]
+fn padded_requests_are_compared_within_the_tolerances_of_their_case() {
+    let risky = |score, risk: f32| {
+        let list = ScoreList { values: vec![risk], ..ScoreList::default() };
+        let additional_outputs = [("risk".to_owned(), list)].into();
+        PredictResponse { additional_outputs, ..scored(&[score]) }
+    };
+    let (plan, case) = (plan(), case(r#"{"scores": [2]}"#));
+    let (alone, padded) = (risky(2.0, 1.0), risky(2.5, 1.0));
+    assert_eq!(plan.compare_padded(None, &alone, &alone), Ok(()));
+    assert_eq!(plan.compare_padded(Some(&case), &alone, &padded), Ok(()));
+    let mismatch = plan.compare_padded(None, &alone, &padded).expect_err("they differ");
+    assert_eq!(mismatch.to_string(), "1 of 2 values differ: scores[0] is 2.5, expected 2");
+    let mismatch = plan.compare_padded(None, &alone, &risky(2.0, 3.0)).expect_err("they differ");
+    assert_eq!(mismatch.differences[0].place, "outputs[\"risk\"][0]");
+    let single = |score| PredictResponse { output: Some(Output::Score(score)), ..alone.clone() };
+    assert!(plan.compare_padded(None, &single(1.0), &single(1.1)).is_err());
+    assert_eq!(everything().compare_padded(None, &alone, &padded), Ok(()), "the model draws");
+}

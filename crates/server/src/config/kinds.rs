@@ -60,6 +60,8 @@ pub struct Context<'a> {
 pub struct Settings<'a> {
     key: &'a str,
     values: &'a Map<String, Value>,
+    /// The largest number of users in one run of a model: `server.max_users`.
+    pub max_users: u32,
 }
 
 /// The settings of a kind that has none.
@@ -136,8 +138,12 @@ impl Kinds {
         &self,
         config: &Config,
     ) -> BTreeMap<EngineId, Result<Make, Vec<Problem>>> {
-        let entries = config.entries();
-        let made = entries.iter().map(|(key, id, entry)| (id.clone(), self.read(key, entry)));
+        let (entries, max_users) = (config.entries(), config.server.max_users);
+        let read = |key: &str, entry: &Entry| {
+            let Entry { kind, settings: values } = entry;
+            self.read(kind, &Settings { key, values, max_users })
+        };
+        let made = entries.iter().map(|(key, id, entry)| (id.clone(), read(key, entry)));
         let mut engines: BTreeMap<_, _> = made.collect();
         let has_entry = |kind: &&Kind| entries.iter().any(|(.., entry)| entry.kind == kind.name);
         for kind in self.0.iter().filter(|kind| kind.in_process && !has_entry(kind)) {
@@ -145,23 +151,20 @@ impl Kinds {
             let taken = format!("the engine of kind {} in this process has this name", kind.name);
             let engine = match engines.contains_key(&EngineId::new(kind.name)) {
                 true => Err(vec![Problem::new(key, taken)]),
-                false => (kind.read)(&Settings { key: &key, values: &Map::new() }),
+                false => (kind.read)(&Settings { key: &key, values: &Map::new(), max_users }),
             };
             engines.insert(EngineId::new(kind.name), engine);
         }
         engines
     }
 
-    fn read(&self, key: &str, entry: &Entry) -> Result<Make, Vec<Problem>> {
-        let kind = self.0.iter().find(|kind| kind.name == entry.kind).ok_or_else(|| {
+    fn read(&self, kind: &str, settings: &Settings<'_>) -> Result<Make, Vec<Problem>> {
+        let known = self.0.iter().find(|known| known.name == kind).ok_or_else(|| {
             let known: Vec<_> = self.0.iter().map(|kind| kind.name).collect();
-            let (kind, known) = (&entry.kind, known.join(", "));
-            vec![Problem::new(
-                join(key, "kind"),
-                format!("unknown kind {kind:?}; known kinds: {known}"),
-            )]
+            let message = format!("unknown kind {kind:?}; known kinds: {}", known.join(", "));
+            vec![settings.problem("kind", message)]
         })?;
-        (kind.read)(&Settings { key, values: &entry.settings })
+        (known.read)(settings)
     }
 }
 

@@ -294,6 +294,22 @@ fn entries_of_engines_are_checked_by_their_kind() {
 }
 
 #[test]
+fn an_engine_that_batches_takes_as_many_users_as_callers_send() {
+    let file = |users: u32, engine: &str| {
+        from_file(&format!("{MINIMAL}\nserver: {{max_users: {users}}}\n{engine}"))
+    };
+    let batching = "{kind: tfserving, batching: true, max_batch_size: 32}";
+    for (users, size) in [(33, "max_batch_size: 32"), (1001, "connections: 2")] {
+        let engine = format!("engine: {{batching: true, {size}}}");
+        assert_eq!(keys(file(users, &engine)), ["engine.max_batch_size"]);
+        assert!(file(users - 1, &engine).is_ok());
+    }
+    let engines = keys(file(64, &format!("engines: {{a: {batching}}}")));
+    assert_eq!(engines, ["engines.a.max_batch_size"]);
+    assert!(file(64, "engine: {max_batch_size: 32}").is_ok(), "without batching");
+}
+
+#[test]
 fn an_engine_in_the_process_stands_beside_either_section() {
     let make = || Arc::new(outrigger_linear::engine()) as Arc<_>;
     let kinds = Kinds::shipped().with(Kind::in_process("linear", vec![LINEAR], make));

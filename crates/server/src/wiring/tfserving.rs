@@ -24,11 +24,17 @@ fn read(settings: &Settings<'_>) -> Result<Make, Vec<Problem>> {
     let require = |holds: bool, message: &str| holds.then_some(()).ok_or(message.to_owned());
     let absolute = engine.store_path.as_deref().is_none_or(Path::is_absolute);
     let positive = |number: u32| require(number > 0, "must be at least 1");
+    let batch = !engine.batching || engine.max_batch_size >= settings.max_users;
+    let batch_message = format!(
+        "must be at least server.max_users, {}: a larger BatchPredict would fail",
+        settings.max_users
+    );
     let checks = [
         ("endpoint", endpoint.map_err(|error| error.to_string())),
         ("store_path", require(absolute, "must be an absolute path")),
         ("connections", positive(engine.connections)),
         ("max_in_flight", positive(engine.max_in_flight)),
+        ("max_batch_size", require(batch, &batch_message)),
     ];
     let problem =
         |(key, check): (&str, Result<(), String>)| Some(settings.problem(key, check.err()?));
@@ -46,8 +52,11 @@ fn connect(engine: &Engine, context: &Context<'_>) -> Result<Arc<dyn run::Engine
         .map_err(|error| Failure::because(error.reason(), &error))?;
     let serving = context.store.serving(context.engine, engine.store_path.as_deref());
     let serving = serving.map_err(|error| Failure::because(error.reason(), &error))?;
-    let settings =
-        tfserving::Settings { tracer: context.tracer.clone(), ..tfserving::Settings::default() };
+    let settings = tfserving::Settings {
+        batching: engine.batching,
+        tracer: context.tracer.clone(),
+        ..tfserving::Settings::default()
+    };
     Ok(Arc::new(tfserving::Engine::new(client, serving, settings)))
 }
 

@@ -49,10 +49,18 @@ fn of_predict(status: &Status, servable: &ServableId) -> RunError {
         Code::ResourceExhausted
             if !text.is_empty() && !OVERLOADED.iter().any(|it| text.contains(it)) =>
         {
-            RunError::Failed { code: format!("{:?}", status.code()), message: message(status) }
+            RunError::Failed { code: code_name(status.code()), message: message(status) }
         }
         _ => of_call(status),
     }
+}
+
+/// True if the failure of a prediction may be that of another request in its batch: all requests of
+/// a batch get the error of the one that is at fault.
+pub(crate) fn may_be_of_batch(error: &RunError) -> bool {
+    let codes = [Code::InvalidArgument, Code::FailedPrecondition, Code::Internal];
+    let is_of = |code: &str| codes.iter().any(|each| code_name(*each) == code);
+    matches!(error, RunError::Failed { code, .. } if is_of(code))
 }
 
 /// Maps the status of a metadata call for one servable.
@@ -76,7 +84,7 @@ pub(super) fn of_call(status: &Status) -> RunError {
         Code::ResourceExhausted => RunError::EngineOverloaded { message },
         Code::DeadlineExceeded => RunError::DeadlineExceeded,
         Code::Cancelled => RunError::Cancelled { message },
-        code => RunError::Failed { code: format!("{code:?}"), message },
+        code => RunError::Failed { code: code_name(code), message },
     }
 }
 
@@ -99,6 +107,10 @@ fn transport(status: &Status) -> Option<TransportError> {
         cause = error.source();
     }
     None
+}
+
+fn code_name(code: Code) -> String {
+    format!("{code:?}")
 }
 
 fn message(status: &Status) -> String {

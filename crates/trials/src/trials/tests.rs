@@ -167,6 +167,7 @@ fn servable(key: ModelKey) -> Arc<Version> {
         id: ServableId { name: ServableName::of(&key.name), version: outrigger_core::Version(1) },
         plan: Arc::new(Plan::compile(metadata.expect("valid"))),
         run: Arc::new(Never),
+        batches: false,
         limits: Default::default(),
         flight: Default::default(),
     };

@@ -19,6 +19,10 @@
 {{- if and .allowedSizes (ne (int (last .allowedSizes)) (int .maxBatchSize)) -}}
 {{- fail "engine.batching.allowedSizes: the last must be maxBatchSize, or no model loads" -}}
 {{- end -}}
+{{- $users := dig "max_users" 64 (default dict $values.config.server) | int -}}
+{{- if and .enabled (lt (int .maxBatchSize) $users) -}}
+{{- fail (printf "engine.batching.maxBatchSize: must be at least config.server.max_users, %d, or a larger BatchPredict fails" $users) -}}
+{{- end -}}
 {{- end -}}
 {{- with $values.registry -}}
 {{- if and .useImagePullSecret (not .existingSecret) (not $values.imagePullSecrets) -}}

@@ -79,6 +79,11 @@
 {{- $_ := set $config "engine" (merge (dict
   "endpoint" (printf "unix:%s" (include "outrigger.paths.socket" .))
 ) (default dict $config.engine)) -}}
+{{- with .Values.engine.batching -}}
+{{- if .enabled -}}
+{{- $_ := set $config "engine" (merge (dict "batching" true "max_batch_size" .maxBatchSize) $config.engine) -}}
+{{- end -}}
+{{- end -}}
 {{/* Beside other engines, the pod's own is called default, as without them. */}}
 {{- if $config.engines -}}
 {{- $_ := set $config.engines "default" (merge (dict "kind" "tfserving") $config.engine) -}}
