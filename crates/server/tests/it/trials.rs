@@ -278,7 +278,8 @@ async fn two_tags_of_a_model_are_tried_side_by_side() {
 
 #[tokio::test]
 async fn callers_of_both_arms_wait_for_an_engine_that_restarts() {
-    let tried = Tried::start("trials/restart", ENDLESS).await;
+    let patient = [("server.default_deadline", "2m")];
+    let tried = Tried::start_with("trials/restart", ENDLESS, &patient).await;
     tried.stack.publish_as(tried.model, "latest_canary", &linear(1.0)).await;
     tried.until(is_in(Phase::Split)).await;
     let (gate, mut arrivals) = hold(&tried.stack);
