@@ -11,6 +11,10 @@ use crate::{
 
 /// The largest rank of tensors that are padded.
 const MAX_RANK: usize = 6;
+/// The largest merged tensor in bytes. Padding may make it much larger than the requests.
+const MAX_BYTES: usize = i32::MAX as usize;
+/// The size of a string in a tensor, without its text, in bytes.
+const STRING: usize = 24;
 
 /// Some rows of a tensor.
 #[derive(Debug, Clone)]
@@ -168,6 +172,7 @@ fn concat(
     let last = parts.iter().rposition(|part| !part.rows.is_empty());
     let more = last.map_or(0, |_| more);
     let count = parts.iter().map(|part| part.rows.len()).sum::<usize>() + more;
+    check_size(dtype, count, row)?;
     let dims: Vec<_> = [count].iter().chain(row).map(|size| *size as i64).collect();
     let each_span = |each: &mut dyn FnMut(usize, Span)| {
         for (index, part) in parts.iter().enumerate() {
@@ -192,6 +197,18 @@ fn concat(
         None => return Err(not_merged(&format!("tensors of {dtype} cannot be copied"))),
     };
     merged.ok_or_else(|| Status::new(Code::ResourceExhausted, "there is no memory for a batch"))
+}
+
+fn check_size(dtype: DType, count: usize, row: &[usize]) -> Result<(), Status> {
+    let element = dtype.size().unwrap_or(STRING);
+    let bytes = row.iter().try_fold(count * element, |bytes, size| bytes.checked_mul(*size));
+    match bytes.is_some_and(|bytes| bytes <= MAX_BYTES) {
+        true => Ok(()),
+        false => {
+            let message = format!("a tensor of the batch would have more than {MAX_BYTES} bytes");
+            Err(Status::new(Code::ResourceExhausted, message))
+        }
+    }
 }
 
 fn strings(

@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 
 use crate::{
     harness::{Local, options, request},
-    models::{column, elements, tensor, twice},
+    models::{column, elements, identity, tensor, twice},
     raw,
 };
 
@@ -128,6 +128,22 @@ async fn a_bad_request_fails_its_batch() {
     assert_eq!(failure(empty), (Code::InvalidArgument, expected));
     let (one, two) = join(local.predict(good.clone()), local.predict(good)).await;
     assert_eq!((scores(one).float_val, scores(two).float_val), (vec![7.0], vec![7.0]));
+}
+
+#[tokio::test]
+async fn padding_does_not_make_a_batch_of_any_size() {
+    let local = engine(&format!("{PAIRS} pad_variable_length_inputs: true")).await;
+    local.serve("same", &identity(1)).await;
+    let long = |sizes: [i64; 3]| {
+        let x = TensorProto { float_val: vec![1.0], ..tensor(1, &sizes) };
+        request("same", [("x", x)])
+    };
+    let wide = local.predict(long([1, 1, 50_000]));
+    let (wide, tall) = join(wide, local.predict(long([1, 50_000, 1]))).await;
+    let (code, message) = failure(wide);
+    assert_eq!(code, Code::ResourceExhausted);
+    assert!(message.contains("would have more than"), "{message}");
+    assert_eq!(failure(tall), (code, message));
 }
 
 #[tokio::test]
