@@ -183,6 +183,9 @@ fn options_that_contradict_each_other_are_usage_errors() {
     usage(&[]);
     usage(&[".", "--scores", "scores.csv"]);
     usage(&[".", "--input", "rows.txt"]);
+    let file = tempfile::NamedTempFile::with_suffix(".csv").expect("a file");
+    let file = file.path().to_str().expect("utf-8");
+    usage(&[".", "--input", file, "--scores", file]);
     usage(&[".", "--input", "rows.csv", "--user-column", "score"]);
     usage(&[".", "--input", "rows.csv", "--rtol=-1"]);
     usage(&[".", "--input", "rows.csv", "--no-engine"]);

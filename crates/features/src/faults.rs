@@ -63,7 +63,7 @@ impl Faults {
         self.room = 0;
     }
 
-    /// Whether the call has no fault.
+    /// True if the call has no fault.
     ///
     /// # Errors
     /// Its faults.

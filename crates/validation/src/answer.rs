@@ -21,7 +21,16 @@ pub(crate) fn scores(
 ) -> Result<Vec<Cell>, Failure> {
     let is_list = rows.iter().any(|row| row.is_list);
     let scores = match &response.output {
-        Some(Output::Score(score)) if is_list => vec![Ok(*score)],
+        Some(Output::Score(score)) if is_list => {
+            // The one score of the row stands beside the failure of a treatment.
+            let failed = response.treatment_errors.iter().min_by_key(|error| error.index);
+            let failure = failed.map(|error| {
+                failure_of(error)
+                    .map_message(|message| format!("treatments[{}]: {message}", error.index))
+            });
+            rows[0].failure = failure;
+            return Ok(vec![Cell::List(vec![Cell::Single(*score)])]);
+        }
         Some(Output::Score(score)) => vec![Ok(*score); treatments],
         Some(Output::Scores(list)) if list.width <= 1 => {
             let mut scores = vec![Err(invalid("the treatment has no score")); treatments];
@@ -40,13 +49,17 @@ pub(crate) fn scores(
 
 fn with_errors(mut scores: Scores, errors: &[TreatmentError]) -> Result<Scores, Failure> {
     for error in errors {
-        let reason = Reason::named(&error.reason).unwrap_or(Reason::Internal);
-        let (feature, message) = (&error.feature, &error.message);
-        let message =
-            if feature.is_empty() { message.clone() } else { format!("{feature}: {message}") };
-        *place(&mut scores, error.index as usize)? = Err(Failure::new(reason, message));
+        *place(&mut scores, error.index as usize)? = Err(failure_of(error));
     }
     Ok(scores)
+}
+
+fn failure_of(error: &TreatmentError) -> Failure {
+    let reason = Reason::named(&error.reason).unwrap_or(Reason::Internal);
+    let (feature, message) = (&error.feature, &error.message);
+    let message =
+        if feature.is_empty() { message.clone() } else { format!("{feature}: {message}") };
+    Failure::new(reason, message)
 }
 
 fn place(
@@ -128,6 +141,20 @@ mod tests {
         let reasons: Vec<_> = rows.iter().map(reason).collect();
         let expected = [None, Some(Reason::ScoresInvalid), Some(Reason::FeatureType), None];
         assert_eq!(reasons, expected);
+    }
+
+    #[test]
+    fn the_one_score_of_a_list_stands_beside_the_failure_of_a_treatment() {
+        let mut rows = vec![GroupRow { is_list: true, ..GroupRow::default() }];
+        let response = PredictResponse {
+            output: Some(Output::Score(0.5)),
+            treatment_errors: vec![skipped(2)],
+            ..PredictResponse::default()
+        };
+        let cells = scores(&mut rows, 3, &response).expect("a score");
+        assert_eq!(cells, [Cell::List(vec![Cell::Single(0.5)])]);
+        let failure = rows[0].failure.as_ref().expect("a failure");
+        assert!(failure.message.starts_with("treatments[2]: a: "), "{}", failure.message);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Rows that are requests of their own: the list form and the request form.
 
+use outrigger_core::{Failure, Reason};
 use outrigger_features::metadata::Entity;
 use outrigger_tables::{Cell, Row};
 
@@ -10,6 +11,27 @@ use crate::{
     roles::{Roles, TREATMENTS},
 };
 
+/// The most bytes of the treatments of a request: a server accepts as much by default.
+const MAX_REQUEST: usize = 64 << 20;
+
+/// Refuses a request with more treatments than it may have.
+pub(crate) fn check_count(treatments: usize, most: usize) -> Result<(), Failure> {
+    if treatments <= most {
+        return Ok(());
+    }
+    let message = format!("the user has more than {most} treatments");
+    Err(Failure::new(Reason::TooManyTreatments, message))
+}
+
+/// Refuses a request whose treatments take more bytes than they may.
+pub(crate) fn check_bytes(bytes: usize) -> Result<(), Failure> {
+    if bytes <= MAX_REQUEST {
+        return Ok(());
+    }
+    let message = format!("the treatments of the user take more than {MAX_REQUEST} bytes");
+    Err(Failure::new(Reason::TooLarge, message))
+}
+
 /// The encoded parts of a request.
 #[derive(Debug, Default)]
 struct Parts {
@@ -17,6 +39,9 @@ struct Parts {
     treatments: Vec<u8>,
     count: usize,
 }
+
+/// The features of the model, and the most treatments of a request.
+pub(crate) type Model<'a> = (&'a Features, usize);
 
 /// The form of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +58,14 @@ impl Form {
     pub(crate) fn of(row: &Row, roles: &Roles) -> Self {
         let cell = |index: Option<usize>| index.map(|index| &row.cells[index]);
         let is_list = |index| matches!(cell(index), Some(Cell::List(_)));
-        if roles.has_treatments || matches!(cell(roles.user), Some(Cell::Object(_))) {
+        // A feature may be called like the treatments of a request.
+        let has_objects = |cell: &Cell| match cell {
+            Cell::List(cells) => matches!(cells.first(), None | Some(Cell::Object(_))),
+            _ => false,
+        };
+        if cell(roles.treatments).is_some_and(has_objects)
+            || matches!(cell(roles.user), Some(Cell::Object(_)))
+        {
             Self::Request
         } else if is_list(roles.treatment) || is_list(roles.expected) {
             Self::List
@@ -44,11 +76,11 @@ impl Form {
 }
 
 /// The group of a row in the list form.
-pub(crate) fn list(row: &Row, roles: &Roles, head: GroupRow, features: &Features) -> Group {
+pub(crate) fn list(row: &Row, roles: &Roles, head: GroupRow, model: Model<'_>) -> Group {
     let key = head.user.to_string();
-    match list_parts(row, roles, &head, features) {
+    match list_parts(row, roles, &head, model) {
         Ok(parts) => parts.group((&key, &key), head),
-        Err(message) => Group::failed(head, malformed(message)),
+        Err(failure) => Group::failed(head, failure),
     }
 }
 
@@ -56,33 +88,37 @@ fn list_parts(
     row: &Row,
     roles: &Roles,
     head: &GroupRow,
-    features: &Features,
-) -> Result<Parts, String> {
+    (features, max_treatments): Model<'_>,
+) -> Result<Parts, Failure> {
     let ids = match &head.treatment {
         Cell::List(ids) => Some(ids),
         Cell::Absent => None,
-        _ => return Err("treatment: not a list, although expected is one".to_owned()),
+        _ => return Err(malformed("treatment: not a list, although expected is one")),
     };
     let count = match (ids, &head.expected) {
         (Some(ids), _) => ids.len(),
         (None, Cell::List(expected)) => expected.len(),
         (None, _) => 0,
     };
+    check_count(count, max_treatments)?;
     let mut parts = Parts { count, ..Parts::default() };
     for index in &roles.of_user {
         let cell = &row.cells[*index];
-        put_feature((features, Entity::User), &roles.names[*index], cell, &mut parts.user)?;
+        put_feature((features, Entity::User), &roles.names[*index], cell, &mut parts.user)
+            .map_err(malformed)?;
     }
-    let columns = treatment_columns(row, roles, count, features)?;
+    let columns = treatment_columns(row, roles, count, features).map_err(malformed)?;
     for at in 0..count {
         let mut treatment = Vec::new();
         if let Some(ids) = ids {
             put_id(&ids[at], &mut treatment);
         }
         for (name, cells) in &columns {
-            put_feature((features, Entity::Treatment), name, &cells[at], &mut treatment)?;
+            put_feature((features, Entity::Treatment), name, &cells[at], &mut treatment)
+                .map_err(malformed)?;
         }
         put_treatment(&treatment, &mut parts.treatments);
+        check_bytes(parts.treatments.len())?;
     }
     Ok(parts)
 }
@@ -114,12 +150,12 @@ fn treatment_columns<'a>(
 }
 
 /// The group of a row in the request form.
-pub(crate) fn http(row: Row, roles: &Roles, mut head: GroupRow, features: &Features) -> Group {
+pub(crate) fn http(row: Row, roles: &Roles, mut head: GroupRow, model: Model<'_>) -> Group {
     let mut texts = [String::new(), String::new()];
     (head.user, head.treatment) = (Cell::Absent, Cell::Absent);
-    match http_parts(row, roles, &mut texts, &mut head, features) {
+    match http_parts(row, roles, &mut texts, &mut head, model) {
         Ok(parts) => parts.group((&texts[0], &texts[1]), head),
-        Err(message) => Group::failed(head, malformed(message)),
+        Err(failure) => Group::failed(head, failure),
     }
 }
 
@@ -129,8 +165,8 @@ fn http_parts(
     roles: &Roles,
     texts: &mut [String; 2],
     head: &mut GroupRow,
-    features: &Features,
-) -> Result<Parts, String> {
+    (features, max_treatments): Model<'_>,
+) -> Result<Parts, Failure> {
     let mut parts = Parts::default();
     let mut ids = Vec::new();
     for (index, cell) in row.cells.into_iter().enumerate() {
@@ -141,20 +177,23 @@ fn http_parts(
             ("request_id", Cell::Text(text)) => texts[0] = text,
             ("routing_key", Cell::Text(text)) => texts[1] = text,
             ("user", Cell::Object(user)) => {
-                put_members((features, Entity::User), &user, &mut parts.user)?;
+                put_members((features, Entity::User), &user, &mut parts.user).map_err(malformed)?;
             }
             (TREATMENTS, Cell::List(treatments)) => {
                 parts.count = treatments.len();
+                check_count(parts.count, max_treatments)?;
                 for (at, treatment) in treatments.into_iter().enumerate() {
                     let read = http_treatment(treatment, &mut parts.treatments, features);
-                    ids.push(read.map_err(|message| format!("{TREATMENTS}[{at}]: {message}"))?);
+                    let place = |message| malformed(format!("{TREATMENTS}[{at}]: {message}"));
+                    ids.push(read.map_err(place)?);
+                    check_bytes(parts.treatments.len())?;
                 }
             }
-            ("options", _) => return Err("options: every treatment gets a score".to_owned()),
+            ("options", _) => return Err(malformed("options: every treatment gets a score")),
             (name @ ("request_id" | "routing_key" | "user" | TREATMENTS), _) => {
-                return Err(format!("{name}: not of the type that a request has"));
+                return Err(malformed(format!("{name}: not of the type that a request has")));
             }
-            (name, _) => return Err(format!("{name}: not a part of a request")),
+            (name, _) => return Err(malformed(format!("{name}: not a part of a request"))),
         }
     }
     let key = if texts[1].is_empty() { &texts[0] } else { &texts[1] };

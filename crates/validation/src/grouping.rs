@@ -2,21 +2,19 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use outrigger_core::{Failure, Reason};
+use outrigger_core::Failure;
 use outrigger_features::{Limits, metadata::Entity};
 use outrigger_tables::{Cell, Malformed, Names, Row};
 
 use crate::{
     encode::{put_feature, put_id, put_treatment, request},
     features::Features,
-    form::{self, Form},
+    form::{self, Form, check_bytes, check_count},
     group::{Group, GroupRow, fail_all, malformed},
     options::{Options, Reserved},
     roles::Roles,
 };
 
-/// The most bytes of a request, as a server accepts by default.
-const MAX_REQUEST: usize = 64 << 20;
 /// The most ignored columns that are named.
 const MAX_IGNORED: usize = 100;
 
@@ -84,11 +82,11 @@ impl Grouping {
             Form::Row => self.add_row(&row, &roles, head, done),
             Form::List => {
                 self.close(done);
-                done(form::list(&row, &roles, head, &self.features));
+                done(form::list(&row, &roles, head, (&self.features, self.max_treatments)));
             }
             Form::Request => {
                 self.close(done);
-                done(form::http(row, &roles, head, &self.features));
+                done(form::http(row, &roles, head, (&self.features, self.max_treatments)));
             }
         }
     }
@@ -140,7 +138,13 @@ impl Grouping {
         }
         let open = self.open.get_or_insert_default();
         match open.check(self.max_treatments) {
-            Ok(()) => open.add(row, roles, head, &self.features),
+            Ok(()) => {
+                open.add(row, roles, head, &self.features);
+                // The run ends soon, and must not hold the rest of the file until then.
+                if open.failed > self.max_failed {
+                    self.close(done);
+                }
+            }
             Err(failure) => {
                 let user = head.user.clone();
                 open.group.rows.push(head);
@@ -156,15 +160,8 @@ impl Grouping {
 impl Open {
     /// Refuses to add a treatment to a request that is as large as it may be.
     fn check(&self, max_treatments: usize) -> Result<(), Failure> {
-        if self.group.treatments >= max_treatments {
-            let message = format!("the user has more than {max_treatments} treatments");
-            return Err(Failure::new(Reason::TooManyTreatments, message));
-        }
-        if self.treatments.len() > MAX_REQUEST {
-            let message = format!("the rows of the user take more than {MAX_REQUEST} bytes");
-            return Err(Failure::new(Reason::TooLarge, message));
-        }
-        Ok(())
+        check_count(self.group.treatments + 1, max_treatments)?;
+        check_bytes(self.treatments.len())
     }
 
     fn add(&mut self, row: &Row, roles: &Roles, head: GroupRow, features: &Features) {

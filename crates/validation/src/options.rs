@@ -70,9 +70,11 @@ impl Default for Tolerance {
 }
 
 impl Tolerance {
-    /// True if the score agrees with the expected one. NaN agrees with nothing.
+    /// True if the score agrees with the expected one. NaN agrees with nothing, and infinity only
+    /// with itself.
     pub(crate) fn accepts(self, score: f64, expected: f64) -> bool {
-        (score - expected).abs() <= self.atol + self.rtol * expected.abs()
+        let within = self.atol + self.rtol * expected.abs();
+        score == expected || expected.is_finite() && (score - expected).abs() <= within
     }
 }
 
@@ -93,6 +95,16 @@ mod tests {
         for user in ["treatment", "expected", "score", "digest", "error"] {
             let names = Reserved { user: user.to_owned(), ..Reserved::default() };
             assert_eq!(names.check(), Err(InvalidNames(user.to_owned())));
+        }
+    }
+
+    #[test]
+    fn infinity_agrees_with_itself_only() {
+        let tolerance = Tolerance::default();
+        let infinity = f64::INFINITY;
+        assert!(tolerance.accepts(infinity, infinity));
+        for score in [1e300, -infinity, f64::NAN] {
+            assert!(!tolerance.accepts(score, infinity), "{score}");
         }
     }
 

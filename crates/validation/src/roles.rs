@@ -15,8 +15,8 @@ pub(crate) struct Roles {
     pub(crate) user: Option<usize>,
     pub(crate) treatment: Option<usize>,
     pub(crate) expected: Option<usize>,
-    /// True if there is a column with the treatments of a request.
-    pub(crate) has_treatments: bool,
+    /// The column that may hold the treatments of a request.
+    pub(crate) treatments: Option<usize>,
     /// The columns that may hold features of the user, by name: equal users have equal encodings,
     /// whatever the order of the columns.
     pub(crate) of_user: Vec<usize>,
@@ -44,8 +44,8 @@ impl Roles {
         let ignored = ignored.collect();
         of_user.sort_by_key(|index| &names[*index]);
         let names = names.clone();
-        let has_treatments = position(TREATMENTS).is_some();
-        Self { user, treatment, expected, has_treatments, of_user, of_treatment, ignored, names }
+        let treatments = position(TREATMENTS);
+        Self { user, treatment, expected, treatments, of_user, of_treatment, ignored, names }
     }
 }
 

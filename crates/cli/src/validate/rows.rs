@@ -1,6 +1,9 @@
 //! Options for the rows of a file.
 
-use std::{fs::File, path::PathBuf};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use indicatif::ProgressBar;
 use outrigger_tools::validate::Rows;
@@ -59,6 +62,12 @@ fn tolerance(text: &str) -> Result<f64, String> {
     if value >= 0.0 { Ok(value) } else { Err("must not be negative".to_owned()) }
 }
 
+/// True if both paths lead to the same file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(one).is_some_and(|one| Some(one) == real(other))
+}
+
 impl RowArguments {
     /// The run that is asked for, if there is one.
     pub(crate) fn run(self) -> Result<Option<Run>, Exit> {
@@ -75,6 +84,10 @@ impl RowArguments {
         reserved.check().map_err(Exit::usage)?;
         // A missing file is reported before a model is loaded.
         File::open(&input).map_err(|error| Exit::Usage(format!("{}: {error}", input.display())))?;
+        if self.scores.as_ref().is_some_and(|scores| is_same(scores, &input)) {
+            let message = format!("--scores must not name the input: {}", input.display());
+            return Err(Exit::Usage(message));
+        }
         let tolerance = Tolerance { atol: self.atol, rtol: self.rtol };
         let files = Files { input, format, scores: self.scores };
         let options = Options { reserved, tolerance, max_errors: self.max_errors };

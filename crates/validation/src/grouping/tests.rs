@@ -1,3 +1,4 @@
+use outrigger_core::Reason;
 use outrigger_features::Metadata;
 use outrigger_proto::outrigger::v1::{
     FeatureMap, PredictRequest, Value, predict_request::User, value::Kind,
@@ -180,4 +181,35 @@ fn a_request_has_the_http_form() {
         let failure = failure(&group.rows[0]);
         assert!(failure.starts_with(&format!("REQUEST_MALFORMED: {part}: ")), "{failure}");
     }
+}
+
+#[test]
+fn failed_rows_of_one_user_are_passed_on_before_the_end_of_the_file() {
+    let row = |x| format!(r#"{{"user": 7, "treatment": "t", "x": {x}, "a": 1}}"#);
+    let rows: Vec<_> = (0..250).map(row).collect();
+    let groups = groups(known(), &rows.iter().map(String::as_str).collect::<Vec<_>>());
+    let most = groups.iter().map(|group| group.rows.len()).max();
+    assert_eq!(most, Some(102), "the first row, as many errors as are allowed, and one more");
+}
+
+#[test]
+fn lists_and_requests_have_as_many_treatments_as_a_request_may_have() {
+    let limits = Limits { max_treatments: 2, ..Limits::default() };
+    let rows = [
+        r#"{"user": 7, "treatment": ["a", "b"], "a": [1, 2]}"#,
+        r#"{"user": 7, "treatment": ["a", "b", "c"], "a": [1, 2, 3]}"#,
+        r#"{"treatments": [{"features": {"a": 1}}, {"features": {"a": 1}}]}"#,
+        r#"{"treatments": [{"features": {"a": 1}}, {}, {}]}"#,
+    ];
+    let groups = groups_within(&limits, known(), &rows);
+    let reasons: Vec<_> =
+        groups.iter().map(|group| group.rows[0].failure.as_ref().map(|it| it.reason)).collect();
+    let refused = Some(Reason::TooManyTreatments);
+    assert_eq!(reasons, [None, refused, None, refused]);
+}
+
+#[test]
+fn a_feature_may_be_called_like_the_treatments_of_a_request() {
+    let groups = groups(known(), &[r#"{"user": 7, "treatments": 3, "a": 1}"#]);
+    assert_eq!(request(&groups[0]).treatments.len(), 1);
 }
