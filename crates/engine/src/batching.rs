@@ -24,18 +24,16 @@ pub use parameters::{Parameters, Rules};
 pub use pool::Pool;
 
 use crate::{
-    manager::Handle,
-    servable::Servable,
     status::Status,
-    tensorflow::{Endpoint, Runtime, Tensor},
+    tensorflow::{Endpoint, Runtime, Session, Tensor},
 };
 use pool::QueueId;
 use task::Task;
 
 /// A run that becomes part of a batch.
 pub struct Request {
-    /// The version. It stays in memory until the run has ended.
-    pub servable: Handle<Servable>,
+    /// The version's session, which stays in memory until the run has ended.
+    pub session: Box<dyn AsRef<Session> + Send + Sync>,
     /// The inputs: name in the graph, place and value.
     pub inputs: Vec<(String, Endpoint, Tensor)>,
     /// The outputs to compute.

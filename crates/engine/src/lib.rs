@@ -12,6 +12,7 @@
 pub mod batching;
 pub mod config;
 mod connections;
+pub mod cores;
 pub mod environment;
 pub mod loader;
 mod malformed;

@@ -10,7 +10,7 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, path::Path, sync::Arc, thread};
+use std::{fmt, path::Path, sync::Arc};
 
 use arc_swap::ArcSwapOption;
 use outrigger_proto::tensorflow::serving::{
@@ -20,6 +20,7 @@ use tokio::sync::Mutex;
 use tonic::Code;
 
 use crate::{
+    cores::cores,
     loader::Loader,
     manager::{Aspired, Manager, Monitor},
     servable::ServableId,
@@ -158,11 +159,6 @@ impl<S: Send + Sync + 'static> Reloader<S> {
             manager.aspire(name, aspired.collect());
         })
     }
-}
-
-/// Number of cores that this process may use.
-pub fn cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The error of a reload whose models ended instead of becoming available.

@@ -22,8 +22,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::Code;
 
 use crate::{
+    cores::cores,
     manager::{Manager, Monitor},
-    reload::{Reloader, cores},
+    reload::Reloader,
     servable::Servable,
     status::Status,
     tensorflow::Runtime,

@@ -26,6 +26,8 @@ OWN = {
     "auth.tokens",
     "auth.token_file",
     "engine.endpoint",
+    "engine.batching",
+    "engine.max_batch_size",
     "engine.store_path",
     "store.path",
     "images.docker_config",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{reload::cores, status::Status};
+use crate::{cores::cores, status::Status};
 
 /// `BatchingParameters` of TensorFlow Serving's session_bundle_config.proto, with its defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]

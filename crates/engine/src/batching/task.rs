@@ -20,10 +20,8 @@ use super::{
     queue::Piece,
 };
 use crate::{
-    manager::Handle,
-    servable::Servable,
     status::Status,
-    tensorflow::{Endpoint, Executor, Runtime, Tensor},
+    tensorflow::{Endpoint, Executor, Runtime, Session, Tensor},
 };
 
 type Outcome = Result<Vec<Tensor>, Status>;
@@ -32,7 +30,7 @@ type Outcome = Result<Vec<Tensor>, Status>;
 pub(super) struct Task {
     runtime: Runtime,
     rules: Arc<Rules>,
-    servable: Handle<Servable>,
+    session: Box<dyn AsRef<Session> + Send + Sync>,
     /// Ordered by their places in the graph.
     inputs: Vec<(String, Endpoint, Tensor)>,
     /// In the order of the request.
@@ -60,13 +58,13 @@ impl Task {
         request: Request,
         rows: usize,
     ) -> (Self, oneshot::Receiver<Outcome>) {
-        let Request { servable, mut inputs, outputs, deadline, permit } = request;
+        let Request { session, mut inputs, outputs, deadline, permit } = request;
         inputs.sort_by_key(|(_, endpoint, _)| *endpoint);
         let (sender, outcome) = oneshot::channel();
         let partial = Partial { parts: BTreeMap::new(), left: rows, sender: Some(sender) };
         let result = Mutex::new(partial);
         let task =
-            Self { runtime, rules, servable, inputs, outputs, deadline, result, _permit: permit };
+            Self { runtime, rules, session, inputs, outputs, deadline, result, _permit: permit };
         (task, outcome)
     }
 
@@ -132,7 +130,8 @@ fn outputs(pieces: &[Piece<Task>]) -> Result<Vec<Vec<Tensor>>, Status> {
         inputs.push((*endpoint, merged));
     }
     let (_, fetches) = first.ports();
-    let results = first.servable.session.run(&inputs, &fetches, Executor::Pool(timeout))?;
+    let results =
+        first.session.as_ref().as_ref().run(&inputs, &fetches, Executor::Pool(timeout))?;
     let sent = inputs.first().map_or(0, |(_, merged)| merged.dims()[0]);
     results.iter().try_for_each(|result| merge::check_rows(result, sent))?;
     let mut start = 0;

@@ -2,6 +2,7 @@ use std::{
     fs,
     path::PathBuf,
     sync::atomic::{AtomicBool, Ordering},
+    thread,
     time::Duration,
 };
 

@@ -15,7 +15,7 @@ use crate::{
     manager::Handle,
     servable::{Servable, Signature},
     status::Status,
-    tensorflow::{Endpoint, Executor, Runtime, Tensor},
+    tensorflow::{Endpoint, Executor, Runtime, Session, Tensor},
 };
 
 /// The signature for a request that names none.
@@ -64,6 +64,12 @@ enum RunThread {
     Connection,
     /// A thread that may block.
     Blocking,
+}
+
+impl AsRef<Session> for Handle<Servable> {
+    fn as_ref(&self) -> &Session {
+        &self.session
+    }
 }
 
 /// A call with everything its run needs.
@@ -124,7 +130,7 @@ impl Call {
         let inputs = names.zip(inputs(surface.runtime, signature, &self.request)?);
         let outputs = outputs(signature, &self.request.output_filter)?;
         let outcome = batcher.submit(batching::Request {
-            servable: self.servable.clone(),
+            session: Box::new(self.servable.clone()),
             inputs: inputs.map(|(name, (place, tensor))| (name, place, tensor)).collect(),
             outputs: outputs.iter().map(|(_, endpoint)| *endpoint).collect(),
             deadline: self.deadline,
