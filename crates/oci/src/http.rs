@@ -243,7 +243,7 @@ fn call_failed(host: &str, error: reqwest::Error) -> Error {
     }
 }
 
-/// Whether the peer answered the beginning of TLS with something else.
+/// True if the peer answered the beginning of TLS with something else.
 fn is_answered_without_tls(error: &(dyn error::Error + 'static)) -> bool {
     let is_cause = |mut cause: &(dyn error::Error + 'static)| {
         // The error in an error of input and output is not its source, and may be one itself.

@@ -60,7 +60,7 @@ impl<'c> Attempts<'c> {
         &self.terms
     }
 
-    /// Whether the same attempt may be made again when its version is served again. Not with a
+    /// True if the same attempt may be made again when its version is served again. Not with a
     /// canary: live answers in its place.
     pub(crate) fn may_wait(&self) -> bool {
         self.tried.is_none() || self.lease.arm() == Arm::Live
