@@ -33,6 +33,20 @@ pub enum Cell {
 }
 
 impl Cell {
+    /// The bytes of the value in memory, about.
+    pub fn bytes(&self) -> usize {
+        let inner = match self {
+            Self::Text(text) | Self::Untyped(text) => text.len(),
+            Self::List(cells) => cells.iter().map(Self::bytes).sum(),
+            Self::Object(members) => members
+                .iter()
+                .map(|(name, cell)| size_of::<String>() + name.len() + cell.bytes())
+                .sum(),
+            _ => 0,
+        };
+        size_of::<Self>() + inner
+    }
+
     /// True if there is no value.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)

@@ -34,7 +34,7 @@ pub(crate) struct Batch {
 impl Batch {
     /// True if the group may be added.
     pub(crate) fn has_room(&self, group: &Group, batching: &Batching) -> bool {
-        if self.rows + group.rows.len() > MAX_ROWS {
+        if self.rows + group.rows.len() > MAX_ROWS || self.bytes + group.bytes() > MAX_BYTES {
             return self.groups.is_empty();
         }
         if self.requests == 0 || !group.is_sent() {
@@ -44,13 +44,12 @@ impl Batch {
         let padded = requests * self.treatments.max(group.treatments);
         requests <= batching.requests
             && padded <= batching.treatments
-            && self.bytes + group.request.len() <= MAX_BYTES
             && (batching.mixed || self.treatments == group.treatments)
     }
 
     pub(crate) fn add(&mut self, group: Group) {
         self.requests += usize::from(group.is_sent());
-        self.bytes += group.request.len();
+        self.bytes += group.bytes();
         self.rows += group.rows.len();
         self.treatments = self.treatments.max(group.treatments);
         self.groups.push(group);
@@ -65,6 +64,8 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
+    use outrigger_tables::Cell;
+
     use super::*;
     use crate::group::GroupRow;
 
@@ -113,5 +114,14 @@ mod tests {
         assert!(batch.has_room(&failed(), &batching));
         batch.add(failed());
         assert!(!batch.has_room(&failed(), &batching));
+        let long = || {
+            let row =
+                GroupRow { treatment: Cell::Text("t".repeat(MAX_BYTES)), ..GroupRow::default() };
+            Group { rows: vec![row], ..Group::default() }
+        };
+        let mut batch = Batch::default();
+        assert!(batch.has_room(&long(), &batching));
+        batch.add(long());
+        assert!(!batch.has_room(&long(), &batching));
     }
 }

@@ -38,6 +38,14 @@ impl Group {
         Self { rows, ..Self::default() }
     }
 
+    /// The bytes of the request and of the reserved columns, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let of_row = |row: &GroupRow| {
+            [&row.user, &row.treatment, &row.expected].into_iter().map(Cell::bytes).sum::<usize>()
+        };
+        self.request.len() + self.rows.iter().map(of_row).sum::<usize>()
+    }
+
     /// True if there is a request to send.
     pub(crate) fn is_sent(&self) -> bool {
         !self.request.is_empty()

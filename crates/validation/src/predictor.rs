@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use outrigger_core::{Code, Digest, Failure, Reason};
-use outrigger_features::metadata::Entity;
 use outrigger_proto::outrigger::v1::{BatchPredictResponse, PredictResponse, ServedModel};
 use outrigger_score::Scorer;
 use prost::Message as _;
@@ -64,12 +63,11 @@ impl Predictor for Loaded<'_> {
     /// treatments cannot tell padding from treatments, so it gets none: its scores could depend on
     /// the requests that share a call.
     fn batching(&self) -> Batching {
-        let metadata = self.scorer.plan.metadata();
-        let counts = metadata.inputs.iter().any(|input| input.entity == Entity::TreatmentCount);
+        let plan = &self.scorer.plan;
         Batching {
             requests: self.scorer.limits().max_users,
             treatments: TREATMENTS,
-            mixed: counts || metadata.is_joined(),
+            mixed: plan.takes_treatment_count() || plan.metadata().is_joined(),
         }
     }
 
