@@ -33,6 +33,13 @@ pub const MAX_GOLDEN_CASE: usize = 4 << 20;
 /// The absolute tolerance of a case without `atol`.
 pub const DEFAULT_ATOL: f64 = 1e-5;
 
+/// True if a score agrees with the expected one: it differs by at most `atol` + `rtol` x |expected|.
+/// NaN agrees with nothing, and infinity only with itself.
+pub fn is_close(score: f64, expected: f64, (atol, rtol): (f64, f64)) -> bool {
+    let within = atol + rtol * expected.abs();
+    score == expected || expected.is_finite() && (score - expected).abs() <= within
+}
+
 /// One recorded request with the expected response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GoldenCase {

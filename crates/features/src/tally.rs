@@ -2,7 +2,11 @@
 
 use outrigger_proto::outrigger::v1::ValueOrigin;
 
-use crate::{metadata::Entity, packed::FeatureCounts, plan::InputPlan};
+use crate::{
+    metadata::Entity,
+    packed::FeatureCounts,
+    plan::{BadFeature, InputPlan, RowResult},
+};
 
 /// Counts and, if a call is traced, the origin of every feature of every row.
 #[derive(Debug)]
@@ -38,6 +42,15 @@ impl Tally {
         let of_entity = origins.filter(|(index, _)| inputs[*index].entity == entity);
         let origins = of_entity.map(|(index, origins)| (index, origins.len())).collect();
         Mark { counts: self.counts, origins }
+    }
+
+    /// The result of a row with these faults. If there are any, nothing of the row is counted.
+    pub(crate) fn settle<'p>(&mut self, mark: Mark, bad: Vec<BadFeature<'p>>) -> RowResult<'p> {
+        if bad.is_empty() {
+            return Ok(());
+        }
+        self.reset(mark);
+        Err(bad)
     }
 
     pub(crate) fn reset(&mut self, mark: Mark) {

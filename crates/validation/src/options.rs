@@ -1,6 +1,6 @@
 //! The settings of a run.
 
-use outrigger_features::golden::{DEFAULT_ATOL, DEFAULT_RTOL};
+use outrigger_features::golden::{DEFAULT_ATOL, DEFAULT_RTOL, is_close};
 
 /// The columns of the output that the run adds.
 pub(crate) const SCORE: &str = "score";
@@ -73,8 +73,7 @@ impl Tolerance {
     /// True if the score agrees with the expected one. NaN agrees with nothing, and infinity only
     /// with itself.
     pub(crate) fn accepts(self, score: f64, expected: f64) -> bool {
-        let within = self.atol + self.rtol * expected.abs();
-        score == expected || expected.is_finite() && (score - expected).abs() <= within
+        is_close(score, expected, (self.atol, self.rtol))
     }
 }
 

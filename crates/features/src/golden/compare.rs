@@ -5,7 +5,7 @@ use std::fmt;
 use outrigger_core::Reason;
 use outrigger_proto::outrigger::v1::{PredictResponse, predict_response::Output};
 
-use super::{DEFAULT_ATOL, DEFAULT_RTOL, GoldenCase, Values};
+use super::{DEFAULT_ATOL, DEFAULT_RTOL, GoldenCase, Values, is_close};
 use crate::plan::Plan;
 
 /// The number of differences listed in a message.
@@ -162,7 +162,7 @@ struct Comparison {
 
 impl Tolerance {
     fn admits(self, expected: f64, actual: f64) -> bool {
-        !self.deterministic || (actual - expected).abs() <= self.atol + self.rtol * expected.abs()
+        !self.deterministic || is_close(actual, expected, (self.atol, self.rtol))
     }
 }
 

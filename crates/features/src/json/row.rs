@@ -249,11 +249,7 @@ impl<'p> Row<'p> {
         }
         let mark = tally.mark(self.inputs, self.fields.entity);
         let bad = self.write_rest(most, buffers, tally);
-        if bad.is_empty() {
-            return Ok(());
-        }
-        tally.reset(mark);
-        Err(bad)
+        tally.settle(mark, bad)
     }
 
     fn write_rest(

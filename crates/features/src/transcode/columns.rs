@@ -172,11 +172,7 @@ impl<'p> Columns<'_, '_, 'p> {
                 break;
             }
         }
-        if bad.is_empty() {
-            return Ok(());
-        }
-        tally.reset(mark);
-        Err(bad)
+        tally.settle(mark, bad)
     }
 }
 

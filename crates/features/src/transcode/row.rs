@@ -216,11 +216,7 @@ impl<'p, 'r> Rows<'p, 'r> {
         }
         let mark = tally.mark(self.inputs, self.fields.entity);
         let bad = self.write_rest(most, buffers, tally);
-        if bad.is_empty() {
-            return Ok(());
-        }
-        tally.reset(mark);
-        Err(bad)
+        tally.settle(mark, bad)
     }
 
     fn write_rest(

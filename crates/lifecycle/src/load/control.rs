@@ -1,5 +1,5 @@
 //! The estimates for one version: how long a request takes when it does not wait, how many are
-//! answered in a second, and how many may be in progress at a time.
+//! answered in a second, how many may be in progress at a time, and how early callers give up.
 //!
 //! The limit is [`READY`] times the number that the engine works on, which is the rate times the
 //! usual duration (Little's law). At this limit requests take so much longer than usual. Below it
