@@ -83,6 +83,7 @@ dist: ## the shipped binary: optimised as a whole and by profile, which takes mi
 # Programs of the build itself must not write counts. Needs llvm-profdata (Debian's llvm-19).
 .PHONY: profile
 profile: venv tools ## new counts for the profile of `dist`; ADD=1 adds them to those of another architecture
+	@command -v $${LLVM_PROFDATA:-llvm-profdata-19} > /dev/null || { echo 'llvm-profdata-19 is missing: apt-get install llvm-19, or set LLVM_PROFDATA' >&2; exit 69; }
 	LLVM_PROFILE_FILE=/dev/null RUSTFLAGS=-Cprofile-generate \
 	  $(CARGO) build --profile dist --target-dir $(TARGET)/training --package outrigger-cli
 	OUTRIGGER_BIN=$(abspath $(TARGET)/training/dist/outrigger) \

@@ -56,7 +56,7 @@ CLIENTS: dict[str, tuple[Client, ...]] = {
     KEY_VALUE: _GRPC,
     JSON: (GO_HTTP, BENCH),
 }
-TREATMENTS = (1, 10, 100, 1000, 5000)
+TREATMENTS = (1, 100, 1000, 5000)
 # The connections over which so many requests are in flight; HTTP/1.1 has one for each request.
 CONNECTIONS = {16: 2, 512: 64, 4096: 64}
 # The limit that the chart sets in a pod with its default resources.
