@@ -64,8 +64,8 @@ class Engine:
         self.process.wait_until(self._answers)
 
     def _answers(self) -> bool:
-        # Without an authority of its own: gRPC then sends the encoded path, as for any client.
-        options = [("grpc.use_local_subchannel_pool", 1)]
+        # Engines of earlier commits refuse gRPC's default, the encoded path of the socket.
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost")]
         with grpc.insecure_channel(self.endpoint, options) as channel:
             status = channel.unary_unary("/tensorflow.serving.ModelService/GetModelStatus")
             try:

@@ -234,18 +234,24 @@ def test_a_cell_shows_failures_that_matter():
 def test_a_form_has_a_table_of_clients_by_treatments_and_loads():
     rows = tables.table([each for each in CELLS if each.form == "columnar"])
     assert rows == [
-        "| client | treatments | 16 in flight, 2 connections | 512 in flight, 64 connections |",
+        "| client | 1,000 treatments, 16 in flight, 2 connections"
+        " | 1 treatment, 16 in flight, 2 connections"
+        " | 1,000 treatments, 512 in flight, 64 connections |",
         "|---|---|---|---|",
-        "| grpc-go | 1,000 | 5,312/s, 93 us | 4,000/s, 93 us |",
-        "| outrigger bench | 1,000 | 8,100/s, 58 us |  |",
-        "| grpc-go | 1 | 20,000/s, 9 us |  |",
-        "| outrigger bench | 1 |  |  |",
+        "| grpc-go | 5,312/s, 93 us | 20,000/s, 9 us | 4,000/s, 93 us |",
+        "| outrigger bench | 8,100/s, 58 us |  |  |",
     ]
+
+
+def test_the_points_vary_one_thing_at_a_time():
+    assert (1, 16) in tables.POINTS and (1000, 4096) in tables.POINTS
+    assert all(treatments == 1000 or load == 16 for treatments, load in tables.POINTS)
+    assert len(set(tables.POINTS)) == len(tables.POINTS)
 
 
 def test_json_has_a_connection_for_each_request():
     rows = tables.table([each for each in CELLS if each.form == "json"])
-    assert rows[0] == "| client | treatments | 16 in flight, 16 connections |"
+    assert rows[0] == "| client | 1,000 treatments, 16 in flight, 16 connections |"
 
 
 def test_the_page_says_where_it_was_measured():

@@ -1,7 +1,8 @@
 """`make bench TABLES=1`: the tables of docs/performance.md, one for each form, and their plot.
 
 Each cell is a closed loop of one client, with a number of treatments in each request and a number
-of requests in flight. The clients of a cell run by turns, and a value is the median of the turns.
+of requests in flight: the treatments vary while few are in flight, and the requests in flight vary
+with the usual treatments. The clients of a cell run by turns, and a value is their median.
 Every run must get the scores of the model. The values go to tables.json; the page, its plot and
 the headline of README.md are rewritten unless --quick is set, whose values are no measurement.
 """
@@ -62,8 +63,13 @@ CONNECTIONS = {16: 2, 512: 64, 4096: 64}
 # The limit that the chart sets in a pod with its default resources.
 MEMORY = "896MiB"
 _TIMEOUT = 10.0
-# The treatments and requests in flight of the headline and the plot.
+# The treatments while the requests in flight vary, and the reverse; those of the headline are both.
 USUAL, LEAST = 1000, min(CONNECTIONS)
+# Treatments and requests in flight: a table's columns.
+POINTS = (
+    *((treatments, LEAST) for treatments in TREATMENTS),
+    *((USUAL, load) for load in CONNECTIONS if load != LEAST),
+)
 PAGE, README, PLOT = "docs/performance.md", "README.md", "docs/performance.svg"
 
 
@@ -145,10 +151,10 @@ def measured(forms: Sequence[str], effort: Effort) -> dict[str, Any]:
         setup.serve_model(stack)
         target = served(setup, stack)
         for form in forms:
-            for treatments in TREATMENTS:
-                for in_flight, connections in CONNECTIONS.items():
-                    call = Call(form, treatments, connections, in_flight, timeout=_TIMEOUT)
-                    cells += measure(target, call, effort)
+            for treatments, in_flight in POINTS:
+                connections = CONNECTIONS[in_flight]
+                call = Call(form, treatments, connections, in_flight, timeout=_TIMEOUT)
+                cells += measure(target, call, effort)
     return {
         "commit": commit(),
         "machine": {**machine(), "load_average_before": before},
@@ -212,17 +218,19 @@ def page(content: Mapping[str, Any]) -> str:
 
 
 def table(cells: Sequence[Cell]) -> list[str]:
-    """The rows of a form: clients by treatments, with a column for each load."""
-    loads = _in_order(cell.in_flight for cell in cells)
+    """The rows of a form: a row for each client, and a column for each point."""
+    points = _in_order((cell.treatments, cell.in_flight) for cell in cells)
     by = {(cell.client, cell.treatments, cell.in_flight): cell for cell in cells}
     web = any(cell.form == JSON for cell in cells)
-    used = {load: load if web else CONNECTIONS[load] for load in loads}
-    heads = [f"{load:,} in flight, {used[load]:,} connections" for load in loads]
-    rows = [f"| client | treatments | {' | '.join(heads)} |", "|---|---|" + "---|" * len(loads)]
-    for treatments in _in_order(cell.treatments for cell in cells):
-        for client in _in_order(cell.client for cell in cells):
-            values = [str(by.get((client, treatments, load), "")) for load in loads]
-            rows.append(f"| {client} | {treatments:,} | {' | '.join(values)} |")
+    heads = [
+        f"{treatments:,} treatment{'s' * (treatments > 1)}, {load:,} in flight,"
+        f" {load if web else CONNECTIONS[load]:,} connections"
+        for treatments, load in points
+    ]
+    rows = [f"| client | {' | '.join(heads)} |", "|---|" + "---|" * len(points)]
+    for client in _in_order(cell.client for cell in cells):
+        values = [str(by.get((client, *point), "")) for point in points]
+        rows.append(f"| {client} | {' | '.join(values)} |")
     return rows
 
 
