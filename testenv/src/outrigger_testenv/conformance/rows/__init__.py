@@ -1,0 +1,14 @@
+"""All rows, in the order of a run."""
+
+from outrigger_testenv.conformance.row import Row
+from outrigger_testenv.conformance.rows import labels, metadata, predict, reload, status, versions
+
+ALL: list[Row] = [
+    *predict.ROWS,
+    *metadata.ROWS,
+    *status.ROWS,
+    *versions.ROWS,
+    *labels.ROWS,
+    *reload.ROWS,
+    *reload.LAST,
+]
