@@ -88,38 +88,38 @@ def variable(directory: Path) -> None:
 
 
 def waiting(directory: Path) -> None:
-    """A model whose runs wait for a file: its input names the gate."""
+    """A model whose runs wait for a file: its input names the latch."""
     with tf.Graph().as_default() as graph:
-        gate = tf.compat.v1.placeholder(tf.string, [], "gate")
+        latch = tf.compat.v1.placeholder(tf.string, [], "latch")
         x = _placeholder("x", [None])
         signatures = {
             DEFAULT: Signature({"x": x}, {"y": x + 1.0}),
-            "wait": Signature({"gate": gate}, {"rounds": _wait(gate)}),
+            "wait": Signature({"latch": latch}, {"rounds": _wait(latch)}),
         }
         _save(graph, directory, signatures)
 
 
-def waiting_load(gate: Path) -> Build:
+def waiting_load(latch: Path) -> Build:
     """A model whose load waits for a file."""
 
     def build(directory: Path) -> None:
         with tf.Graph().as_default() as graph:
             x = _placeholder("x", [None])
-            with tf.control_dependencies([_wait(tf.constant(str(gate)))]):
+            with tf.control_dependencies([_wait(tf.constant(str(latch)))]):
                 initial = tf.no_op("initial")
             _save(graph, directory, {DEFAULT: Signature({"x": x}, {"y": x + 1.0})}, initial=initial)
 
     return build
 
 
-def began(gate: Path) -> Path:
-    """The file that exists as soon as something waits at a gate."""
-    return gate.with_name(gate.name + ".began")
+def began(latch: Path) -> Path:
+    """The file that exists as soon as something waits at a latch."""
+    return latch.with_name(latch.name + ".began")
 
 
-def opened(gate: Path) -> Path:
-    """The file whose creation opens a gate."""
-    return gate.with_name(gate.name + ".opened")
+def released(latch: Path) -> Path:
+    """The file whose creation releases a latch."""
+    return latch.with_name(latch.name + ".released")
 
 
 def without(*names: str) -> Build:
@@ -154,21 +154,21 @@ def _placeholder(name: str, shape: list[int | None]) -> Any:
     return tf.compat.v1.placeholder(tf.float32, shape, name)
 
 
-def _wait(gate: Any) -> Any:
-    """The number of looks until the gate is open. The file `began` is written at the first."""
-    write = tf.raw_ops.WriteFile(filename=gate + ".began", contents="")
+def _wait(latch: Any) -> Any:
+    """The number of looks until the latch is released. The file `began` is written at the first."""
+    write = tf.raw_ops.WriteFile(filename=latch + ".began", contents="")
     with tf.control_dependencies([write]):
-        start = tf.constant(0, tf.int64) + tf.cast(tf.size(gate), tf.int64)
+        start = tf.constant(0, tf.int64) + tf.cast(tf.size(latch), tf.int64)
 
-    def is_closed(look: Any) -> Any:
+    def is_held(look: Any) -> Any:
         # The name depends on the round, or the graph's optimiser would look only once.
         nothing = tf.strings.substr(tf.strings.as_string(look), 0, 0)
-        return tf.equal(tf.size(tf.io.matching_files(gate + ".opened" + nothing)), 0)
+        return tf.equal(tf.size(tf.io.matching_files(latch + ".released" + nothing)), 0)
 
     def pause(look: Any) -> Any:
         return look + 1 + 0 * late_number(_LOOK_EVERY)
 
-    return tf.compat.v1.while_loop(is_closed, pause, [start])
+    return tf.compat.v1.while_loop(is_held, pause, [start])
 
 
 def _save(

@@ -90,33 +90,33 @@ class Scene:
         target.parent.mkdir(exist_ok=True)
         return staged.rename(target)
 
-    def gate(self, short: str) -> Path:
-        """The gate of a model that waits."""
-        return self.directory / f"{short}.gate"
+    def latch(self, short: str) -> Path:
+        """The latch of a model that waits."""
+        return self.directory / f"{short}.latch"
 
     @contextmanager
     def waiting_load(self, short: str, version: int = 1) -> Iterator[Callable[[], None]]:
         """A version whose load waits until the function that is yielded has been called, or else
         until the end.
         """
-        gate = self.gate(f"{short}-{version}")
-        self.write(short, version, models.waiting_load(gate))
+        latch = self.latch(f"{short}-{version}")
+        self.write(short, version, models.waiting_load(latch))
         try:
-            yield models.opened(gate).touch
+            yield models.released(latch).touch
         finally:
-            models.opened(gate).touch()
+            models.released(latch).touch()
 
     @contextmanager
     def waiting_run(self, short: str) -> Iterator[Callable[[], str]]:
         """A Predict call that waits in a model built by `models.waiting`. The function that is
         yielded lets it end, and returns its result.
         """
-        gate = self.gate(f"{short}-run")
-        call = self.client.predict(self.spec(short, "wait"), {"gate": str(gate)}, ["rounds"])
-        self.wait_for(models.began(gate).exists, "the run has not begun")
+        latch = self.latch(f"{short}-run")
+        call = self.client.predict(self.spec(short, "wait"), {"latch": str(latch)}, ["rounds"])
+        self.wait_for(models.began(latch).exists, "the run has not begun")
 
         def end() -> str:
-            models.opened(gate).touch()
+            models.released(latch).touch()
             return finished(call)
 
         try:

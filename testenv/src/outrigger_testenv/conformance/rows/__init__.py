@@ -1,7 +1,15 @@
 """All rows, in the order of a run."""
 
 from outrigger_testenv.conformance.row import Row
-from outrigger_testenv.conformance.rows import labels, metadata, predict, reload, status, versions
+from outrigger_testenv.conformance.rows import (
+    labels,
+    metadata,
+    predict,
+    reload,
+    starts,
+    status,
+    versions,
+)
 
 ALL: list[Row] = [
     *predict.ROWS,
@@ -10,5 +18,6 @@ ALL: list[Row] = [
     *versions.ROWS,
     *labels.ROWS,
     *reload.ROWS,
+    *starts.ROWS,
     *reload.LAST,
 ]
