@@ -136,10 +136,10 @@ conformance: venv ## compare a running engine with TensorFlow Serving's document
 
 .PHONY: bench
 bench: export CARGO := $(CARGO)
-bench: venv dist ## the figures; ONLY=prefix of their names, QUICK=1 to try, STRICT=1 fails on a miss, BEFORE=commit compares, TABLES=1 writes the tables of the docs
+bench: venv dist ## the figures; ONLY=prefix of their names, QUICK=1 to try, STRICT=1 fails on a miss, BEFORE=commit compares, TABLES=1 writes the tables of the docs, DOCS=1 with ONLY=layout those of the forms of models
 	@$(PY) -m outrigger_testenv.bench$(if $(TABLES),.tables) --output $(TARGET)/bench \
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick) \
-	  $(if $(STRICT),--strict) $(if $(BEFORE),--before '$(BEFORE)')
+	  $(if $(STRICT),--strict) $(if $(DOCS),--docs) $(if $(BEFORE),--before '$(BEFORE)')
 
 .PHONY: attack
 attack: venv build tools ## attack the real processes: a table of what it costs the others; ONLY=prefix, QUICK=1 to try, DOCS=1 writes it into the docs
