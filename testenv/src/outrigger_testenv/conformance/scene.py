@@ -221,12 +221,12 @@ class Scene:
         """The states of the versions of a model spec, in the engine's order, or the error."""
         return outcome(lambda: ", ".join(state(each) for each in self.client.status(spec)))
 
-    def settled(self, short: str, *wanted: str) -> str:
+    def settled(self, short: str, *wanted: str, timeout: float = TIMEOUT) -> str:
         """The states of a model's versions, when each text of `wanted` is among them or time is
         up.
         """
         with suppress(TimeoutError):
-            self.wait_for(lambda: all(each in self.states(short) for each in wanted), "")
+            self.wait_for(lambda: all(each in self.states(short) for each in wanted), "", timeout)
         return self.states(short)
 
     def flushed(self, short: str, version: int = 1) -> None:

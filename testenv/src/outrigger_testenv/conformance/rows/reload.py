@@ -124,8 +124,9 @@ def _without_versions(name: str, prepare) -> str:
         scene.add(other)
         prepare(scene.base_path(name))
         call = scene.begin_add(name)
+        pending = scene.pending(call)
         scene.write(other, 2, models.constant(2))
-        during = f"{scene.pending(call)}; {scene.states(other)}; {scene.states(name)}"
+        during = f"{pending}; {scene.settled(other, '1 END', timeout=STILL)}; {scene.states(name)}"
         models.empty(scene.base_path(name) / "1")
         return f"{during}; {finished(call)}"
 

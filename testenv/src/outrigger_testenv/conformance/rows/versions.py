@@ -49,8 +49,7 @@ def _failed(scene: Scene) -> str:
     _serve(scene, "failed", [1])
     broken = scene.write("failed", 2, models.empty)
     failed = scene.settled("failed", "2 END")
-    shutil.rmtree(broken)
-    scene.write("failed", 2, models.constant(2))
+    models.constant(2)(broken)
     # The repaired files would be found by the poll that finds version 3.
     scene.add("failed", versions=2)
     scene.write("failed", 3, models.constant(3))
@@ -79,8 +78,6 @@ def _emptied(scene: Scene) -> str:
 def _replaced(scene: Scene) -> str:
     """Other files under the same version number."""
     _serve(scene, "replaced", [1])
-    path = scene.base_path("replaced")
-    path.joinpath("1").rename(path / "old")
     scene.write("replacing", 1, models.constant(5))
     scene.add("replaced", base_path=str(scene.base_path("replacing")))
     scene.write("replaced-probe", 1, models.constant(1))
