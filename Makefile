@@ -128,12 +128,19 @@ validate-model: venv build tools ## check a model directory before it ships: MOD
 	@$(PY) -m pytest testenv/tests/execution --model '$(abspath $(MODEL))' \
 	  $(if $(DATA),--rows '$(abspath $(DATA))')
 
+.PHONY: conformance
+conformance: venv ## compare a running engine with TensorFlow Serving's documented behaviour: ENGINE=address, MODELS=directory that it sees; ONLY=prefix of rows, TABLE=file for Markdown
+	@[ -n '$(ENGINE)' ] && [ -n '$(MODELS)' ] || \
+	  { echo 'which one? make conformance ENGINE=localhost:8500 MODELS=/tmp/conformance' >&2; exit 64; }
+	@$(PY) -m outrigger_testenv.conformance --engine '$(ENGINE)' --models '$(MODELS)' \
+	  $(if $(ONLY),--only '$(ONLY)') $(if $(TABLE),--output '$(TABLE)')
+
 .PHONY: bench
 bench: export CARGO := $(CARGO)
-bench: venv dist ## the figures; ONLY=prefix of their names, QUICK=1 to try, STRICT=1 fails on a miss, BEFORE=commit compares, TABLES=1 writes the tables of the docs
+bench: venv dist ## the figures; ONLY=prefix of their names, QUICK=1 to try, STRICT=1 fails on a miss, BEFORE=commit compares, TABLES=1 writes the tables of the docs, DOCS=1 with ONLY=layout those of the forms of models
 	@$(PY) -m outrigger_testenv.bench$(if $(TABLES),.tables) --output $(TARGET)/bench \
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick) \
-	  $(if $(STRICT),--strict) $(if $(BEFORE),--before '$(BEFORE)')
+	  $(if $(STRICT),--strict) $(if $(DOCS),--docs) $(if $(BEFORE),--before '$(BEFORE)')
 
 .PHONY: attack
 attack: venv build tools ## attack the real processes: a table of what it costs the others; ONLY=prefix, QUICK=1 to try, DOCS=1 writes it into the docs

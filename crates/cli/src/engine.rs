@@ -122,6 +122,10 @@ pub(crate) struct Arguments {
           default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
     enable_serialization_as_tensor_content: bool,
 
+    /// Trace every run, and write the times of operations to this file, as JSON
+    #[arg(long = "step_stats_file", value_name = "PATH")]
+    step_stats_file: Option<PathBuf>,
+
     /// Let a new version label point to a version that is not available yet
     #[arg(long = "allow_version_labels_for_unavailable_models", default_value_t = false, num_args = 0..=1,
           default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
@@ -175,6 +179,7 @@ impl Arguments {
             per_model_batching: self.enable_per_model_batching_parameters,
             model_warmup: self.enable_model_warmup,
             serialization_as_tensor_content: self.enable_serialization_as_tensor_content,
+            step_stats_file: self.step_stats_file,
             allow_version_labels_for_unavailable_models: self
                 .allow_version_labels_for_unavailable_models,
         })
@@ -187,6 +192,8 @@ impl Arguments {
             "--batching_parameters_file has no effect without --enable_batching"
         } else if self.enable_per_model_batching_parameters && !self.enable_batching {
             "--enable_per_model_batching_parameters has no effect without --enable_batching"
+        } else if self.step_stats_file.is_some() && self.enable_batching {
+            "--step_stats_file and --enable_batching cannot be combined: batches are not traced"
         } else if self.model_config_file_poll_wait_seconds != 0 {
             "--model_config_file_poll_wait_seconds: the file is read only once; must be 0"
         } else {

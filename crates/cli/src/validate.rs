@@ -1,8 +1,13 @@
 //! `outrigger validate`: runs the server's checks without a server, and scores the rows of a file.
 
+mod operations;
 mod rows;
 
-use std::{env, path::PathBuf, time::Duration};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use outrigger_tools::{
     ModelArgument,
@@ -11,6 +16,8 @@ use outrigger_tools::{
     registry::Progress,
     validate::{self, Report},
 };
+
+use operations::Operations;
 
 use crate::{
     access,
@@ -22,7 +29,8 @@ use crate::{
 /// Runs every check that a server runs before it routes requests to a model, and scores a file.
 ///
 /// Unpacks the package, checks metadata.json against the SavedModel's signature, loads
-/// the model in a temporary engine and scores golden.jsonl. With --input it then scores the rows
+/// the model in a temporary engine and scores golden.jsonl. With --profile it reports the time by
+/// operation of the graph, from TensorFlow's trace of the runs. With --input it then scores the rows
 /// of a file; with --server and --model a model of a running server scores them instead.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger validate churn/\n  \
@@ -35,6 +43,9 @@ pub(crate) struct Arguments {
     /// tensorflow_model_server to use instead of the local engine.
     #[arg(long, value_name = "BINARY", env = "OUTRIGGER_ENGINE")]
     engine: Option<PathBuf>,
+    /// Report the time of the model's operations, from a trace of its runs in the local engine.
+    #[arg(long, conflicts_with_all = ["engine", "no_engine", "server"])]
+    profile: bool,
     /// Check the files only, without scores.
     #[arg(long, conflicts_with_all = ["engine", "input"])]
     no_engine: bool,
@@ -82,11 +93,11 @@ struct Server {
 /// Runs the command.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     let output = arguments.output;
-    let report = report(arguments)?;
-    match output {
-        Output::Text => exit::print(report.text())?,
-        Output::Json => exit::print_json(&serde_json::json!(report))?,
-    }
+    let directory = arguments.profile.then(tempfile::tempdir).transpose().map_err(Exit::failed)?;
+    let trace = directory.as_ref().map(|directory| directory.path().join("step_stats.json"));
+    let report = report(arguments, trace.as_deref())?;
+    let operations = trace.as_deref().map(Operations::read).transpose()?.flatten();
+    print(&report, operations.as_ref(), output)?;
     let failure = match &report.rows {
         _ if report.passed() => return Ok(()),
         None => "the model is not valid",
@@ -96,7 +107,22 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     Err(Exit::Failed(failure.to_owned()))
 }
 
-fn report(arguments: Arguments) -> Result<Report, Exit> {
+fn print(report: &Report, operations: Option<&Operations>, output: Output) -> Result<(), Exit> {
+    match (output, operations) {
+        (Output::Text, None) => exit::print(report.text()),
+        (Output::Text, Some(operations)) => exit::print(format!("{}{operations}", report.text())),
+        (Output::Json, operations) => {
+            let mut json = serde_json::json!(report);
+            if let Some(operations) = operations {
+                json["operations"] = serde_json::json!(operations);
+            }
+            exit::print_json(&json)
+        }
+    }
+}
+
+/// Runs the checks; the local engine writes the times of operations to `trace`.
+fn report(arguments: Arguments, trace: Option<&Path>) -> Result<Report, Exit> {
     let Arguments { source, engine, no_engine, timeout, registry, rows, server, .. } = arguments;
     let run = rows.run()?;
     let source = match (source, &run) {
@@ -106,7 +132,7 @@ fn report(arguments: Arguments) -> Result<Report, Exit> {
         (None, None) => return Err(Exit::usage("either REF|DIR or --server is needed")),
     };
     let client = registry.client()?;
-    let program = if no_engine { None } else { Some(program(engine)?) };
+    let program = if no_engine { None } else { Some(program(engine, trace)?) };
     let progress = Progress::default();
     let rows = run.as_ref().map(rows::Run::rows);
     let engine = (program.as_ref(), &frameworks::KNOWN[..]);
@@ -130,14 +156,15 @@ fn on_server(server: Server, run: &rows::Run, timeout: Duration) -> Result<Repor
     Ok(exit::block_on(run.with_progress_bar(validate))??)
 }
 
-/// The given engine, or this binary's own.
-fn program(engine: Option<PathBuf>) -> Result<Program, Exit> {
-    Ok(match engine {
-        Some(binary) => Program { binary, arguments: Vec::new(), connect: frameworks::connect },
-        None => Program {
-            binary: env::current_exe().map_err(Exit::failed)?,
-            arguments: vec!["engine".to_owned()],
-            connect: frameworks::connect,
-        },
-    })
+/// The given engine, or this binary's own, which may trace its runs.
+fn program(engine: Option<PathBuf>, trace: Option<&Path>) -> Result<Program, Exit> {
+    let connect = frameworks::connect;
+    if let Some(binary) = engine {
+        return Ok(Program { binary, arguments: Vec::new(), connect, passes: 1 });
+    }
+    let binary = env::current_exe().map_err(Exit::failed)?;
+    let mut arguments = vec!["engine".to_owned()];
+    arguments.extend(trace.map(|file| format!("--step_stats_file={}", file.display())));
+    let passes = if trace.is_some() { operations::PASSES } else { 1 };
+    Ok(Program { binary, arguments, connect, passes })
 }

@@ -59,6 +59,47 @@ fn a_model_without_its_variables_is_not_valid() {
 }
 
 #[test]
+fn the_times_of_operations_are_means_of_the_traced_runs() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let package = package(scratch.path(), &linear().model(), 7.5);
+    let package = package.to_str().expect("utf-8");
+    let output = outrigger(&["validate", package, "--profile", "-o", "json"]);
+    let report = json(&output);
+    assert_eq!(outcome(&report, "scores"), "passed", "{report:#}");
+    let operations = &report["operations"];
+    // There is one golden case, scored 20 times; the first run is not counted.
+    assert_eq!(operations["runs"], 19, "{report:#}");
+    let product = operations["by_operation"].as_array().expect("operations").iter();
+    let product = product.clone().find(|row| row["operation"] == "Mul").expect("the model's");
+    assert_eq!(product["executions"], 2.0, "{product}");
+    assert!(product["us"].as_f64() > Some(0.0) && product["share"].as_f64() < Some(1.0));
+    assert!(operations["by_node"].as_array().expect("nodes").len() > 1);
+
+    let output = outrigger(&["validate", package, "--profile"]);
+    let text = text(&output.stdout);
+    assert!(text.contains("mean of 19 traced runs") && text.contains("time by node"), "{text}");
+}
+
+#[test]
+fn a_model_that_is_not_valid_has_no_times_of_operations() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let package = package(scratch.path(), &linear().model(), 7.25);
+    let output =
+        outrigger(&["validate", package.to_str().expect("utf-8"), "--profile", "-o", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(json(&output)["operations"], Value::Null);
+}
+
+#[test]
+fn only_the_local_engine_is_traced() {
+    let refused = |arguments: &[&str]| outrigger(arguments).status.code() == Some(64);
+    assert!(refused(&["validate", "churn/", "--profile", "--no-engine"]));
+    assert!(refused(&["validate", "churn/", "--profile", "--engine", "/bin/false"]));
+    let batched = ["engine", "--model_base_path=/m", "--step_stats_file=f", "--enable_batching"];
+    assert!(refused(&batched));
+}
+
+#[test]
 fn metadata_that_contradicts_the_model_is_reported_with_both_sides() {
     let scratch = tempfile::tempdir().expect("a directory");
     let package = package(scratch.path(), &linear().model(), 7.5);

@@ -7,7 +7,8 @@
 //!
 //! [`manager`] decides which servables are in memory, [`loader`] loads them, [`source`]
 //! finds them on disk, [`reload`] applies configurations, [`surface`] is the gRPC
-//! interface, [`batching`] merges requests and [`tensorflow`] is the runtime.
+//! interface, [`batching`] merges requests, [`step_stats`] adds up the times of operations and
+//! [`tensorflow`] is the runtime.
 
 pub mod batching;
 pub mod config;
@@ -23,6 +24,7 @@ pub mod servable;
 mod server;
 pub mod source;
 mod status;
+pub mod step_stats;
 pub mod surface;
 pub mod tensorflow;
 

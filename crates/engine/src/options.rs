@@ -45,6 +45,9 @@ pub struct Options {
     pub model_warmup: bool,
     /// Whether to answer with `tensor_content` instead of lists of values.
     pub serialization_as_tensor_content: bool,
+    /// A file for the times of operations, as JSON of [`crate::step_stats::Times`]: every run is
+    /// traced. Requests must not be batched.
+    pub step_stats_file: Option<PathBuf>,
     /// Whether a new label may point to a version that is not available yet.
     pub allow_version_labels_for_unavailable_models: bool,
 }
@@ -84,6 +87,7 @@ impl Options {
             per_model_batching: false,
             model_warmup: true,
             serialization_as_tensor_content: false,
+            step_stats_file: None,
             allow_version_labels_for_unavailable_models: false,
         }
     }

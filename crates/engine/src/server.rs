@@ -31,6 +31,7 @@ use crate::{
     reload::{self, Reloader},
     servable::Servable,
     status::Status,
+    step_stats::StepStats,
     surface::{Calls, Services, Surface},
     tensorflow::{LocateError, OpenError, Runtime, Threads, locate},
 };
@@ -56,6 +57,14 @@ pub enum Error {
     /// The parameters of batching cannot be used.
     #[error("requests cannot be batched: {0}")]
     Batching(#[source] Status),
+    /// The file for the times of operations cannot be written.
+    #[error("{}: {source}", path.display())]
+    StepStats {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
     /// The first configuration is refused, or one of its models failed.
     #[error("the models cannot be served: {0}")]
     Models(#[source] Status),
@@ -150,8 +159,9 @@ impl Engine {
         }
         let batching = batching(&options)?;
         let config = first_config(&options.models)?;
+        let step_stats = options.step_stats_file.as_deref().map(step_stats).transpose()?;
         let runtime = open(options.tensorflow.as_deref())?;
-        let surface = Arc::new(surface(runtime, &options, batching));
+        let surface = Arc::new(surface(runtime, &options, batching, step_stats));
         let mut tasks = JoinSet::new();
         spawn_ticks(&mut tasks, surface.manager.clone());
         surface.reloader.apply(config).await.map_err(Error::Models)?;
@@ -223,6 +233,11 @@ fn batching(options: &Options) -> Result<Option<Batching>, Error> {
     Ok(Some(Batching { pool, parameters: (!options.per_model_batching).then_some(parameters) }))
 }
 
+fn step_stats(path: &Path) -> Result<StepStats, Error> {
+    StepStats::create(path.to_owned())
+        .map_err(|source| Error::StepStats { path: path.to_owned(), source })
+}
+
 fn first_config(models: &Models) -> Result<ModelServerConfig, ConfigError> {
     match models {
         Models::File(path) => config::read(path),
@@ -245,7 +260,12 @@ fn open(named: Option<&Path>) -> Result<Runtime, Error> {
     Ok(Runtime::open(&directory.canonicalize().unwrap_or(directory))?)
 }
 
-fn surface(runtime: Runtime, options: &Options, batching: Option<Batching>) -> Surface {
+fn surface(
+    runtime: Runtime,
+    options: &Options,
+    batching: Option<Batching>,
+    step_stats: Option<StepStats>,
+) -> Surface {
     let threads = Threads {
         intra_op: options.tensorflow_intra_op_parallelism,
         inter_op: options.tensorflow_inter_op_parallelism,
@@ -273,6 +293,7 @@ fn surface(runtime: Runtime, options: &Options, batching: Option<Batching>) -> S
         manager,
         monitor,
         as_content: options.serialization_as_tensor_content,
+        step_stats,
         calls: Calls::new(options.grpc_max_threads),
         reloads: TaskTracker::new(),
         stop: CancellationToken::new(),

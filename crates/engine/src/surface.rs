@@ -27,6 +27,7 @@ use crate::{
     reload::Reloader,
     servable::Servable,
     status::Status,
+    step_stats::StepStats,
     tensorflow::Runtime,
 };
 
@@ -49,6 +50,8 @@ pub struct Surface {
     pub monitor: Monitor,
     /// Whether to answer with `tensor_content`.
     pub as_content: bool,
+    /// Traces every run; `None` if runs are not traced.
+    pub step_stats: Option<StepStats>,
     /// Limits on concurrent calls.
     pub calls: Calls,
     /// Running reloads; they outlive the calls that requested them.

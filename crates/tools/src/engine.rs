@@ -37,6 +37,9 @@ pub struct Program {
     /// Makes the engine that listens at an endpoint and finds its files in a store. Called
     /// in a tokio runtime, which drives its connections.
     pub connect: fn(endpoint: String, store: Store) -> Result<Arc<dyn Engine>, Failure>,
+    /// The number of times that the golden cases are scored. More than once is for times, not for
+    /// scores.
+    pub passes: u32,
 }
 
 /// A running engine; the process ends with the value.

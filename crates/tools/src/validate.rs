@@ -187,7 +187,9 @@ async fn scores(
     let engine = running.engine();
     let scorer = Scorer::bind(engine, id, Arc::clone(plan), SharedLimits::default());
     let gate = Gate { engine, scorer: &scorer, timeout, packages: None };
-    gate.pass(golden).await?;
+    for _ in 0..program.passes {
+        gate.pass(golden).await?;
+    }
     Ok(InEngine { scorer, _running: running, _files: fetched })
 }
 

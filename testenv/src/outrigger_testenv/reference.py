@@ -12,14 +12,14 @@ from outrigger_testenv.features import TREATMENT, TREATMENT_COUNT, USER, Input, 
 USER_FEATURES = 4
 TREATMENT_FEATURES = 20
 LAYERS = (64, 32, 1)
+USER_NAMES = [f"user_feature_{at:02}" for at in range(USER_FEATURES)]
+TREATMENT_NAMES = [f"treatment_feature_{at:02}" for at in range(TREATMENT_FEATURES)]
 
 
 def reference_builder() -> ModelBuilder:
     """A builder with 4 user features and 20 treatment features, all float32."""
-    users = tuple(numeric(f"user_feature_{at:02}", default=0) for at in range(USER_FEATURES))
-    treatments = tuple(
-        numeric(f"treatment_feature_{at:02}", required=True) for at in range(TREATMENT_FEATURES)
-    )
+    users = tuple(numeric(name, default=0) for name in USER_NAMES)
+    treatments = tuple(numeric(name, required=True) for name in TREATMENT_NAMES)
     return ModelBuilder(
         [
             Input("user", USER, "float32", users),
@@ -33,7 +33,7 @@ def reference_builder() -> ModelBuilder:
 def reference_model(directory: Path, seed: int = 1, golden: bool = True) -> ModelPackage:
     """Builds the model with random but fixed weights; its usual load is 1,000 treatments."""
     golden_frames = reference_frames(2, 3, seed) if golden else None
-    return reference_builder().build(_network(seed), directory, golden_frames)
+    return reference_builder().build(reference_network(seed), directory, golden_frames)
 
 
 def reference_frames(
@@ -41,18 +41,17 @@ def reference_frames(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Random users, and treatments for all of them."""
     draw = np.random.default_rng(seed)
-    names = [f"user_feature_{at:02}" for at in range(USER_FEATURES)]
-    people = pd.DataFrame(draw.normal(size=(users, USER_FEATURES)).astype("f4"), columns=names)
-    names = [f"treatment_feature_{at:02}" for at in range(TREATMENT_FEATURES)]
+    people = pd.DataFrame(draw.normal(size=(users, USER_FEATURES)).astype("f4"), columns=USER_NAMES)
     offers = pd.DataFrame(
-        draw.normal(size=(treatments, TREATMENT_FEATURES)).astype("f4"), columns=names
+        draw.normal(size=(treatments, TREATMENT_FEATURES)).astype("f4"), columns=TREATMENT_NAMES
     )
     people.index = [f"user-{at}" for at in range(users)]
     offers.index = [f"treatment-{at}" for at in range(treatments)]
     return people, offers
 
 
-def _network(seed: int):
+def reference_network(seed: int = 1):
+    """The network as a tf.Module over the tensors of the reference model."""
     import tensorflow as tf
 
     class Network(tf.Module):
@@ -69,7 +68,7 @@ def _network(seed: int):
                 self.weights.append(tf.Variable(weight))
                 self.biases.append(tf.Variable(np.zeros(after, "f4")))
 
-        def __call__(self, user, treatment, treatment_count):
+        def __call__(self, user, treatment, treatment_count=None):
             del treatment_count  # the control plane trims its padding itself
             users, count = tf.shape(treatment)[0], tf.shape(treatment)[1]
             beside = tf.broadcast_to(user[:, None, :], [users, count, USER_FEATURES])

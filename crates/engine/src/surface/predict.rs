@@ -106,13 +106,19 @@ impl Call {
         let outputs = outputs(signature, &self.request.output_filter)?;
         let fetches: Vec<Endpoint> = outputs.iter().map(|(_, endpoint)| *endpoint).collect();
         let timeout = self.deadline.map(remaining).transpose()?;
-        let executor = match thread {
-            RunThread::Connection => Executor::Caller,
-            RunThread::Blocking => Executor::Pool(timeout),
+        let session = &self.servable.session;
+        let tensors = if let Some(stats) = &surface.step_stats {
+            stats.run(session, &inputs, &fetches)?
+        } else {
+            let executor = match thread {
+                RunThread::Connection => Executor::Caller,
+                RunThread::Blocking => Executor::Pool(timeout),
+            };
+            let start = Instant::now();
+            let tensors = session.run(&inputs, &fetches, executor)?;
+            signature.pace.record(self.bytes, start.elapsed());
+            tensors
         };
-        let start = Instant::now();
-        let tensors = self.servable.session.run(&inputs, &fetches, executor)?;
-        signature.pace.record(self.bytes, start.elapsed());
         let aliases = outputs.iter().map(|(alias, _)| (*alias).to_owned());
         self.answer(name, aliases, tensors, surface.as_content)
     }

@@ -37,6 +37,15 @@ pub(super) fn caller_run_options() -> Vec<u8> {
     options
 }
 
+/// `RunOptions` that execute the graph on the caller's thread and trace every operation.
+pub(super) fn traced_run_options() -> Vec<u8> {
+    const TRACE_LEVEL: u32 = 1;
+    const FULL_TRACE: u64 = 3;
+    let mut options = caller_run_options();
+    field(&mut options, TRACE_LEVEL, FULL_TRACE);
+    options
+}
+
 fn field(message: &mut Vec<u8>, number: u32, value: u64) {
     if value != 0 {
         put_int(number, value, message);
@@ -53,5 +62,6 @@ mod tests {
         assert_eq!(session_config(0, 0), [0x82, 1, 2, 0x48, 1]);
         assert_eq!(run_options(300), [0x10, 0xac, 0x02]);
         assert_eq!(caller_run_options(), [&[0x18][..], &[0xff; 9], &[1]].concat());
+        assert_eq!(traced_run_options(), [&[0x18][..], &[0xff; 9], &[1, 0x08, 3]].concat());
     }
 }

@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     api::{Api, TfBuffer, TfGraph, TfOutput, TfSession, TfSessionOptions, TfTensor},
-    run_options::{caller_run_options, run_options, session_config},
+    run_options::{caller_run_options, run_options, session_config, traced_run_options},
     runtime::Runtime,
     status::Outcome,
     tensor::Tensor,
@@ -150,18 +150,49 @@ impl Session {
         outputs: &[Endpoint],
         executor: Executor,
     ) -> Result<Vec<Tensor>, Status> {
-        let feeds: Vec<_> = inputs.iter().map(|(endpoint, _)| self.checked(endpoint)).collect();
-        let values: Vec<*mut TfTensor> = inputs.iter().map(|(_, tensor)| tensor.as_ptr()).collect();
-        let fetches: Vec<_> = outputs.iter().map(|endpoint| self.checked(endpoint)).collect();
-        let mut results: Vec<*mut TfTensor> = vec![ptr::null_mut(); outputs.len()];
         let options = match executor {
             Executor::Caller => Some(caller_run_options()),
             Executor::Pool(timeout) => timeout.map(|timeout| run_options(milliseconds(timeout))),
         };
-        let options = options.as_deref().map(borrowed);
+        self.execute(inputs, outputs, options.as_deref(), None)
+    }
+
+    /// Runs the graph on the calling thread, and traces every operation. Returns the outputs, and
+    /// the encoded `tensorflow.RunMetadata` with the trace in `step_stats`.
+    ///
+    /// # Errors
+    /// TensorFlow's error.
+    ///
+    /// # Panics
+    /// An endpoint belongs to another session.
+    pub fn run_traced(
+        &self,
+        inputs: &[(Endpoint, Tensor)],
+        outputs: &[Endpoint],
+    ) -> Result<(Vec<Tensor>, Vec<u8>), Status> {
+        let metadata = OwnedBuffer::new(self.runtime.api);
+        let options = traced_run_options();
+        let tensors = self.execute(inputs, outputs, Some(&options), Some(&metadata))?;
+        Ok((tensors, metadata.bytes().to_vec()))
+    }
+
+    fn execute(
+        &self,
+        inputs: &[(Endpoint, Tensor)],
+        outputs: &[Endpoint],
+        options: Option<&[u8]>,
+        metadata: Option<&OwnedBuffer>,
+    ) -> Result<Vec<Tensor>, Status> {
+        let feeds: Vec<_> = inputs.iter().map(|(endpoint, _)| self.checked(endpoint)).collect();
+        let values: Vec<*mut TfTensor> = inputs.iter().map(|(_, tensor)| tensor.as_ptr()).collect();
+        let fetches: Vec<_> = outputs.iter().map(|endpoint| self.checked(endpoint)).collect();
+        let mut results: Vec<*mut TfTensor> = vec![ptr::null_mut(); outputs.len()];
+        let options = options.map(borrowed);
+        let metadata = metadata.map_or(ptr::null_mut(), |buffer| buffer.raw.as_ptr());
         let outcome = Outcome::new(self.runtime.api);
         // SAFETY: each pointer is valid for the count beside it and during the call; the
-        // endpoints belong to this graph; the inputs are only read.
+        // endpoints belong to this graph; the inputs are only read; the buffer for metadata is
+        // empty, as the function requires, and only this call uses it.
         unsafe {
             (self.runtime.api.run)(
                 self.session.as_ptr(),
@@ -174,7 +205,7 @@ impl Session {
                 count(fetches.len()),
                 ptr::null(),
                 0,
-                ptr::null_mut(),
+                metadata,
                 outcome.as_ptr(),
             );
         }

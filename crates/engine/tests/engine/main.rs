@@ -8,3 +8,4 @@ mod models;
 mod predict;
 mod raw;
 mod reload;
+mod step_stats;

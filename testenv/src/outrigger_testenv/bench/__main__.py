@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from outrigger_testenv.bench import layout_page
 from outrigger_testenv.bench.figure import FULL, QUICK, Effort, Figure, Skipped
 from outrigger_testenv.bench.figures import COMPARISONS, FIGURES, chosen
+from outrigger_testenv.bench.layout_figures import LAYOUT_FIGURES
 from outrigger_testenv.bench.machine import commit, load_average, machine
 from outrigger_testenv.bench.programs import build, build_commit
 from outrigger_testenv.bench.result import Result
@@ -37,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="compare with this commit: measures the figures that compare only",
     )
     parser.add_argument("--strict", action="store_true", help="a missed target is a failure")
+    parser.add_argument(
+        "--docs", action="store_true", help="write the results of the model's forms into the docs"
+    )
     parser.add_argument("--output", type=Path, required=True, help="directory of the JSON files")
     options = parser.parse_args(arguments)
     known = COMPARISONS if options.before else FIGURES
@@ -44,12 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not figures:
         _say(f"no figure has the prefix {options.only}:", *(figure.name for figure in known))
         return 64
+    if options.docs and (options.quick or not {*LAYOUT_FIGURES} <= {*figures}):
+        parser.error("--docs needs all figures layout-, with full effort")
     effort = QUICK if options.quick else FULL
     os.environ.update(TENSORFLOW)
     # Built first, because compiling would disturb the measurements.
     before = build_commit(options.before) if options.before else None
     with Setup(build(), before) as setup:
-        return measure_all(figures, setup, effort, options.output, options.strict)
+        code = measure_all(figures, setup, effort, options.output, options.strict)
+    if options.docs:
+        layout_page.write(options.output)
+    return code
 
 
 def measure_all(

@@ -26,7 +26,7 @@ import numpy as np
 from outrigger_testenv.client import channel_options
 from outrigger_testenv.errors import OutriggerError
 
-_PREDICT = "/outrigger.v1.PredictionService/Predict"
+PREDICT = "/outrigger.v1.PredictionService/Predict"
 # The server may have to load the model before the first answer.
 _FIRST = 60.0
 # From when all processes are connected until they send.
@@ -42,6 +42,8 @@ class Share:
     connections: int
     in_flight: int
     timeout: float
+    # The method that is called.
+    method: str = PREDICT
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class _Sender:
         ]
         await asyncio.gather(*(channel.channel_ready() for channel in channels))
         # Without serializers the messages are passed on as they are.
-        calls = [channel.unary_unary(_PREDICT) for channel in channels]
+        calls = [channel.unary_unary(share.method) for channel in channels]
         self.parent.send("connected")
         self.window = self.parent.recv()
         await _until(self.window.begin)
@@ -195,7 +197,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 def first_answers(options: argparse.Namespace, requests: Sequence[bytes]) -> None:
     """Sends each request once, and saves the answers."""
     with grpc.insecure_channel(options.target, channel_options(options.target)) as channel:
-        call = channel.unary_unary(_PREDICT)
+        call = channel.unary_unary(PREDICT)
         for at, request in enumerate(requests):
             answer = call(request, timeout=max(_FIRST, options.timeout), wait_for_ready=True)
             if options.save:

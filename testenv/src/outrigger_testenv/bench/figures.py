@@ -5,6 +5,7 @@ from functools import partial
 
 from outrigger_testenv.bench import (
     allocations,
+    batching,
     before,
     canary,
     engine,
@@ -39,6 +40,7 @@ from outrigger_testenv.bench.figure import (
     at_least,
     at_most,
 )
+from outrigger_testenv.bench.layout_figures import LAYOUT_FIGURES
 from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE, Setup
 
 # The time for starting a process, connecting and encoding requests; seconds a run.
@@ -295,6 +297,16 @@ FIGURES = (
         at_least(0.5),
         _pairs,
     ),
+    Figure(
+        "batching-gain",
+        "throughput of the engine with batching over that without: four dense layers of 2,048, 64"
+        " requests of one treatment in flight",
+        RATIO,
+        batching.gain,
+        at_least(4),
+        lambda effort: _WARM + _pairs(batching.turns(effort)),
+    ),
+    *LAYOUT_FIGURES,
     Figure(
         "path-table-ratio",
         "throughput of control plane and engine over the engine alone, columnar",

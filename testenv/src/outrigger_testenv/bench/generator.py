@@ -101,14 +101,22 @@ class Report:
         return {"side": self.side, "command": list(self.command), **self.json}
 
 
-def run(side: Side, load: Load, effort: Effort, seconds: float | None = None) -> Report:
+def run(
+    side: Side,
+    load: Load,
+    effort: Effort,
+    seconds: float | None = None,
+    *,
+    treatments: int = TREATMENTS,
+    connections: int = CONNECTIONS,
+) -> Report:
     """Runs `outrigger bench` once, for `seconds` or the usual time. Raises Failed if requests
     fail.
     """
     measured = effort.measured if seconds is None else seconds
     command = [str(outrigger()), "bench", *side.arguments, *load]
-    command += ["--treatments", str(TREATMENTS)]
-    command += ["--connections", str(CONNECTIONS), "--threads", str(THREADS)]
+    command += ["--treatments", str(treatments)]
+    command += ["--connections", str(connections), "--threads", str(THREADS)]
     command += ["--warmup", f"{effort.warmup:g}s", "--duration", f"{measured:g}s"]
     for name, process in side.processes.items():
         command += ["--pid", f"{name}={process}"]
@@ -135,12 +143,15 @@ def compare(
     load: Load,
     effort: Effort,
     value: Callable[[Report, Report], float],
+    **settings: int,
 ) -> Measurement:
-    """Sends the same load to both sides in turns, and computes one value for each turn."""
+    """Sends the same load to both sides in turns, and computes one value for each turn. `settings`
+    are those of `run`.
+    """
     turns = in_turns(
         effort.repeats,
-        lambda: run(one, load, effort),
-        lambda: run(other, load, effort),
+        lambda: run(one, load, effort, **settings),
+        lambda: run(other, load, effort, **settings),
     )
     samples = [value(*turn) for turn in turns]
     return Measurement(samples, runs=[report.raw() for turn in turns for report in turn])

@@ -1,0 +1,60 @@
+"""A row of the table: a behaviour of the engine, and the answer that shows it."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from outrigger_testenv.conformance.scene import Scene
+
+OK, DIFFERS, NOT_TRIED = "ok", "DIFFERS", "not tried"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A behaviour: its name, a sentence, the expected answer with * for any text, and the act that
+    returns the answer seen. A behaviour without an act needs other flags or another start.
+    """
+
+    name: str
+    about: str
+    expected: str
+    act: Callable[[Scene], str] | None = None
+    needs: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A row with the answer seen."""
+
+    row: Row
+    seen: str
+
+    @property
+    def verdict(self) -> str:
+        """One of `OK`, `DIFFERS` and `NOT_TRIED`."""
+        if self.row.act is None:
+            return NOT_TRIED
+        return OK if matches(self.row.expected, self.seen) else DIFFERS
+
+
+def untried(name: str, about: str, expected: str, needs: str) -> Row:
+    """A row that this suite does not try, since it needs another flag or start."""
+    return Row(name, about, expected, needs=needs)
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Returns whether a text is the pattern, in which * stands for any text."""
+    parts = map(re.escape, pattern.split("*"))
+    return re.fullmatch(".*".join(parts), text, re.DOTALL) is not None
+
+
+def run(row: Row, scene: Scene) -> Outcome:
+    """Tries a row, and removes its models. An exception is an answer that differs."""
+    if row.act is None:
+        return Outcome(row, f"not tried: needs {row.needs}")
+    try:
+        seen = row.act(scene)
+        scene.reset()
+    except Exception as error:
+        seen = f"{type(error).__name__}: {error}"
+    return Outcome(row, scene.plain(seen))
