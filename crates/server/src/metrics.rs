@@ -58,8 +58,8 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Counter,
         labels: &["surface", "method", "model", "arm", "reason"],
         help: "Requests that ended, by surface (grpc, http), method, the model and arm that \
-               answered (empty if none did; for users on both arms, that of one of them), and reason: OK, a name from errors.md, or CANCELLED \
-               if the caller disconnected.",
+               answered (empty if none did; for users on both arms, that of one of them), and \
+               reason: OK, a name from errors.md, or CANCELLED if the caller disconnected.",
     },
     Metric {
         name: REQUEST_SECONDS,
