@@ -426,7 +426,8 @@ def test_extra_environment_volumes_mounts_containers_and_arguments():
     assert EVERYTHING.container("outrigger")["envFrom"]
     assert mounts(EVERYTHING, "outrigger")["more"] == mounts(EVERYTHING, "engine")["more"]
     assert volume(EVERYTHING, "more") == {"name": "more", "emptyDir": {}}
-    assert [each["name"] for each in pod["initContainers"]] == ["before", "engine"]
+    names = [each["name"] for each in pod["initContainers"]]
+    assert names == ["credential-helpers", "before", "engine"]
     assert [each["name"] for each in pod["containers"]] == ["outrigger", "helper"]
     extra = "--enable_serialization_as_tensor_content=true"
     assert EVERYTHING.container("engine")["args"][-1] == extra

@@ -15,7 +15,7 @@ use crate::{
     stack::{MODEL, Stack, by_name, reason, request},
 };
 
-const USERS: usize = 16;
+const USERS: u8 = 16;
 
 /// A request of a batch, whose only score is `score`.
 fn user(key: &str, score: f32) -> PredictRequest {
@@ -38,13 +38,13 @@ fn batch(requests: Vec<PredictRequest>) -> BatchPredictRequest {
 
 /// A batch of users with keys that begin with `name`, whose scores are their positions.
 fn keyed(name: &str) -> BatchPredictRequest {
-    let users = (0..USERS).map(|number| user(&format!("{name}-{number}"), number as f32));
+    let users = (0..USERS).map(|number| user(&format!("{name}-{number}"), f32::from(number)));
     batch(users.collect())
 }
 
 /// A batch of users without keys.
 fn without_keys() -> BatchPredictRequest {
-    batch((0..USERS).map(|number| user("", number as f32)).collect())
+    batch((0..USERS).map(|number| user("", f32::from(number))).collect())
 }
 
 async fn send(stack: &Stack, batch: BatchPredictRequest) -> Result<BatchPredictResponse, Status> {
