@@ -258,6 +258,12 @@ pub struct Charge {
 }
 
 impl Charge {
+    /// A charge of nothing yet, to the same owner on the same account.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self { account: self.account.clone(), owner: self.owner, bytes: AtomicU64::new(0) }
+    }
+
     /// The bytes that are charged.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)

@@ -12,8 +12,10 @@ use outrigger_core::Arm;
 pub struct Observation {
     /// The assigned arm; [`Arm::Pinned`] is not part of the comparison.
     pub arm: Arm,
-    /// Time from the request's arrival to its answer or failure.
-    pub latency: Duration,
+    /// Time from the request's arrival to its answer or failure; `None` if it cannot be
+    /// compared between the arms, because it depends on the arm even if both versions are
+    /// alike.
+    pub latency: Option<Duration>,
     /// The request's outcome.
     pub outcome: Outcome,
 }

@@ -32,10 +32,10 @@ impl Reference {
     pub const MOST: usize = 10_000;
 
     /// Builds the reference from requests that live answered (their arm is ignored) and
-    /// the latency quantile that is watched. Without requests, latencies above 100 ms are
+    /// the latency quantile that is watched. Without latencies, those above 100 ms are
     /// slow; without scores, nothing can be proved about scores.
     pub fn new(sample: &[Observation], quantile: f64) -> Self {
-        let mut latencies: Vec<Duration> = sample.iter().map(|seen| seen.latency).collect();
+        let mut latencies: Vec<Duration> = sample.iter().filter_map(|seen| seen.latency).collect();
         latencies.sort_unstable();
         let slow = at(&latencies, quantile).unwrap_or(Duration::from_millis(100));
 

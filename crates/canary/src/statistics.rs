@@ -127,7 +127,7 @@ impl Statistics {
         let Scale { reference, threshold, stages } = &mut self.scales[0];
         let Some(arm) = arm_of(stages, share, observation.arm) else { return };
         let is_slow = arm.record(reference, *threshold, observation);
-        if observation.arm == Arm::Live {
+        if let (Arm::Live, Some(is_slow)) = (observation.arm, is_slow) {
             threshold.follow(reference.quantile(), is_slow);
         }
     }

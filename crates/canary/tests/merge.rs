@@ -34,9 +34,10 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 }
 
 fn seen() -> impl Strategy<Value = Seen> {
-    let request = (share(), arm(), 0..10_000_000_u64, outcome()).prop_map(
+    let microseconds = prop::option::weighted(0.9, 0..10_000_000_u64);
+    let request = (share(), arm(), microseconds, outcome()).prop_map(
         |(share, arm, microseconds, outcome)| {
-            let latency = Duration::from_micros(microseconds);
+            let latency = microseconds.map(Duration::from_micros);
             Seen::Request(share, Observation { arm, latency, outcome })
         },
     );
@@ -50,7 +51,7 @@ fn seen() -> impl Strategy<Value = Seen> {
 fn reference() -> Arc<Reference> {
     let sample = (0..100).map(|number| Observation {
         arm: Arm::Live,
-        latency: Duration::from_millis(number),
+        latency: Some(Duration::from_millis(number)),
         outcome: Outcome::Scored(number as f64 / 100.0),
     });
     Arc::new(Reference::new(&sample.collect::<Vec<_>>(), 0.95))
@@ -122,7 +123,7 @@ proptest! {
 fn statistics_saved_without_a_threshold_are_read() {
     let request = Observation {
         arm: Arm::Live,
-        latency: Duration::from_millis(20),
+        latency: Some(Duration::from_millis(20)),
         outcome: Outcome::Scored(0.5),
     };
     let share = Share::new(0.1).expect("a share");
@@ -146,7 +147,7 @@ fn statistics_saved_without_a_threshold_are_read() {
 fn statistics_on_another_scale_than_their_own_are_refused() {
     let scored = Observation {
         arm: Arm::Live,
-        latency: Duration::from_millis(20),
+        latency: Some(Duration::from_millis(20)),
         outcome: Outcome::Scored(0.5),
     };
     let mut statistics = Statistics::new(reference());
@@ -163,7 +164,7 @@ fn scales() -> [Arc<Reference>; 4] {
     let scale = |slow: u64, score: &dyn Fn(u64) -> Outcome| {
         let sample = (0..500).map(|number| Observation {
             arm: Arm::Live,
-            latency: Duration::from_millis(slow + number),
+            latency: Some(Duration::from_millis(slow + number)),
             outcome: score(number),
         });
         Arc::new(Reference::new(&sample.collect::<Vec<_>>(), 0.95))

@@ -186,7 +186,8 @@ fn with_non_finite(live: (u64, u64), canary: (u64, u64)) -> Statistics {
     for (arm, (non_finite, requests)) in [(Arm::Live, live), (Arm::Canary, canary)] {
         for request in 0..requests {
             let outcome = if request < non_finite { Outcome::NonFinite } else { Outcome::Empty };
-            let observation = Observation { arm, latency: Duration::from_millis(20), outcome };
+            let latency = Some(Duration::from_millis(20));
+            let observation = Observation { arm, latency, outcome };
             statistics.record(share(0.1), &observation);
         }
     }
@@ -275,7 +276,7 @@ fn a_category_absent_from_the_profile_is_skew_once_it_is_seen() {
 fn with_scores(live: fn(u32) -> f64, canary: fn(u32) -> f64, requests: u32) -> Statistics {
     let scored = |arm, score| Observation {
         arm,
-        latency: Duration::from_millis(20),
+        latency: Some(Duration::from_millis(20)),
         outcome: Outcome::Scored(score),
     };
     let sample: Vec<_> = (0..1000).map(|number| scored(Arm::Live, live(number))).collect();
@@ -416,7 +417,7 @@ fn an_equal_canary_is_harmless_where_live_hardly_varies() {
 fn a_long_tail_is_harmful_where_live_hardly_varies() {
     let at = |arm, millis| Observation {
         arm,
-        latency: Duration::from_millis(millis),
+        latency: Some(Duration::from_millis(millis)),
         outcome: Outcome::Empty,
     };
     let statistics = |every| {
@@ -451,7 +452,7 @@ fn an_equal_canary_is_harmless_where_live_became_faster() {
 fn taken(before: u64, live: fn(u64) -> u64, canary: fn(u64) -> u64, requests: u64) -> Statistics {
     let at = |arm, millis| Observation {
         arm,
-        latency: Duration::from_millis(millis),
+        latency: Some(Duration::from_millis(millis)),
         outcome: Outcome::Empty,
     };
     let sample = [at(Arm::Live, before); 1000];
@@ -463,6 +464,19 @@ fn taken(before: u64, live: fn(u64) -> u64, canary: fn(u64) -> u64, requests: u6
         }
     }
     statistics
+}
+
+#[test]
+fn a_latency_that_cannot_be_compared_does_not_count() {
+    let plain = taken(20, |number| 10 + number % 20, |number| 15 + number % 30, 3000);
+    let mut with_others = plain.clone();
+    for number in 0..3000 {
+        let arm = if number % 3 == 0 { Arm::Canary } else { Arm::Live };
+        let other = Observation { arm, latency: None, outcome: Outcome::Failed };
+        with_others.record(share(1.0 / 3.0), &other);
+    }
+    assert_eq!(latency_of(&with_others), latency_of(&plain));
+    assert_eq!(with_others.requests(), (4000, 2000));
 }
 
 #[test]

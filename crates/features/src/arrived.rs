@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 use outrigger_core::Failure;
+use outrigger_proto::{outrigger::v1::ResponseOptions, raw::write as wire};
+use prost::Message as _;
 
 use crate::{
     call::{Call, Trace},
@@ -22,6 +24,18 @@ pub enum Arrived {
 }
 
 impl Arrived {
+    /// A copy of one of a batch's requests, with the options of the batch.
+    pub fn of_batch(request: &[u8], options: &ResponseOptions) -> Self {
+        /// `PredictRequest.options`.
+        const OPTIONS: u32 = 9;
+        let length = options.encoded_len();
+        let mut message = Vec::with_capacity(request.len() + wire::filled_len(OPTIONS, length));
+        message.extend_from_slice(request);
+        wire::put_filled_header(OPTIONS, length, &mut message);
+        options.encode_raw(&mut message);
+        Self::Message(message.into())
+    }
+
     /// Its bytes.
     pub fn bytes(&self) -> &Bytes {
         match self {
@@ -64,6 +78,25 @@ impl Plan {
         match request {
             Arrived::Message(message) => pack::pack_traced(self, &[message], call),
             Arrived::Json(request) => self.pack_json_traced(request, call),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outrigger_proto::outrigger::v1::PredictRequest;
+
+    use super::*;
+
+    #[test]
+    fn a_request_of_a_batch_becomes_one_of_its_own() {
+        let asked = PredictRequest { routing_key: "u1".into(), ..PredictRequest::default() };
+        let options = ResponseOptions { top_k: 3, ..ResponseOptions::default() };
+        for options in [options, ResponseOptions::default()] {
+            let own = Arrived::of_batch(&asked.encode_to_vec(), &options);
+            let read = PredictRequest::decode(own.bytes().clone()).expect("a request");
+            assert_eq!(read.routing_key, "u1");
+            assert_eq!(read.options.unwrap_or_default(), options);
         }
     }
 }

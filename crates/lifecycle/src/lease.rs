@@ -1,5 +1,7 @@
 //! Servables and the leases that keep them in the engine.
 
+mod batch;
+
 use std::{
     fmt,
     ops::Deref,
@@ -16,6 +18,8 @@ use outrigger_core::{Arm, Digest, EngineId, ModelKey, Selector, ServableId, Tag}
 use outrigger_run::Clock;
 use outrigger_score::Scorer;
 use outrigger_trials::{self as trials, Answered, Exposure, Profiled, Split};
+
+pub use batch::Divided;
 
 use crate::{drains::Drains, load::Load, recent::Recent, routes::LastAsked};
 
@@ -81,11 +85,18 @@ pub struct Lease {
     /// The split that it belongs to, with true if its trial counts it.
     split: Option<Arc<Split<Servable>>>,
     counted: bool,
-    exposure: Option<Arc<Exposure>>,
+    /// True if the latency of the request does not depend on the arms of other users.
+    timed: bool,
+    /// The user who stands for the request in statistics, by position in the engine's call.
+    user: usize,
+    exposed: Option<Exposed>,
     /// True: if live answers the request, it is stored among the model's recent requests.
     sampled: bool,
     using: Using,
 }
+
+/// The exposures to log when a request ends, with the users' positions in the engine's call.
+type Exposed = Arc<Vec<(usize, Exposure)>>;
 
 /// The choice of an arm of a canary split.
 #[derive(Debug, Clone, Copy)]
@@ -143,8 +154,18 @@ impl Lease {
     ) -> Self {
         let (tag, arm) = chosen_by(selector);
         let using = Using::new(Arc::clone(asked), clock);
-        let (split, counted, exposure, sampled) = (None, false, None, false);
-        Self { servable, tag, arm, split, counted, exposure, sampled, using }
+        Self {
+            servable,
+            tag,
+            arm,
+            split: None,
+            counted: false,
+            timed: true,
+            user: 0,
+            exposed: None,
+            sampled: false,
+            using,
+        }
     }
 
     /// Creates a lease on an arm of `split`. Only a request that is counted takes part in the trial.
@@ -155,15 +176,18 @@ impl Lease {
         asked: &Arc<LastAsked>,
         clock: Clock,
     ) -> Self {
-        let (arm, counted, exposure) = match choice {
-            Choice::Counted(key) => split.choose(key),
-            Choice::Uncounted(key) => (split.arm(key), false, None),
-            Choice::Live => (Arm::Live, false, None),
+        let lease = |arm| Self::new(Arc::clone(split.servable(arm)), selector, asked, clock);
+        let key = match choice {
+            Choice::Counted(key) => key,
+            Choice::Uncounted(key) => {
+                let arm = split.arm(key);
+                return Self { arm, ..lease(arm) };
+            }
+            Choice::Live => return Self { arm: Arm::Live, ..lease(Arm::Live) },
         };
-        let is_counted = matches!(choice, Choice::Counted(_));
-        let lease = Self::new(Arc::clone(split.servable(arm)), selector, asked, clock);
-        let (split, exposure) = (is_counted.then(|| Arc::clone(split)), exposure.map(Arc::new));
-        Self { arm, split, counted, exposure, ..lease }
+        let (arm, counted) = split.choose(key);
+        let exposed = split.expose(key, arm).map(|exposure| Arc::new(vec![(0, exposure)]));
+        Self { arm, split: Some(Arc::clone(split)), counted, exposed, ..lease(arm) }
     }
 
     /// Whether the requested tag has a canary on trial.
@@ -179,8 +203,13 @@ impl Lease {
     /// Records the outcome of the request, `latency` after its arrival, if a trial counts it.
     pub fn observe(&self, latency: Duration, outcome: Outcome) {
         if let Some(split) = self.split.as_ref().filter(|_| self.counted) {
-            split.observe(self.arm, latency, outcome);
+            split.observe(self.arm, self.timed.then_some(latency), outcome);
         }
+    }
+
+    /// The user who stands for the request in statistics, by position in the engine's call.
+    pub fn user(&self) -> usize {
+        self.user
     }
 
     /// A lease on the live version, as a fallback when the canary does not answer; it takes no part
@@ -191,15 +220,18 @@ impl Lease {
         Some(self.on(Arm::Live, split))
     }
 
-    /// Whether the key's exposure is logged with this request.
+    /// True if the exposure of a key is logged with this request.
     pub fn is_exposure(&self) -> bool {
-        self.exposure.is_some()
+        self.exposed.is_some()
     }
 
-    /// Records the probability with which the model drew its chosen treatment, for the log.
-    pub fn drawn(&self, propensity: Option<f32>) {
-        if let (Some(exposure), Some(propensity)) = (&self.exposure, propensity) {
-            exposure.drawn(propensity);
+    /// Records the probabilities with which the model drew its chosen treatments, for the log.
+    /// `propensity` returns that of a user by position in the engine's call.
+    pub fn drawn(&self, propensity: impl Fn(usize) -> Option<f32>) {
+        for (user, exposure) in self.exposed.iter().flat_map(|exposed| exposed.iter()) {
+            if let Some(propensity) = propensity(*user) {
+                exposure.drawn(propensity);
+            }
         }
     }
 
@@ -217,8 +249,13 @@ impl Lease {
         self.sampled || self.is_tried()
     }
 
-    /// Takes the request after its answer, if it is [still needed](Self::needs_request). It may be
-    /// used once more in the background, so the caller does not wait.
+    /// True if [`Self::answered`] uses the request.
+    pub fn takes_request(&self) -> bool {
+        self.sampled && self.arm == Arm::Live || self.counted
+    }
+
+    /// Takes the request after its answer, if it [uses it](Self::takes_request). It may be used
+    /// once more in the background, so the caller does not wait.
     pub fn answered(&self, answered: &Answered<'_>) {
         if self.sampled && self.arm == Arm::Live {
             self.recent.offer(answered.request);
@@ -238,7 +275,9 @@ impl Lease {
             arm,
             split: None,
             counted: false,
-            exposure: None,
+            timed: true,
+            user: self.user,
+            exposed: None,
             sampled: self.sampled,
             using: self.using.clone(),
         }

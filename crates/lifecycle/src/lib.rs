@@ -40,7 +40,7 @@ pub use engines::ByName as Engines;
 pub use error::Error;
 pub use gate::Gate;
 pub use handle::Handle;
-pub use lease::{Interrupted, Lease, Servable};
+pub use lease::{Divided, Interrupted, Lease, Servable};
 pub use load::{Admitted, Ask, Entry, Late, Load, Running, Waiting};
 pub use model_map::ModelMap;
 pub use outrigger_trials::{

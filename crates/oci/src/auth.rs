@@ -17,7 +17,7 @@ pub(crate) use challenge::{Challenge, challenges};
 
 use crate::{
     Error,
-    credentials::{Credential, CredentialSource, Stamp},
+    credentials::{AccessToken, Credential, CredentialSource, Stamp, USER},
     http::Plain,
 };
 
@@ -125,8 +125,10 @@ async fn authorize(
     }
     match credential {
         Some(Credential::Password { user, password }) => {
-            let value = STANDARD.encode(format!("{user}:{}", password.reveal()));
-            Ok((header(&scope.host, "Basic", &value)?, None))
+            Ok((basic(&scope.host, &user, password.reveal())?, None))
+        }
+        Some(Credential::Access(AccessToken { token, expires, .. })) => {
+            Ok((basic(&scope.host, USER, token.reveal())?, Some(expires)))
         }
         Some(_) => Err(Error::denied(
             &scope.host,
@@ -134,6 +136,10 @@ async fn authorize(
         )),
         None => Err(Error::denied(&scope.host, "it requires credentials, and there are none")),
     }
+}
+
+fn basic(host: &str, user: &str, password: &str) -> Result<HeaderValue, Error> {
+    header(host, "Basic", &STANDARD.encode(format!("{user}:{password}")))
 }
 
 fn header(host: &str, scheme: &str, value: &str) -> Result<HeaderValue, Error> {
@@ -146,12 +152,14 @@ fn header(host: &str, scheme: &str, value: &str) -> Result<HeaderValue, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config;
+    use crate::{Config, config};
 
     #[test]
     fn the_cache_of_authorizations_is_bounded() {
-        let config = config::Credentials { docker_config: None, ..config::Credentials::default() };
-        let authenticator = Authenticator::new(CredentialSource::new(config));
+        let credentials =
+            config::Credentials { docker_config: None, ..config::Credentials::default() };
+        let config = Config { credentials, ..Config::default() };
+        let authenticator = Authenticator::new(CredentialSource::new(&config).unwrap());
         let stamp = authenticator.credentials.stamp();
         let scope = |number: usize| Scope {
             host: "registry.example".to_owned(),

@@ -29,6 +29,21 @@ pub struct Credentials {
     pub docker_config: Option<PathBuf>,
     /// The time limit for a credential helper.
     pub helper_timeout: Duration,
+    /// The identity of the machine or pod, for registries without credentials of their own in the
+    /// configuration file; `None`: none is used.
+    pub identity: Option<Identity>,
+}
+
+/// An identity that Google Cloud attests to the machine or pod. Registries are given its access
+/// tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The metadata server, which is called over plain HTTP and never through a proxy: `host` or
+    /// `host:port`.
+    pub metadata_server: String,
+    /// The registries that are given tokens: `host` or `host:port`, or `*.domain` for all hosts
+    /// below a domain. No other host is sent one, also no token service of theirs.
+    pub registries: Vec<String>,
 }
 
 /// Time limits.
@@ -102,6 +117,22 @@ impl Default for Credentials {
         Self {
             docker_config: directory.map(|directory| directory.join("config.json")),
             helper_timeout: Duration::from_secs(20),
+            identity: None,
+        }
+    }
+}
+
+impl Identity {
+    /// The registries of Google Cloud, which are given tokens unless others are named.
+    pub const GOOGLE: [&str; 3] = ["gcr.io", "*.gcr.io", "*.pkg.dev"];
+
+    /// The identity of a machine or pod in Google Cloud, for its registries. The variable
+    /// `GCE_METADATA_HOST` may name another metadata server.
+    pub fn gcp() -> Self {
+        let named = std::env::var("GCE_METADATA_HOST").ok().filter(|host| !host.is_empty());
+        Self {
+            metadata_server: named.unwrap_or_else(|| "metadata.google.internal".to_owned()),
+            registries: Self::GOOGLE.map(str::to_owned).into(),
         }
     }
 }

@@ -1,12 +1,15 @@
-//! Credentials from Docker's configuration file and its helpers.
+//! Credentials from Docker's configuration file and its helpers, and from the machine's identity.
 
 mod docker_config;
 mod helper;
+mod identity;
 
 use std::{fs, time::SystemTime};
 
-use crate::{Error, config, secret::Secret};
+use crate::{Config, Error, config, secret::Secret};
 use docker_config::{DockerConfig, Found};
+use identity::Identity;
+pub(crate) use identity::{AccessToken, USER};
 
 /// A credential to present to a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +20,18 @@ pub(crate) enum Credential {
     Identity(Secret),
     /// A bearer token, ready to be sent.
     Bearer(Secret),
+    /// An access token of the machine or pod.
+    Access(AccessToken),
+}
+
+impl Credential {
+    /// The access token of the machine or pod, if it is one.
+    pub(crate) fn access(&self) -> Option<&AccessToken> {
+        match self {
+            Self::Access(access) => Some(access),
+            Self::Password { .. } | Self::Identity(_) | Self::Bearer(_) => None,
+        }
+    }
 }
 
 /// Provides credentials; reads the configuration file at every request, so that a changed password
@@ -24,6 +39,7 @@ pub(crate) enum Credential {
 #[derive(Debug)]
 pub(crate) struct CredentialSource {
     config: config::Credentials,
+    identity: Option<Identity>,
 }
 
 /// Identifies one state of the configuration file by time of modification and length.
@@ -31,8 +47,14 @@ pub(crate) struct CredentialSource {
 pub(crate) struct Stamp(Option<(SystemTime, u64)>);
 
 impl CredentialSource {
-    pub(crate) fn new(config: config::Credentials) -> Self {
-        Self { config }
+    /// The sources that `config` names.
+    ///
+    /// # Errors
+    /// The HTTP client for the metadata server cannot be made.
+    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let identity = config.credentials.identity.as_ref();
+        let identity = identity.map(|identity| Identity::new(config, identity)).transpose()?;
+        Ok(Self { config: config.credentials.clone(), identity })
     }
 
     /// The configuration file's present state.
@@ -41,8 +63,17 @@ impl CredentialSource {
         Stamp(metadata.and_then(|file| Some((file.modified().ok()?, file.len()))))
     }
 
-    /// The credential for `host`, if there is one.
+    /// The credential for `host`, if there is one: that of the configuration file comes first.
     pub(crate) async fn get(&self, host: &str) -> Result<Option<Credential>, Error> {
+        if let Some(credential) = self.configured(host).await? {
+            return Ok(Some(credential));
+        }
+        let Some(identity) = &self.identity else { return Ok(None) };
+        Ok(identity.token(host).await?.map(Credential::Access))
+    }
+
+    /// The credential of the configuration file or a helper.
+    async fn configured(&self, host: &str) -> Result<Option<Credential>, Error> {
         let Some(path) = &self.config.docker_config else { return Ok(None) };
         let Some(config) = DockerConfig::read(path).await? else { return Ok(None) };
         match config

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
+use reqwest::{Client, ClientBuilder, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use rustls::InvalidMessage;
 
 use crate::{Config, Error, retry::retry_after};
@@ -16,7 +16,7 @@ use crate::{Config, Error, retry::retry_after};
 const USER_AGENT: &str = concat!("outrigger/", env!("CARGO_PKG_VERSION"));
 const MAX_REDIRECTS: usize = 5;
 
-/// The HTTP client, without authorization. Proxies are taken from the environment.
+/// The HTTP client, without authorization.
 #[derive(Debug)]
 pub(crate) struct Plain {
     client: Client,
@@ -49,14 +49,30 @@ pub(crate) fn authority(url: &Url) -> String {
 }
 
 impl Plain {
+    /// A client that takes proxies from the environment and follows redirects.
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let hosts = config.plain_http.iter().map(|host| host.to_ascii_lowercase()).collect();
+        let hosts = Arc::new(PlainHosts(hosts));
+        let followed = Arc::clone(&hosts);
+        Self::of(config, hosts, |builder| builder.redirect(redirects(Arc::clone(&followed))))
+    }
+
+    /// A client that calls hosts directly and follows no redirect.
+    pub(crate) fn direct(config: &Config) -> Result<Self, Error> {
+        let direct = |builder: ClientBuilder| builder.no_proxy().redirect(redirect::Policy::none());
+        Self::of(config, Arc::new(PlainHosts(HashSet::new())), direct)
+    }
+
+    fn of(
+        config: &Config,
+        hosts: Arc<PlainHosts>,
+        settings: impl Fn(ClientBuilder) -> ClientBuilder,
+    ) -> Result<Self, Error> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             let problem = "no TLS provider is installed in this process".to_owned();
             return Err(Error::Config { problem, source: None });
         }
-        let hosts = config.plain_http.iter().map(|host| host.to_ascii_lowercase()).collect();
-        let hosts = Arc::new(PlainHosts(hosts));
-        let client = client(config, &hosts)?;
+        let client = client(config, settings)?;
         let head = config.timeouts.connect + config.timeouts.idle;
         let (idle, document) = (config.timeouts.idle, config.timeouts.document);
         Ok(Self { client, hosts, head, idle, document })
@@ -145,12 +161,13 @@ impl Plain {
     }
 }
 
-fn client(config: &Config, hosts: &Arc<PlainHosts>) -> Result<Client, Error> {
+fn client(
+    config: &Config,
+    settings: impl Fn(ClientBuilder) -> ClientBuilder,
+) -> Result<Client, Error> {
     let builder = || {
-        Client::builder()
-            .user_agent(USER_AGENT)
-            .connect_timeout(config.timeouts.connect)
-            .redirect(redirects(Arc::clone(hosts)))
+        let builder = Client::builder().user_agent(USER_AGENT);
+        settings(builder.connect_timeout(config.timeouts.connect))
     };
     let problem = |error: reqwest::Error| Error::Config {
         problem: "the HTTP client cannot be made".to_owned(),

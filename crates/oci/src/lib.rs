@@ -34,7 +34,7 @@ mod source;
 mod transport;
 
 pub use client::Client;
-pub use config::{Config, Credentials, Limits, Platform, Retries, Timeouts};
+pub use config::{Config, Credentials, Identity, Limits, Platform, Retries, Timeouts};
 pub use error::{Cause, Error};
 pub use image::{Image, Layer};
 pub use progress::{Progress, Receiver, Space};

@@ -46,7 +46,7 @@ pub(crate) enum Body {
 
 impl Transport {
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
-        let credentials = CredentialSource::new(config.credentials.clone());
+        let credentials = CredentialSource::new(config)?;
         Ok(Self { plain: Plain::new(config)?, auth: Authenticator::new(credentials) })
     }
 

@@ -66,6 +66,8 @@ pub(crate) struct Place {
     share: Option<Share<Party>>,
     /// `None` while it waits for a model.
     working: Mutex<Option<Working>>,
+    /// Held while the place is taken again.
+    returning: tokio::sync::Mutex<()>,
 }
 
 /// One of the places of predictions in progress.
@@ -167,7 +169,8 @@ impl Gate {
         reserved: Charge,
     ) -> Seat {
         let (gate, working) = (Arc::clone(self), Mutex::new(Some(working)));
-        Seat { reserved, place: Place { gate, party, share: Some(share), working } }
+        let returning = tokio::sync::Mutex::default();
+        Seat { reserved, place: Place { gate, party, share: Some(share), working, returning } }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -184,7 +187,8 @@ impl Drop for Working {
 
 impl Place {
     /// Releases the place while it waits for `model`, so that other predictions can use it, then
-    /// takes a place again as soon as one is free, before others of its caller.
+    /// takes a place again as soon as one is free, before others of its caller. The parts of a call
+    /// may wait at the same time: they share one place.
     ///
     /// # Errors
     /// `OVERLOADED` when too many predictions wait already, or the failure of `model`.
@@ -197,9 +201,16 @@ impl Place {
         let _waiting = gate.aside.hold().ok_or_else(full)?;
         self.hold(None);
         let model = model.await?;
-        let mut back = gate.line_up(&self.party, |admit| Waiter::Returning { admit });
-        self.hold(back.admitted().await);
+        let _returning = self.returning.lock().await;
+        if !self.is_held() {
+            let mut back = gate.line_up(&self.party, |admit| Waiter::Returning { admit });
+            self.hold(back.admitted().await);
+        }
         Ok(model)
+    }
+
+    fn is_held(&self) -> bool {
+        self.working.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     fn hold(&self, working: Option<Working>) {

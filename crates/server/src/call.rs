@@ -1,5 +1,6 @@
 //! One call, independent of its wire format: its method, its deadline and its outcome.
 
+mod part;
 mod turn;
 
 use std::sync::{Arc, OnceLock};
@@ -12,6 +13,7 @@ use outrigger_trace::{Span, SpanKind};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
+pub(crate) use self::part::Part;
 use self::turn::Turn;
 use crate::{
     caller::Caller,
@@ -24,7 +26,10 @@ use crate::{
 /// A call in progress. Clones share its state. The last clone to be dropped records the call, so
 /// that calls that are cut off are counted too.
 #[derive(Debug, Clone)]
-pub(crate) struct Call(Arc<Inner>);
+pub(crate) struct Call {
+    inner: Arc<Inner>,
+    part: Part,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -68,7 +73,7 @@ impl Call {
         by: Instant,
         span: Span,
     ) -> Self {
-        Self(Arc::new(Inner {
+        let inner = Inner {
             front,
             method,
             started,
@@ -83,7 +88,8 @@ impl Call {
             sampled: OnceLock::new(),
             span,
             details: Details::default(),
-        }))
+        };
+        Self { inner: Arc::new(inner), part: Part::Main }
     }
 
     /// The call that the guard stored in the request's extensions.
@@ -96,18 +102,18 @@ impl Call {
 
     /// The time at which the request arrived.
     pub(crate) fn started(&self) -> Instant {
-        self.0.started
+        self.inner.started
     }
 
     /// The moment until which the caller waits.
     pub(crate) fn deadline(&self) -> Instant {
-        self.0.deadline
+        self.inner.deadline
     }
 
     /// Records the caller.
     pub(crate) fn made_by(&self, caller: Caller) {
         // The guard calls this once per call, so the cell is empty.
-        let _ = self.0.caller.set(caller);
+        let _ = self.inner.caller.set(caller);
     }
 
     /// The caller.
@@ -115,14 +121,14 @@ impl Call {
     /// # Panics
     /// Without the guard, which runs before every handler.
     pub(crate) fn caller(&self) -> &Caller {
-        self.0.caller.get().expect("the guard knows who calls")
+        self.inner.caller.get().expect("the guard knows who calls")
     }
 
     /// Gives the call the resources that it needs to compute. They are released when the call ends
     /// and its answer has been sent.
     pub(crate) fn seat(&self, held: Arc<Held>) {
         // The guard calls this once per call, so the cell is empty.
-        let _ = self.0.held.set(held);
+        let _ = self.inner.held.set(held);
     }
 
     /// The resources of the call.
@@ -130,7 +136,7 @@ impl Call {
     /// # Panics
     /// The call does not compute.
     pub(crate) fn held(&self) -> &Arc<Held> {
-        self.0.held.get().expect("the guard gives them to every call that computes")
+        self.inner.held.get().expect("the guard gives them to every call that computes")
     }
 
     /// Waits for `model` and lets other calls use this call's place meanwhile.
@@ -147,7 +153,7 @@ impl Call {
     /// Records the caller's request id, for logs.
     pub(crate) fn asked_as(&self, request_id: &str) {
         // A call has one request, so the cell is empty.
-        let _ = self.0.request_id.set(shortened(request_id).to_owned());
+        let _ = self.inner.request_id.set(shortened(request_id).to_owned());
     }
 
     /// Records the version that answers. Only from here on do metrics carry the model's name: a
@@ -155,57 +161,52 @@ impl Call {
     pub(crate) fn served_by(&self, lease: &Lease) {
         let model = metrics::model_label(&lease.key.name);
         // One version answers a call; a second lease is for the same version.
-        let _ = self.0.served_by.set(ServedAs { model, arm: Some(lease.arm()) });
-        if self.0.span.is_recorded() {
-            let _ = self.0.details.version.set(lease.key.clone());
+        let _ = self.inner.served_by.set(ServedAs { model, arm: Some(lease.arm()) });
+        if self.inner.span.is_recorded() {
+            let _ = self.inner.details.version.set(lease.key.clone());
         }
     }
 
     /// Records that the live version answers in place of the canary.
     pub(crate) fn stood_in(&self) {
         // A call has at most one canary, so a second call changes nothing.
-        let _ = self.0.stood_in.set(());
+        let _ = self.inner.stood_in.set(());
     }
 
     /// Records statistics of the scores in the first answer that has scores.
     pub(crate) fn sample(&self, outcome: outrigger_canary::Outcome) {
         // The second answer is not part of any comparison, so it is ignored.
-        let _ = self.0.sampled.set(outcome);
+        let _ = self.inner.sampled.set(outcome);
     }
 
     /// The recorded statistics of the scores.
     pub(crate) fn sampled(&self) -> Option<outrigger_canary::Outcome> {
-        self.0.sampled.get().copied()
-    }
-
-    /// The labels of the version that answers; empty if there is none.
-    pub(crate) fn served_as(&self) -> ServedAs {
-        self.0.served_as()
+        self.inner.sampled.get().copied()
     }
 
     /// Begins the span of a stage.
     pub(crate) fn stage(&self, stage: Stage) -> Span {
-        self.0.span.child(stage.as_str(), SpanKind::Internal)
+        self.inner.span.child(stage.as_str(), SpanKind::Internal)
     }
 
     /// Begins the span of a stage that another process may work on.
     pub(crate) fn request(&self, stage: Stage) -> Span {
-        self.0.span.child(stage.as_str(), SpanKind::Client)
+        self.inner.span.child(stage.as_str(), SpanKind::Client)
     }
 
     /// Records that the call ended with this failure, unless it has ended already.
     pub(crate) fn failed(&self, failure: &Failure) {
-        if self.0.outcome.set(Outcome::Failed(failure.reason)).is_ok() {
+        if self.inner.outcome.set(Outcome::Failed(failure.reason)).is_ok() {
             self.log(failure);
-            if self.0.span.is_recorded() {
-                let _ = self.0.details.message.set(failure.message.clone());
+            if self.inner.span.is_recorded() {
+                let _ = self.inner.details.message.set(failure.message.clone());
             }
         }
     }
 
     /// Records that the call was answered, unless it has ended already.
     pub(crate) fn answered(&self) {
-        let _ = self.0.outcome.set(Outcome::Answered);
+        let _ = self.inner.outcome.set(Outcome::Answered);
     }
 
     /// Records the outcome of the call, and turns a failure into a status.
@@ -223,10 +224,10 @@ impl Call {
         macro_rules! say {
             ($level:ident) => {
                 tracing::$level!(
-                    surface = self.0.front.name,
-                    method = self.0.method.as_str(),
-                    request.id = self.0.request_id.get().map(String::as_str),
-                    trace.id = self.0.span.trace_id().map(tracing::field::display),
+                    surface = self.inner.front.name,
+                    method = self.inner.method.as_str(),
+                    request.id = self.inner.request_id.get().map(String::as_str),
+                    trace.id = self.inner.span.trace_id().map(tracing::field::display),
                     model.name = %self.served_as().model,
                     reason = failure.reason.as_str(),
                     error = %failure.message,
@@ -245,7 +246,7 @@ impl Call {
 /// Packing is charged to the call, and ends at its deadline.
 impl Meter for Call {
     fn admit(&self, bytes: u64) -> Result<(), Failure> {
-        self.held().work(bytes)
+        self.charge_work(bytes)
     }
 
     fn proceed(&self) -> Result<(), Failure> {

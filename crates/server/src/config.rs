@@ -31,8 +31,8 @@ pub use self::{
     section::Key,
     source::Source,
     value::{
-        CallerLimits, CanarySettings, Compression, LogFormat, ModelLimits, Period, Ratio,
-        Scheduling, SignatureRule, Size,
+        CallerLimits, CanarySettings, CloudIdentity, Compression, LogFormat, ModelLimits, Period,
+        Ratio, Scheduling, SignatureRule, Size,
     },
 };
 
@@ -274,6 +274,15 @@ section! {
         /// Directory of Docker's `config.json` with the registries' credentials; otherwise
         /// `DOCKER_CONFIG`, then `~/.docker`.
         docker_config: Option<PathBuf> = "";
+        /// The identity that a cloud attests to this machine or pod, for registries without
+        /// credentials in `docker_config`. `gcp`: the service account, whose access tokens the
+        /// metadata server of Google Cloud gives (`GCE_METADATA_HOST`, else
+        /// `metadata.google.internal`).
+        identity: CloudIdentity = "none";
+        /// Registry hosts that are given the identity's tokens, `*.domain` for all below a domain;
+        /// no other host is, also no token service that they name. Empty: `gcr.io`, `*.gcr.io` and
+        /// `*.pkg.dev`.
+        identity_hosts: Vec<String> = "[]";
         /// PEM file of certificates to trust in addition to the system's.
         ca_file: Option<PathBuf> = "";
         /// The time without a byte after which a registry counts as unavailable.

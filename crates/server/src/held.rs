@@ -12,6 +12,7 @@ use outrigger_core::{Failure, ModelName};
 
 use crate::{
     admission::{Place, Seat},
+    call::Part,
     caller::{Party, Peer},
     limits::Share,
     metrics::Counted,
@@ -30,16 +31,25 @@ pub(crate) struct Held {
     reserved: Charge,
     /// The request as it arrived.
     body: Charge,
-    /// The memory that the request is turned into: its tensors, and while JSON is parsed its parts.
-    work: Charge,
-    /// The model's outputs, and the answer.
-    answer: Charge,
+    /// The memory of the call's main part.
+    main: PartHeld,
+    /// The memory of the other part, if the users of a batch have different arms.
+    other: OnceLock<PartHeld>,
     /// The most that body and work took together.
     peak: AtomicU64,
     peer: Peer,
     model: OnceLock<Share<ModelName>>,
     pub(crate) place: Place,
     _counted: Counted,
+}
+
+/// The memory of the part of a call that runs on one version.
+#[derive(Debug)]
+struct PartHeld {
+    /// The memory that the request is turned into: its tensors, and while JSON is parsed its parts.
+    work: Charge,
+    /// The model's outputs, and the answer.
+    answer: Charge,
 }
 
 impl Held {
@@ -53,8 +63,11 @@ impl Held {
         Arc::new(Self {
             reserved,
             body: budget.requests.open(owner),
-            work: budget.requests.open(owner),
-            answer: budget.answers.open(owner),
+            main: PartHeld {
+                work: budget.requests.open(owner),
+                answer: budget.answers.open(owner),
+            },
+            other: OnceLock::new(),
             peak: AtomicU64::new(0),
             peer,
             model: OnceLock::new(),
@@ -89,13 +102,29 @@ impl Held {
         let reserved = self.reserved.pass(charge, more);
         if reserved < more {
             // Those that come after it reserve more.
-            let needs = self.body.bytes() + self.work.bytes() + more - reserved;
+            let needs = self.taken() + more - reserved;
             self.peer.habit().needs.raise(needs);
             self.place.needs(needs);
             charge.grow(more - reserved)?;
         }
-        self.peak.fetch_max(self.body.bytes() + self.work.bytes(), Relaxed);
+        self.peak.fetch_max(self.taken(), Relaxed);
         Ok(())
+    }
+
+    /// The bytes that the request takes.
+    fn taken(&self) -> u64 {
+        let other = self.other.get().map_or(0, |other| other.work.bytes());
+        self.body.bytes() + self.main.work.bytes() + other
+    }
+
+    fn part(&self, part: Part) -> &PartHeld {
+        let PartHeld { work, answer } = &self.main;
+        match part {
+            Part::Main => &self.main,
+            Part::Other(_) => self
+                .other
+                .get_or_init(|| PartHeld { work: work.another(), answer: answer.another() }),
+        }
     }
 
     /// Records what the request took, and releases what was reserved beyond that. No more is taken
@@ -119,23 +148,25 @@ impl Held {
         self.body.shrink(u64::MAX);
     }
 
-    /// Charges the memory that the request is turned into, in place of what it was turned into
-    /// before.
+    /// Charges the memory that a part of the request is turned into, in place of what it was turned
+    /// into before.
     ///
     /// # Errors
     /// It does not fit.
-    pub(crate) fn work(&self, bytes: u64) -> Result<(), Failure> {
-        self.work.shrink(u64::MAX);
-        self.grow(&self.work, bytes)
+    pub(crate) fn work(&self, part: Part, bytes: u64) -> Result<(), Failure> {
+        let work = &self.part(part).work;
+        work.shrink(u64::MAX);
+        self.grow(work, bytes)
     }
 
-    /// Charges the answer, in place of what was charged for it before.
+    /// Charges the answer of a part, in place of what was charged for it before.
     ///
     /// # Errors
     /// It does not fit.
-    pub(crate) fn answer(&self, bytes: u64) -> Result<(), Failure> {
-        self.answer.shrink(u64::MAX);
-        self.answer.grow(bytes)
+    pub(crate) fn answer(&self, part: Part, bytes: u64) -> Result<(), Failure> {
+        let answer = &self.part(part).answer;
+        answer.shrink(u64::MAX);
+        answer.grow(bytes)
     }
 
     /// Charges a second form of the answer in addition to the first.
@@ -143,12 +174,15 @@ impl Held {
     /// # Errors
     /// It does not fit; the charge stays as it was.
     pub(crate) fn second_answer(&self, bytes: usize) -> Result<(), Failure> {
-        self.answer.grow(bytes as u64)
+        self.main.answer.grow(bytes as u64)
     }
 
-    /// Reduces the charge for the answer to `bytes`.
+    /// Reduces the charge for the answers of all parts to `bytes`.
     pub(crate) fn keep_answer(&self, bytes: usize) {
-        keep(&self.answer, bytes);
+        keep(&self.main.answer, bytes);
+        if let Some(other) = self.other.get() {
+            other.answer.shrink(u64::MAX);
+        }
     }
 
     /// Releases what the request was charged for; it has been freed, and its answer remains.
@@ -156,7 +190,10 @@ impl Held {
         self.settle();
         self.reserved.shrink(u64::MAX);
         self.release_body();
-        self.work.shrink(u64::MAX);
+        self.main.work.shrink(u64::MAX);
+        if let Some(other) = self.other.get() {
+            other.work.shrink(u64::MAX);
+        }
     }
 }
 

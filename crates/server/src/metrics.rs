@@ -58,8 +58,8 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Counter,
         labels: &["surface", "method", "model", "arm", "reason"],
         help: "Requests that ended, by surface (grpc, http), method, the model and arm that \
-               answered (empty if none did), and reason: OK, a name from errors.md, or CANCELLED \
-               if the caller disconnected.",
+               answered (empty if none did; for users on both arms, that of one of them), and \
+               reason: OK, a name from errors.md, or CANCELLED if the caller disconnected.",
     },
     Metric {
         name: REQUEST_SECONDS,
@@ -207,7 +207,7 @@ pub const METRICS: &[Metric] = &[
         name: SCORES,
         kind: MetricKind::Histogram,
         labels: &["model", "arm"],
-        help: "Scores, one per prediction: that of a random treatment of the first user. The \
+        help: "Scores, one per prediction: that of a random treatment of one user. The \
                scales of models differ, so the buckets are finest between 0 and 1 and grow by \
                powers of ten beyond, on either side of 0. The sum may fall if scores are \
                negative.",

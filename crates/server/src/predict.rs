@@ -34,7 +34,7 @@ pub(crate) trait Exchange {
     /// The request does not fit the model.
     fn pack(&mut self, scorer: &Scorer) -> Result<Packed, Failure>;
 
-    /// The request, if it is a single one and has not been freed.
+    /// The request of the user who stands for the call in statistics, if it has not been freed.
     fn request(&self) -> Option<Arrived>;
 
     /// Checks the outputs and encodes the answer.
@@ -237,18 +237,17 @@ impl Predictor {
         let outputs = run(call, lease, terms, packed).await?;
         let packed = &*packed;
         // The tensors have been sent.
-        call.held().work(0)?;
-        call.held().answer(outputs.iter().map(|output| output.size() as u64).sum())?;
+        call.charge_work(0)?;
+        call.charge_answer(outputs.iter().map(|output| output.size() as u64).sum())?;
         sample(call, lease, packed, &outputs);
-        if lease.is_exposure() {
-            lease.drawn(lease.scorer.plan.propensity(packed, &outputs));
-        }
+        lease.drawn(|user| lease.scorer.plan.propensity(packed, &outputs, user));
         let scored = Scored { lease, terms, packed, outputs: &outputs };
         let answer = timed(call, Stage::Encode, || exchange.answer(&scored))?;
-        if lease.needs_request()
+        if lease.takes_request()
             && let Some(request) = exchange.request()
         {
-            lease.answered(&Answered { request: &request, packed, outputs: &outputs });
+            let (outputs, user) = (&*outputs, lease.user());
+            lease.answered(&Answered { request: &request, packed, outputs, user });
         }
         Ok(answer)
     }
@@ -286,7 +285,8 @@ async fn run(
 /// correlated, and recording a thousand would cost more than packing them. Outputs that
 /// cannot be read are reported by the answer.
 fn sample(call: &Call, lease: &Lease, packed: &Packed, outputs: &[Tensor]) {
-    let Ok(sample) = lease.scorer.plan.sample(packed, outputs, rand::random()) else { return };
+    let plan = &lease.scorer.plan;
+    let Ok(sample) = plan.sample(packed, outputs, lease.user(), rand::random()) else { return };
     if let Sample::Score(score) = sample {
         metrics::score(&call.served_as(), score.into());
     }

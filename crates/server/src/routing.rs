@@ -6,8 +6,8 @@ use outrigger_lifecycle::Handle;
 use outrigger_proto::outrigger::v1::{ModelSelector, model_selector::Version};
 use prost::Message;
 
-/// The fields of `outrigger.v1.BatchPredictRequest` that select the model and the arm, and its
-/// options, still encoded.
+/// The fields of `outrigger.v1.BatchPredictRequest` that select the model, and its options,
+/// still encoded.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct BatchRouting {
     #[prost(message, optional, tag = "1")]

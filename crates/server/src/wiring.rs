@@ -1,12 +1,12 @@
 //! Wiring: makes the parts of the server from its configuration.
 
+mod images;
 mod tfserving;
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use bytesize::ByteSize;
-use outrigger_budget::Budget;
 use outrigger_lifecycle::{self as lifecycle, Engines, Handle};
 use outrigger_oci as oci;
 use outrigger_store::{self as store, Store};
@@ -15,10 +15,11 @@ use outrigger_ui as ui;
 use tokio_util::sync::CancellationToken;
 use tonic_health::server::HealthReporter;
 
+use self::images::oci_config;
 use crate::{
     Error, auth,
     compression::{self, Policy},
-    config::{Config, Images, Invalid, Kinds, kinds::Context},
+    config::{Config, Invalid, Kinds, kinds::Context},
     grpc::{self, Access, Canaries, Models, Serving},
     guard::Guard,
     health::{self, Readiness},
@@ -279,24 +280,6 @@ fn store_config(config: &Config, kinds: &Kinds) -> store::Config {
     }
 }
 
-fn oci_config(images: &Images, budget: &Budget) -> oci::Config {
-    let mut config = oci::Config {
-        plain_http: images.plain_http.clone(),
-        ca: images.ca_file.clone(),
-        ..oci::Config::default()
-    };
-    if let Some(directory) = &images.docker_config {
-        config.credentials.docker_config = Some(directory.join("config.json"));
-    }
-    config.timeouts.idle = images.timeout.0;
-    config.timeouts.least = images.min_throughput.0;
-    // Sixteen pulls read one each, and parsing takes several times its size.
-    let most = budget.pulls.limit() / 64;
-    config.limits.manifest = config.limits.manifest.min(most);
-    config.limits.config = config.limits.config.min(most);
-    config
-}
-
 fn lifecycle_config(config: &Config, limits: &RequestLimits, tracer: &Tracer) -> lifecycle::Config {
     let images = &config.images;
     lifecycle::Config {
@@ -360,6 +343,7 @@ fn allowed(config: &Config) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use outrigger_budget::Budget;
     use outrigger_features::Limits;
 
     use super::*;

@@ -86,9 +86,9 @@ impl Outcomes {
         self.exposures.first(draw)
     }
 
-    /// Whether a key of the canary's arm is seen there for the first time in this trial.
-    pub(crate) fn is_first_on_canary(&self, draw: Draw) -> bool {
-        self.exposures.first_on_canary(draw)
+    /// True if the key is seen on an arm for the first time in this trial.
+    pub(crate) fn is_first_on(&self, arm: Arm, draw: Draw) -> bool {
+        self.exposures.first_on(arm, draw)
     }
 
     /// The keys that were seen, for a later process.
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     fn record() -> Recorded {
-        let latency = Duration::from_millis(1);
+        let latency = Some(Duration::from_millis(1));
         Recorded::Outcome(None, Observation { arm: Arm::Live, latency, outcome: Outcome::Empty })
     }
 

@@ -40,7 +40,7 @@ impl<L: Deref<Target: Servable>> Shadow<L> {
         let mut packed = scorer.pack_arrived(&self.request).ok()?;
         let outputs = scorer.score(&mut packed, Instant::now() + PATIENCE).await.ok()?;
         let plan = &scorer.plan;
-        let best = plan.best(&packed, &outputs).ok().flatten();
+        let best = plan.best(&packed, &outputs, 0).ok().flatten();
         let score = plan.score_at(&packed, &outputs, live.position);
         Some(Pair {
             same_top: best.is_some_and(|best| best.position == live.position),

@@ -43,15 +43,17 @@ pub struct Split<S> {
     pub(crate) aside: Aside,
 }
 
-/// A request that has been answered.
+/// A request of one user that has been answered, alone or in a batch.
 #[derive(Debug)]
 pub struct Answered<'a> {
     /// The request.
     pub request: &'a Arrived,
-    /// Its tensors.
+    /// The tensors of the engine's call.
     pub packed: &'a Packed,
     /// The engine's answer.
     pub outputs: &'a [Tensor],
+    /// The user's position in the call.
+    pub user: usize,
 }
 
 impl<S: Servable> Split<S> {
@@ -67,24 +69,30 @@ impl<S: Servable> Split<S> {
         }
     }
 
-    /// The arm of a request with that key, whether the trial counts its outcome, and the exposure
-    /// to log. The trial counts the first request of each key. A key's first request on an arm is
-    /// its exposure to that arm: when the share grows, keys move from live to the canary.
-    pub fn choose(&self, key: &str) -> (Arm, bool, Option<Exposure>) {
-        let Some(share) = self.share else { return (Arm::Live, true, None) };
+    /// The arm of a request with that key, and whether the trial counts its outcome: it counts the
+    /// first request of each key.
+    pub fn choose(&self, key: &str) -> (Arm, bool) {
+        let Some(share) = self.share else { return (Arm::Live, true) };
         let draw = self.draw(key);
-        let arm = draw.arm(share);
-        if key.is_empty() {
-            return (arm, true, None);
-        }
-        let is_first = self.outcomes.is_first(draw);
-        let is_exposed = || match arm {
-            Arm::Canary => self.outcomes.is_first_on_canary(draw),
-            _ => is_first,
-        };
-        let exposed = Exposure::is_logged() && is_exposed();
-        let exposure = exposed.then(|| Exposure::new(key, self.servable(arm).key(), arm, share));
-        (arm, is_first, exposure)
+        (draw.arm(share), key.is_empty() || self.outcomes.is_first(draw))
+    }
+
+    /// The arms of a batch's users by their keys; `None` while only live is measured. The user at
+    /// position `chosen` is on `arm` already. Users without a key go together, so that a batch
+    /// without keys is one call.
+    pub fn arms_of_batch(&self, keys: &[&str], chosen: usize, arm: Arm) -> Option<Vec<Arm>> {
+        self.share?;
+        let without_key = if keys[chosen].is_empty() { arm } else { self.arm("") };
+        let of = |key: &&str| if key.is_empty() { without_key } else { self.arm(key) };
+        Some(keys.iter().map(of).collect())
+    }
+
+    /// The exposure of a key to its arm, if it is to be logged: a key's first request on an arm is
+    /// its exposure to that arm. When the share grows, keys move from live to the canary.
+    pub fn expose(&self, key: &str, arm: Arm) -> Option<Exposure> {
+        let share = self.share.filter(|_| !key.is_empty() && Exposure::is_logged())?;
+        let is_first = self.outcomes.is_first_on(arm, self.draw(key));
+        is_first.then(|| Exposure::new(key, self.servable(arm).key(), arm, share))
     }
 
     /// The version that answers for that arm.
@@ -92,8 +100,9 @@ impl<S: Servable> Split<S> {
         if arm == Arm::Canary { &self.canary } else { &self.live }
     }
 
-    /// Records the outcome of a request, for the trial.
-    pub fn observe(&self, arm: Arm, latency: Duration, outcome: Outcome) {
+    /// Records the outcome of a request, for the trial. The latency is `None` if it cannot be
+    /// compared between the arms.
+    pub fn observe(&self, arm: Arm, latency: Option<Duration>, outcome: Outcome) {
         let observation = Observation { arm, latency, outcome };
         self.outcomes.record(Recorded::Outcome(self.share, observation));
     }
@@ -129,7 +138,8 @@ impl<S: Servable> Split<S> {
             return;
         }
         let plan = &self.live.scorer().plan;
-        let Ok(Some(live)) = plan.best(answered.packed, answered.outputs) else { return };
+        let Answered { packed, outputs, user, .. } = *answered;
+        let Ok(Some(live)) = plan.best(packed, outputs, user) else { return };
         let compare = || {
             let shadow = Shadow {
                 lease: on_canary(),

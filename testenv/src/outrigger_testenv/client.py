@@ -86,10 +86,11 @@ class Client:
     ) -> pd.DataFrame:
         """Scores the treatments of every user.
 
-        `users` has one row per user, its index the users' ids. `treatments` is one frame for all
-        users or one per user, its index the treatments' ids. The result has one row per score:
-        `user`, `treatment`, the score and the model's other outputs by name, and the `digest` that
-        answered. Raises OutriggerError.
+        `users` has one row per user, its index the users' ids. An id is the user's routing key: a
+        user has the same arm of a canary in each call, whoever else is in it. `treatments` is one
+        frame for all users or one per user, its index the treatments' ids. The result has one row
+        per score: `user`, `treatment`, the score and the model's other outputs by name, and the
+        `digest` that answered. Raises OutriggerError.
         """
         batches = self.encode(users, treatments, form=form, users_per_call=users_per_call)
         frames = []

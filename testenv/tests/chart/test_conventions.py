@@ -139,6 +139,27 @@ def test_a_baseline_of_models_on_an_image_volume():
     assert mounts(EVERYTHING, "outrigger")["baseline"] == "/baseline"
 
 
+def test_the_identity_of_google_cloud():
+    config = yaml.safe_load(EVERYTHING.config["outrigger.yaml"])
+    assert config["images"]["identity"] == "gcp"
+    assert "identity" not in yaml.safe_load(MINIMAL.config["outrigger.yaml"])["images"]
+    # Only with the identity may pods call the metadata server.
+    rendered = render(merge(CASES["minimal"].values, {"networkPolicy": {"enabled": True}}))
+    assert len(rendered.one("NetworkPolicy")["spec"]["egress"]) == 2
+
+
+def test_credential_helpers_come_from_an_init_container():
+    copies, *_ = EVERYTHING.pod["initContainers"]
+    assert copies["image"] == "registry.example/helpers:1.0"
+    assert copies["command"] == ["cp", "/docker-credential-ecr-login", "/helpers/"]
+    shared = mounts(EVERYTHING, "outrigger")["helpers"]
+    assert copies["volumeMounts"] == [{"name": "helpers", "mountPath": "/helpers"}]
+    path = environment(EVERYTHING, "outrigger")["PATH"].split(":")
+    assert path == ["/usr/local/bin", shared], "that of the image comes first"
+    assert "helpers" not in mounts(MINIMAL, "outrigger")
+    assert "PATH" not in environment(MINIMAL, "outrigger")
+
+
 def test_pod_disruption_budget():
     assert MINIMAL.one("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
     assert PLAIN.one("PodDisruptionBudget")["spec"]["maxUnavailable"] == "25%"
@@ -158,11 +179,13 @@ def test_horizontal_pod_autoscaler():
 def test_network_policy():
     policy = EVERYTHING.one("NetworkPolicy")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
-    dns, registry, collector, further = policy["egress"]
+    dns, registry, *metadata, collector, further = policy["egress"]
     assert {each["port"] for each in dns["ports"]} == {53}
     # The ports of registries, and of the proxy.
     assert [each["port"] for each in registry["ports"]] == [443, 5000, 3128]
     assert registry["to"] == [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
+    allowed = [(each["to"][0]["ipBlock"]["cidr"], each["ports"][0]["port"]) for each in metadata]
+    assert allowed == [("169.254.169.254/32", 80), ("169.254.169.252/32", 988)]
     assert collector["ports"] == [{"port": 4317}]
     assert "namespaceSelector" in collector["to"][0]
     assert further["ports"] == [{"port": 8126}]
@@ -403,7 +426,8 @@ def test_extra_environment_volumes_mounts_containers_and_arguments():
     assert EVERYTHING.container("outrigger")["envFrom"]
     assert mounts(EVERYTHING, "outrigger")["more"] == mounts(EVERYTHING, "engine")["more"]
     assert volume(EVERYTHING, "more") == {"name": "more", "emptyDir": {}}
-    assert [each["name"] for each in pod["initContainers"]] == ["before", "engine"]
+    names = [each["name"] for each in pod["initContainers"]]
+    assert names == ["credential-helpers", "before", "engine"]
     assert [each["name"] for each in pod["containers"]] == ["outrigger", "helper"]
     extra = "--enable_serialization_as_tensor_content=true"
     assert EVERYTHING.container("engine")["args"][-1] == extra

@@ -31,6 +31,7 @@ OWN = {
     "engine.store_path",
     "store.path",
     "images.docker_config",
+    "images.identity",
     "images.ca_file",
 }
 # Values that are objects of Kubernetes, whose keys it documents.
@@ -184,6 +185,7 @@ def test_the_schema_refuses(values, complaint):
             "registry.signatureKeys",
         ),
         ({"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}}, "autoscaling"),
+        ({"registry": {"identity": "aws"}}, "/registry/identity"),
         ({"drain": {"delaySeconds": 30, "graceSeconds": 30}}, "drain.graceSeconds"),
         (
             {"monitoring": {"rules": {"disabled": ["OutriggerAbsent", "OutriggerOverload"]}}},

@@ -12,7 +12,7 @@ from outrigger_testenv.load import Load
 from outrigger_testenv.variants import better, constant, good
 
 MODEL = "canary/tiny"
-TIMEOUT = 120.0
+TIMEOUT = 300.0
 
 # Settings for a decision within seconds. The machine may be busy, so latency must differ by far to
 # count.
@@ -28,6 +28,9 @@ QUICK = {
         "latency": {"limits": {"tolerance": 1.0, "margin": 9.0}},
     },
 }
+# The default margins and numbers of requests, without the ten minutes that a promotion waits for.
+DEFAULT = {"minimum_time": "3s", "ramp": {"share": 0.5}}
+BOTH = pytest.mark.parametrize("settings", [QUICK, DEFAULT], ids=["quick", "default"])
 
 
 def not_a_number(user, offer):
@@ -60,9 +63,15 @@ def slow(user, offer):
 
 
 @pytest.fixture
-def stack(needs_registry, own_stack, package):
+def settings():
+    """The settings of canaries, unless a test has others."""
+    return QUICK
+
+
+@pytest.fixture
+def stack(needs_registry, own_stack, package, settings):
     """A stack that serves the good model."""
-    stack = own_stack(overrides={"canary": {"defaults": QUICK}})
+    stack = own_stack(overrides={"canary": {"defaults": settings}})
     stack.live = stack.push(package(good), MODEL)
     stack.client().load(MODEL)
     return stack
@@ -122,6 +131,7 @@ def tried_under_load(stack, package, directory, settings=None):
         return digest, found["decisions"][0], load.stop()
 
 
+@BOTH
 @pytest.mark.parametrize("bad", [constant, not_a_number, failing])
 def test_a_bad_canary_is_rolled_back_and_no_request_fails(stack, package, tmp_path, capsys, bad):
     digest, decision, report = tried_under_load(stack, package(bad), tmp_path)
@@ -136,8 +146,12 @@ def test_a_bad_canary_is_rolled_back_and_no_request_fails(stack, package, tmp_pa
     assert after["canaries"][0]["phase"] == "PHASE_REJECTED"
 
 
-def test_a_merely_slow_canary_is_rolled_back_and_no_request_fails(stack, package, tmp_path, capsys):
+@BOTH
+def test_a_merely_slow_canary_is_rolled_back_and_no_request_fails(
+    stack, package, tmp_path, capsys, settings
+):
     sooner = {"signals": {"latency": {"limits": {"tolerance": 0.5, "margin": 1.0}}}}
+    sooner = sooner if settings is QUICK else None
     _, decision, report = tried_under_load(stack, package(slow), tmp_path, sooner)
     with capsys.disabled():
         print(f"\n  slow: {decision['verdict']['canary_requests']} requests; {report}")
@@ -148,6 +162,7 @@ def test_a_merely_slow_canary_is_rolled_back_and_no_request_fails(stack, package
     assert stack.registry.digest(f"models/{MODEL}", "latest") == stack.live
 
 
+@BOTH
 def test_a_good_canary_is_promoted_and_no_request_fails(stack, package, tmp_path, capsys):
     digest, decision, report = tried_under_load(stack, package(better), tmp_path)
     with capsys.disabled():
@@ -158,6 +173,57 @@ def test_a_good_canary_is_promoted_and_no_request_fails(stack, package, tmp_path
     assert set(report.digests) == {stack.live, digest}
     assert stack.registry.digest(f"models/{MODEL}", "latest") == digest
     assert "canaries" not in status(stack), "a canary that is live is none"
+
+
+USERS = pd.DataFrame({"age": range(20, 60)}, index=[f"user-{number}" for number in range(40)])
+OFFERS = pd.DataFrame({"price": np.float32([1, 2])}, index=["a", "b"])
+
+
+def served_by(frame):
+    """The digest that answered each user of a frame of scores."""
+    digests = frame.groupby("user")["digest"].agg(set)
+    assert all(len(each) == 1 for each in digests)
+    return {user: digest.pop() for user, digest in digests.items()}
+
+
+def test_users_keep_their_arms_in_batches_of_any_users(stack, package, tmp_path):
+    labels = {"dev.outrigger.canary": json.dumps({"minimum_time": "3600s"})}
+    with Load(stack.serve.target, requests(), tmp_path):
+        canary = stack.push(package(better), MODEL, "latest_canary", labels)
+        wait_for(stack, "split", in_split)
+    client = stack.client()
+    arms = served_by(client.predict(MODEL, USERS, OFFERS))
+    assert set(arms.values()) == {stack.live, canary}
+    shuffled = USERS.sample(frac=1, random_state=1)
+    assert served_by(client.predict(MODEL, shuffled, OFFERS, users_per_call=7)) == arms
+    for user, age in USERS["age"].items():
+        alone = request({"age": age}, OFFERS, key=user)
+        alone.model.CopyFrom(selector(MODEL))
+        assert client.call(alone).model.digest == arms[user]
+    for user, scores in client.predict(MODEL, USERS, OFFERS).groupby("user"):
+        variant = good if arms[user] == stack.live else better
+        expected = variant(np.float32([USERS["age"][user]]), OFFERS.to_numpy()[None]).numpy()
+        np.testing.assert_allclose(scores["score"], expected.ravel(), rtol=1e-5)
+
+
+def test_a_canary_that_fails_in_batches_is_rolled_back_and_no_batch_fails(stack, package):
+    client = stack.client()
+    stack.push(package(failing), MODEL, "latest_canary")
+    end = time.monotonic() + TIMEOUT
+    number, stood_in = 0, 0
+    while not decided(found := status(stack)):
+        assert time.monotonic() < end, found
+        for _ in range(50):
+            users = USERS[:8].set_axis([f"{number}-{user}" for user in range(8)])
+            number += 1
+            for batch in client.encode(users, OFFERS):
+                batch.model.CopyFrom(selector(MODEL))
+                answers = client.call_batch(batch).responses
+                assert len(answers) == len(users)
+                stood_in += any(answer.HasField("degraded") for answer in answers)
+    assert found["decisions"][0]["outcome"] == "OUTCOME_ROLLED_BACK"
+    assert "error rate" in found["decisions"][0]["reason"]
+    assert stood_in > 0
 
 
 def test_a_trial_survives_a_restart_and_is_ended_by_hand(stack, package, tmp_path):

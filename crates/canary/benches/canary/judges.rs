@@ -40,7 +40,7 @@ impl Judge for Windows {
             return None;
         }
         self.requests += 1;
-        self.latencies.push(seen.latency.as_secs_f64());
+        self.latencies.extend(seen.latency.map(|latency| latency.as_secs_f64()));
         match seen.outcome {
             Outcome::Scored(score) => self.scores += score,
             Outcome::NonFinite => self.non_finite += 1,
@@ -85,7 +85,9 @@ impl Judge for MannWhitney {
         self.canary += arm as u64;
         let bin = |place: f64| ((place * BINS as f64) as usize).min(BINS - 1);
         // Logarithmic bins from 1 ms to 1 s.
-        self.latencies[arm][bin((seen.latency.as_secs_f64().ln() + 6.9) / 6.9)] += 1;
+        if let Some(latency) = seen.latency {
+            self.latencies[arm][bin((latency.as_secs_f64().ln() + 6.9) / 6.9)] += 1;
+        }
         self.errors[arm][usize::from(seen.outcome == Outcome::Failed)] += 1;
         self.non_finite[arm][usize::from(seen.outcome == Outcome::NonFinite)] += 1;
         if let Outcome::Scored(score) = seen.outcome {

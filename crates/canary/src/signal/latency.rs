@@ -179,7 +179,8 @@ mod tests {
     /// The statistics of requests with these latencies. Bit `n` of `assigned` is 1 if
     /// request `n` was the canary's.
     fn statistics(latencies: &[Duration], quantile: f64, assigned: u32) -> Statistics {
-        let at = |arm, latency| Observation { arm, latency, outcome: Outcome::Empty };
+        let at =
+            |arm, latency| Observation { arm, latency: Some(latency), outcome: Outcome::Empty };
         let sample = [at(Arm::Live, Duration::from_millis(20))];
         let mut statistics = Statistics::new(Arc::new(Reference::new(&sample, quantile)));
         for (request, latency) in latencies.iter().enumerate() {

@@ -115,7 +115,7 @@ impl Logged {
             key: line.key.filter(|key| !key.is_empty()).map(|key| Draw::of_key("", &key)),
             observation: Observation {
                 arm,
-                latency: duration("latency_ms", line.latency_ms / 1e3)?,
+                latency: Some(duration("latency_ms", line.latency_ms / 1e3)?),
                 outcome,
             },
         })
@@ -163,7 +163,7 @@ mod tests {
             key: None,
             observation: Observation {
                 arm: Arm::Live,
-                latency: Duration::from_micros(18_200),
+                latency: Some(Duration::from_micros(18_200)),
                 outcome: Outcome::Scored(0.4),
             },
         };

@@ -71,7 +71,8 @@ impl Generated {
         } else {
             Outcome::Scored(random.beta_2_5())
         };
-        Observation { arm, latency: Duration::from_nanos((seconds * 1e9) as u64), outcome }
+        let latency = Some(Duration::from_nanos((seconds * 1e9) as u64));
+        Observation { arm, latency, outcome }
     }
 }
 
@@ -180,5 +181,6 @@ impl Traffic {
 
 /// The request with a latency multiplied by `factor`.
 fn slowed(seen: Observation, factor: f64) -> Observation {
-    Observation { latency: seconds(seen.latency.as_secs_f64() * factor), ..seen }
+    let slower = |latency: Duration| seconds(latency.as_secs_f64() * factor);
+    Observation { latency: seen.latency.map(slower), ..seen }
 }

@@ -1,5 +1,7 @@
 //! Statistics of one arm.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -25,20 +27,15 @@ pub struct ArmStatistics {
 }
 
 impl ArmStatistics {
-    /// Records a request. Returns true if it was slow.
+    /// Records a request. Returns true if it was slow, and `None` if its latency cannot be
+    /// compared.
     pub(super) fn record(
         &mut self,
         reference: &Reference,
         threshold: Threshold,
         observation: &Observation,
-    ) -> bool {
+    ) -> Option<bool> {
         self.requests += 1;
-        let latency = sketch::place(observation.latency.as_secs_f64());
-        self.latency.record_bin(sketch::bin(latency));
-        let above = threshold.bins_above(latency);
-        if threshold.is_at(reference.quantile()) {
-            self.relative_latency.record_bin(above);
-        }
         match observation.outcome {
             Outcome::Failed => self.failed += 1,
             Outcome::NonFinite => self.non_finite += 1,
@@ -50,6 +47,22 @@ impl ArmStatistics {
                 }
                 self.score_bins[reference.bin(score)] += 1;
             }
+        }
+        observation.latency.map(|latency| self.record_latency(reference, threshold, latency))
+    }
+
+    /// Records a latency. Returns true if it was slow.
+    fn record_latency(
+        &mut self,
+        reference: &Reference,
+        threshold: Threshold,
+        latency: Duration,
+    ) -> bool {
+        let latency = sketch::place(latency.as_secs_f64());
+        self.latency.record_bin(sketch::bin(latency));
+        let above = threshold.bins_above(latency);
+        if threshold.is_at(reference.quantile()) {
+            self.relative_latency.record_bin(above);
         }
         above > 0
     }
@@ -88,7 +101,7 @@ impl ArmStatistics {
         self.non_finite
     }
 
-    /// Latencies, in seconds.
+    /// Latencies that can be compared, in seconds.
     pub fn latency(&self) -> &Sketch {
         &self.latency
     }
@@ -118,7 +131,7 @@ impl ArmStatistics {
 
     /// Requests that took longer than the upper edge of a bin of the sketch.
     pub(crate) fn slower_than(&self, bin: i32) -> Tally {
-        Tally { events: self.latency.above(bin), requests: self.requests }
+        Tally { events: self.latency.above(bin), requests: self.latency.count() }
     }
 
     /// Compared requests that took longer than the threshold by more than so many bins.

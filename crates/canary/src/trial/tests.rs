@@ -39,7 +39,7 @@ impl Bench {
                 false => (Arm::Live, Outcome::Scored(score)),
             };
             let latency =
-                Duration::from_millis(10) + Duration::from_millis(40).mul_f64(draw(0.732));
+                Some(Duration::from_millis(10) + Duration::from_millis(40).mul_f64(draw(0.732)));
             self.trial.observe(share, &Observation { arm, latency, outcome }, self.now);
         }
         self.now = self.now + Duration::from_secs(1);
@@ -186,7 +186,7 @@ fn a_trial_whose_arms_do_not_fit_the_share_starves_with_that_cause() {
             if let Some(share) = bench.trial.share() {
                 // Two in five of live's requests are recorded twice.
                 for request in 0..200_u32 {
-                    let latency = Duration::from_millis(10 + u64::from(request / 5));
+                    let latency = Some(Duration::from_millis(10 + u64::from(request / 5)));
                     let outcome = Outcome::Scored(f64::from(request) / 200.0);
                     let live = Observation { arm: Arm::Live, latency, outcome };
                     bench.trial.observe(Some(share), &live, bench.now);

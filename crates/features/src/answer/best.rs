@@ -15,33 +15,43 @@ pub struct Best {
 }
 
 impl Plan {
-    /// Returns the first user's best treatment; `None` if there are no treatments, or the
+    /// Returns the best treatment of the user at position `user`; `None` if there are no treatments, or the
     /// request did not ask for the score.
     ///
     /// # Errors
     /// SCORES_INVALID, as [`Plan::answer`].
-    pub fn best(&self, packed: &Packed, outputs: &[Tensor]) -> Result<Option<Best>, Failure> {
+    pub fn best(
+        &self,
+        packed: &Packed,
+        outputs: &[Tensor],
+        user: usize,
+    ) -> Result<Option<Best>, Failure> {
         let best = self
-            .scores(packed, outputs)?
+            .scores(packed, outputs, user)?
             .into_iter()
             .reduce(|best, next| if next.score > best.score { next } else { best });
         Ok(best)
     }
 
-    /// The score of the first user's treatment at `position` in the request; `None` if
-    /// that treatment has no score.
+    /// The score of the treatment at `position` in the request of a call's only user; `None`
+    /// if that treatment has no score.
     pub fn score_at(&self, packed: &Packed, outputs: &[Tensor], position: u32) -> Option<f32> {
-        let scores = self.scores(packed, outputs).ok()?;
+        let scores = self.scores(packed, outputs, 0).ok()?;
         scores.into_iter().find(|it| it.position == position).map(|it| it.score)
     }
 
-    /// The first user's treatments with their scores, in order.
-    fn scores(&self, packed: &Packed, outputs: &[Tensor]) -> Result<Vec<Best>, Failure> {
+    /// A user's treatments with their scores, in order.
+    fn scores(
+        &self,
+        packed: &Packed,
+        outputs: &[Tensor],
+        user: usize,
+    ) -> Result<Vec<Best>, Failure> {
         let checked = Outputs::check(self, packed, outputs)?;
-        let Some(user) = packed.users.first() else { return Ok(Vec::new()) };
-        let values = checked.values(0, 0, user.kept())?;
+        let Some(rows) = packed.users.get(user) else { return Ok(Vec::new()) };
+        let values = checked.values(0, user, rows.kept())?;
         let (values, _) = values.as_chunks::<4>();
-        let scored = user.positions().into_iter().zip(values);
+        let scored = rows.positions().into_iter().zip(values);
         Ok(scored
             .map(|(position, value)| Best { position, score: f32::from_le_bytes(*value) })
             .collect())

@@ -20,14 +20,14 @@ impl Plan {
         self.propensity_output().map(|index| &self.metadata.outputs[index].tensor)
     }
 
-    /// The propensity of the model's choice for the first user: of the treatment with the
-    /// highest score, or of the response as a whole. `None` if the model has no such
+    /// The propensity of the model's choice for the user at position `user`: of the treatment
+    /// with the highest score, or of the response as a whole. `None` if the model has no such
     /// output, or this call did not return it.
-    pub fn propensity(&self, packed: &Packed, outputs: &[Tensor]) -> Option<f32> {
+    pub fn propensity(&self, packed: &Packed, outputs: &[Tensor], user: usize) -> Option<f32> {
         let propensity = self.propensity_output()?;
         let read = |output| {
             let checked = Outputs::find(self, packed, outputs, [output]).ok()?;
-            checked.values(output, 0, packed.users.first()?.kept()).ok()
+            checked.values(output, user, packed.users.get(user)?.kept()).ok()
         };
         let row = match self.metadata.outputs[propensity].kind {
             OutputKind::Single => 0,

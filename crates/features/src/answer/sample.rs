@@ -9,16 +9,17 @@ use crate::{packed::Packed, plan::Plan};
 /// so a request contributes a single one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sample {
-    /// The score of a randomly drawn treatment of the first user.
+    /// The score of a randomly drawn treatment.
     Score(f32),
-    /// One of that user's scores is NaN or infinite.
+    /// One of the user's scores is NaN or infinite.
     NotFinite,
-    /// The first user has no treatments, or did not ask for the score.
+    /// The user has no treatments, or did not ask for the score.
     Nothing,
 }
 
 impl Plan {
-    /// Draws a score from the engine's outputs by the given random number.
+    /// Draws a score of a user from the engine's outputs by the given random number. `user` is
+    /// the user's position in the call.
     ///
     /// # Errors
     /// SCORES_INVALID: an output is missing, or has the wrong shape or type.
@@ -26,12 +27,15 @@ impl Plan {
         &self,
         packed: &Packed,
         outputs: &[Tensor],
+        user: usize,
         random: u64,
     ) -> Result<Sample, Failure> {
         let checked = Outputs::check(self, packed, outputs)?;
-        let Some(user) = packed.users.first() else { return Ok(Sample::Nothing) };
+        let Some(rows) = packed.users.get(user) else { return Ok(Sample::Nothing) };
         // The output's shape and type are checked already: only a value can fail here.
-        let Ok(values) = checked.values(0, 0, user.kept()) else { return Ok(Sample::NotFinite) };
+        let Ok(values) = checked.values(0, user, rows.kept()) else {
+            return Ok(Sample::NotFinite);
+        };
         let (scores, _) = values.as_chunks::<4>();
         let drawn = usize::try_from(random).unwrap_or(usize::MAX).checked_rem(scores.len());
         Ok(drawn.map_or(Sample::Nothing, |row| Sample::Score(f32::from_le_bytes(scores[row]))))

@@ -158,9 +158,9 @@ fn the_propensity_is_that_of_the_best_treatment() {
     let packed = pack(&plan, &[asked]).expect("packs");
     let scores = output("scores", &[1, 3], &[0.1, 0.7, 0.2]);
     let propensities = output("p", &[1, 3], &[0.25, 0.5, 0.75]);
-    assert_eq!(plan.propensity(&packed, &[scores.clone(), propensities]), Some(0.5));
-    assert_eq!(plan.propensity(&packed, &[scores]), None);
-    assert_eq!(crate::fixtures::plan().propensity(&packed, &[]), None, "it gives none");
+    assert_eq!(plan.propensity(&packed, &[scores.clone(), propensities], 0), Some(0.5));
+    assert_eq!(plan.propensity(&packed, &[scores], 0), None);
+    assert_eq!(crate::fixtures::plan().propensity(&packed, &[], 0), None, "it gives none");
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_response_may_be_marked_as_degraded() {
 fn a_score_drawn_at_random_stands_for_a_call() {
     let plan = plan();
     let packed = pack(&plan, &[request(&[0.1, 0.2])]).expect("packs");
-    let sample = |tensor: Tensor, random| plan.sample(&packed, &[tensor], random);
+    let sample = |tensor: Tensor, random| plan.sample(&packed, &[tensor], 0, random);
     let scores = || output("scores", &[1, 2], &[1.0, 2.0]);
     let drawn = [0, 1, u64::MAX].map(|random| sample(scores(), random));
     assert_eq!(drawn, [1.0, 2.0, 2.0].map(|score| Ok(Sample::Score(score))));
@@ -222,7 +222,20 @@ fn a_score_drawn_at_random_stands_for_a_call() {
     assert_eq!(sample(broken, 0), Ok(Sample::NotFinite));
     assert!(sample(output("scores", &[1, 3], &[1.0; 3]), 0).is_err());
     let nobody = pack(&plan, &[request(&[])]).expect("packs");
-    assert_eq!(plan.sample(&nobody, &[], 0), Ok(Sample::Nothing));
+    assert_eq!(plan.sample(&nobody, &[], 0, 0), Ok(Sample::Nothing));
+}
+
+#[test]
+fn any_user_of_a_call_may_be_sampled() {
+    let plan = plan();
+    let packed = pack(&plan, &[request(&[0.1]), request(&[0.1, 0.2])]).expect("packs");
+    let outputs = [output("scores", &[2, 2], &[f32::NAN, 9.0, 3.0, 4.0])];
+    let sampled = |user| plan.sample(&packed, &outputs, user, 1);
+    assert_eq!(sampled(0), Ok(Sample::NotFinite));
+    assert_eq!(sampled(1), Ok(Sample::Score(4.0)));
+    assert_eq!(sampled(2), Ok(Sample::Nothing), "there is no such user");
+    assert_eq!(plan.best(&packed, &outputs, 1), Ok(Some(Best { position: 1, score: 4.0 })));
+    assert!(plan.best(&packed, &outputs, 0).is_err());
 }
 
 #[test]
@@ -233,7 +246,7 @@ fn the_best_treatment_is_named_by_its_position_in_the_request() {
         let shape = [1, i64::try_from(values.len()).unwrap()];
         let outputs = [output("scores", &shape, values)];
         let at = |position| plan.score_at(&packed, &outputs, position);
-        (plan.best(&packed, &outputs), [at(0), at(1), at(2)])
+        (plan.best(&packed, &outputs, 0), [at(0), at(1), at(2)])
     };
     let (found, scores) = best(&[request(&[0.1, 0.2, 0.3])], &[1.0, 5.0, 5.0]);
     assert_eq!(found, Ok(Some(Best { position: 1, score: 5.0 })));

@@ -248,3 +248,22 @@ async fn one_that_can_not_be_answered_in_time_any_more_is_refused_at_its_turn() 
     assert!(late.admitted().await.is_err());
     next.admitted().await.expect("it does not take the place");
 }
+
+#[test]
+fn a_request_that_enters_at_once_counts_and_waits_for_no_turn() {
+    let (load, now) = (Arc::new(Load::default()), Instant::now());
+    let deadline = now + Duration::from_secs(1);
+    let ask = Ask { caller: 1, now, deadline, is_first: false };
+    let mut running = Vec::new();
+    let _waiting = loop {
+        match load.enter(&ask).expect("not late") {
+            Entry::Running(entered) => running.push(entered),
+            Entry::Waiting(waiting) => break waiting,
+        }
+    };
+    let before = load.in_flight.load(SeqCst);
+    let entered = load.enter_at_once(now);
+    assert_eq!(load.in_flight.load(SeqCst), before + 1);
+    entered.answered();
+    assert_eq!(load.in_flight.load(SeqCst), before);
+}

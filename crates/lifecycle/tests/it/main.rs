@@ -1,6 +1,7 @@
 //! Tests of the lifecycle with a fake engine and a scripted registry; everything between them is
 //! real.
 
+mod batches;
 mod canaries;
 mod engine;
 mod engines;

@@ -135,6 +135,7 @@ impl Rig {
             credentials: outrigger_oci::Credentials {
                 docker_config: None,
                 helper_timeout: Duration::from_secs(1),
+                identity: None,
             },
             retries: outrigger_oci::Retries { attempts: 1, ..outrigger_oci::Retries::default() },
             ..outrigger_oci::Config::default()

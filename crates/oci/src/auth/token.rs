@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{Authorized, Challenge, Scope, header};
 use crate::{
     Error,
-    credentials::Credential,
+    credentials::{AccessToken, Credential, USER},
     http::{Plain, authority},
     secret::Secret,
 };
@@ -43,7 +43,9 @@ pub(super) async fn fetch(
     challenge: &Challenge,
     credential: Option<Credential>,
 ) -> Result<Authorized, Error> {
-    let realm = realm(http, scope, challenge)?;
+    let access = credential.as_ref().and_then(Credential::access);
+    let realm = realm(http, scope, challenge, access)?;
+    let access_expires = access.map(|access| access.expires);
     let mut parameters = vec![("scope", requested_scope(scope, challenge))];
     if let Some(service) = challenge.parameter("service") {
         parameters.push(("service", service.to_owned()));
@@ -58,6 +60,7 @@ pub(super) async fn fetch(
     let token = tokens.find(|token| !token.is_empty());
     let token = token.ok_or_else(|| Error::denied(&authority(&realm), "it gave no token"))?;
     let expires = Instant::now() + life.min(MAX_LIFE).saturating_sub(MARGIN);
+    let expires = access_expires.map_or(expires, |access| access.min(expires));
     Ok((header(&scope.host, "Bearer", Secret::new(token).reveal())?, Some(expires)))
 }
 
@@ -69,13 +72,24 @@ fn requested_scope(scope: &Scope, challenge: &Challenge) -> String {
 }
 
 /// The token server's address. Credentials are sent to it, so it must be HTTPS unless its host is
-/// listed for plain HTTP.
-fn realm(http: &Plain, scope: &Scope, challenge: &Challenge) -> Result<Url, Error> {
+/// listed for plain HTTP. For an access token of the machine it must be one of its registries, too:
+/// a registry that may have the token does not decide who else may.
+fn realm(
+    http: &Plain,
+    scope: &Scope,
+    challenge: &Challenge,
+    access: Option<&AccessToken>,
+) -> Result<Url, Error> {
     let realm = challenge.parameter("realm").and_then(|realm| Url::parse(realm).ok());
     let problem = "its challenge names no token server that can be asked";
     let realm = realm.ok_or_else(|| Error::invalid(&scope.host, problem))?;
     if !http.may_call(&realm) {
         let problem = "its token server wants plain HTTP, and its host is not listed for that";
+        return Err(Error::denied(&scope.host, problem));
+    }
+    let server = authority(&realm);
+    if access.is_some_and(|access| !access.registries.contain(&server)) {
+        let problem = format!("its token server {server} is no registry of the identity");
         return Err(Error::denied(&scope.host, problem));
     }
     Ok(realm)
@@ -108,6 +122,7 @@ fn request(
         Some(Credential::Password { user, password }) => {
             request.basic_auth(user, Some(password.reveal()))
         }
+        Some(Credential::Access(access)) => request.basic_auth(USER, Some(access.token.reveal())),
         _ => request,
     }
 }

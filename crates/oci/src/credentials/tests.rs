@@ -26,10 +26,9 @@ impl Home {
 
     fn source(&self) -> CredentialSource {
         let helper_timeout = Duration::from_secs(20);
-        CredentialSource::new(config::Credentials {
-            docker_config: Some(self.path()),
-            helper_timeout,
-        })
+        let docker_config = Some(self.path());
+        let credentials = config::Credentials { docker_config, helper_timeout, identity: None };
+        CredentialSource::new(&Config { credentials, ..Config::default() }).unwrap()
     }
 
     async fn get(&self, host: &str) -> Result<Option<Credential>, Error> {

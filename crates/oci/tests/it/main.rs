@@ -7,6 +7,7 @@ mod auth;
 mod blob;
 mod cosign;
 mod docker;
+mod identity;
 mod image;
 mod layout;
 mod peer;

@@ -145,6 +145,24 @@ async fn a_call_whose_model_is_up_comes_before_the_others_of_its_caller() {
 }
 
 #[tokio::test]
+async fn parts_of_a_call_that_wait_at_the_same_time_share_its_place() {
+    let rig = rig(1, 2);
+    let place = rig.seat(1).place;
+    let waits = || {
+        let (up, model) = tokio::sync::oneshot::channel::<()>();
+        (up, Box::pin(place.aside(async { Ok(model.await.is_ok()) })))
+    };
+    let ((first_up, mut first), (second_up, mut second)) = (waits(), waits());
+    assert!(poll!(first.as_mut()).is_pending() && poll!(second.as_mut()).is_pending());
+    first_up.send(()).unwrap();
+    assert!(first.await.unwrap());
+    second_up.send(()).unwrap();
+    assert!(second.await.unwrap(), "the place is back already");
+    drop(place);
+    drop(rig.seat(2));
+}
+
+#[tokio::test]
 async fn a_share_that_becomes_free_while_its_call_waits_for_a_model_lets_the_next_in() {
     let rig = rig(2, 1);
     rig.per_caller.set(1, HashMap::new());

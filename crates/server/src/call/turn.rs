@@ -128,18 +128,18 @@ impl Call {
     }
 
     fn turn(&self) -> MutexGuard<'_, State> {
-        self.0.turn.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.turn.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records that the request waited for its turn.
     pub(crate) fn waited(&self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.0.turn.waited.fetch_add(micros, Relaxed);
+        self.inner.turn.waited.fetch_add(micros, Relaxed);
     }
 
     /// Records the stage `Queue`, of which `time` was spent waiting for the model.
     pub(crate) fn queued(&self, time: Duration) {
-        let waited = Duration::from_micros(self.0.turn.waited.load(Relaxed));
+        let waited = Duration::from_micros(self.inner.turn.waited.load(Relaxed));
         metrics::stage(Stage::Queue, &self.served_as(), waited + time);
     }
 }

@@ -110,7 +110,7 @@ async fn an_answer_is_charged_for_the_form_that_is_sent() {
     let call = call(&budget, Duration::from_secs(3600));
     for (length, pays) in [(1400, false), (1401, true), (1 << 20, true), (12 << 20, false)] {
         for encoding in Encoding::ALL {
-            call.held().answer(length as u64).unwrap();
+            call.charge_answer(length as u64).unwrap();
             let answer = vec![b' '; length].into();
             let sent = compress(&call, &heavy, encoding, answer, 5).await;
             assert_eq!(sent.is_some(), pays, "{length} bytes, {encoding:?}");

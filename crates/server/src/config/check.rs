@@ -192,6 +192,12 @@ impl Check {
         }
         let often = images.poll_interval.0 >= Duration::from_secs(1);
         self.require(often, "images.poll_interval", "must be at least 1s");
+        for (position, host) in images.identity_hosts.iter().enumerate() {
+            let name = host.strip_prefix("*.").unwrap_or(host);
+            let is_host = !name.is_empty() && !name.contains(['*', '/', '@', ' ']);
+            let key = format!("images.identity_hosts[{position}]");
+            self.require(is_host, key, "must be a host, or *. and a domain");
+        }
         self.lasting("images.timeout", images.timeout);
         self.lasting("images.pull_timeout", images.pull_timeout);
         self.positive("images.max_tags", images.max_tags);

@@ -63,7 +63,11 @@ fn all_problems_are_reported_at_once_with_their_keys() {
 server: {grpc: nowhere, max_treatments: many, prot: 1, shutdown_delay: 2h}
 engine: {endpoint: 'unix:relative'}
 store: {max_size: 5 parsecs, retain: 1m}
-images: {repository: 'registry.example/team:v1', poll_interval: 10ms}
+images:
+  repository: 'registry.example/team:v1'
+  poll_interval: 10ms
+  identity: aws
+  identity_hosts: ['*.example', '*', 'a/b']
 speed: {limit: 1}
 models:
   - {name: Churn}
@@ -76,6 +80,9 @@ models:
         found,
         [
             "engine.endpoint",
+            "images.identity",
+            "images.identity_hosts[1]",
+            "images.identity_hosts[2]",
             "images.poll_interval",
             "images.repository",
             "log.format",

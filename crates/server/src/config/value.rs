@@ -43,6 +43,7 @@ settings! {
     LogFormat: "text or json";
     Scheduling: "normal or batch";
     Compression: "none, requests or both";
+    CloudIdentity: "none or gcp";
     CanarySettings: "ModelCanaryConfig";
     Transport: "plain, server, optional or mutual";
     Option<Rights>: "list of rights";
@@ -138,6 +139,16 @@ pub enum Scheduling {
     Normal,
     /// A thread that wakes up waits for its turn (`SCHED_BATCH`).
     Batch,
+}
+
+/// The identity of the machine or pod for registries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CloudIdentity {
+    /// None is used.
+    None,
+    /// The service account in Google Cloud.
+    Gcp,
 }
 
 /// The messages that may be compressed.

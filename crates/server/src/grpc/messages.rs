@@ -1,21 +1,20 @@
 //! The messages of `outrigger.v1.PredictionService`: requests are read in place, and answers are
 //! framed messages.
 
+mod batch;
+
 use bytes::{BufMut as _, Bytes, BytesMut};
 use outrigger_core::{Failure, Reason};
-use outrigger_features::{Answer, Arrived, Packed, Request, Routing, requests, routing_key};
-use outrigger_proto::{
-    outrigger::v1::{ExplainResponse, ResponseOptions},
-    raw::unary,
-};
+use outrigger_features::{Answer, Arrived, Packed, Request};
+use outrigger_proto::{outrigger::v1::ExplainResponse, raw::unary};
 use outrigger_score::Scorer;
 use prost::Message as _;
 
+pub(super) use self::batch::batch;
 use crate::{
     call::Call,
     metrics::Stage,
     predict::{Exchange, Predictor, Scored, timed},
-    routing::{self, BatchRouting},
     served::{encoded, served},
     trial::Attempts,
 };
@@ -81,60 +80,6 @@ impl Exchange for Single<'_, '_> {
     }
 }
 
-/// Scores many users in one call of the engine: an encoded `BatchPredictRequest` gives
-/// a framed `BatchPredictResponse`.
-///
-/// # Errors
-/// As [`predict`], naming the request at fault.
-pub(super) async fn batch(
-    predictor: &Predictor,
-    call: &Call,
-    message: &Bytes,
-    named: Option<&[u8]>,
-) -> Result<Bytes, Failure> {
-    // The requests are read before the wait for the model, so that a malformed one is refused at
-    // once.
-    let requests = requests(message, &predictor.limits())?;
-    let BatchRouting { model, request_id, options } = routing::read(message)?;
-    let options: ResponseOptions =
-        options.as_ref().map(routing::read).transpose()?.unwrap_or_default();
-    // A batch is one engine call, so the first request's routing key picks the arm for all.
-    // If that request is malformed, packing reports it with the others.
-    let routing_key = requests.first().and_then(|first| routing_key(first)).unwrap_or_default();
-    let routing = Routing { model: model.as_ref(), request_id: &request_id, routing_key };
-    let lease = predictor.lease(call, routing, named).await?;
-    let batch = Batch { call, requests: &requests, options: &options, id: &request_id };
-    predictor.exchange(call, lease, batch).await
-}
-
-/// A `BatchPredictRequest`.
-struct Batch<'a> {
-    call: &'a Call,
-    requests: &'a [&'a [u8]],
-    options: &'a ResponseOptions,
-    id: &'a str,
-}
-
-impl Exchange for Batch<'_> {
-    type Answer = Bytes;
-
-    fn pack(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
-        let plan = scorer.plan.metered(self.call);
-        plan.pack_batch(self.requests, self.options, &scorer.limits())
-    }
-
-    fn request(&self) -> Option<Arrived> {
-        None
-    }
-
-    fn answer(&self, scored: &Scored<'_>) -> Result<Bytes, Failure> {
-        let &Scored { lease, terms, packed, outputs } = scored;
-        let (model, degraded) = (encoded(lease), terms.degraded());
-        let answer = lease.scorer.plan.answer_batch(packed, outputs, &model, self.id)?;
-        framed(self.call, &answer.degraded(&degraded))
-    }
-}
-
 /// Explains an encoded `PredictRequest`: returns the tensors that it packs to as a framed
 /// `ExplainResponse`.
 ///
@@ -153,14 +98,14 @@ pub(super) async fn explain(
     let explain = || lease.scorer.plan.metered(call).explain(&[message], limits);
     let explained = timed(call, Stage::Decode, explain)?;
     let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };
-    call.held().answer((unary::PREFIX + response.encoded_len()) as u64)?;
+    call.charge_answer((unary::PREFIX + response.encoded_len()) as u64)?;
     Ok(unary::framed(&response.encode_to_vec()))
 }
 
 /// Encodes an answer with its prefix, in one pass.
 fn framed(call: &Call, answer: &Answer<'_>) -> Result<Bytes, Failure> {
     let length = answer.encoded_len();
-    call.held().answer((unary::PREFIX + length) as u64)?;
+    call.charge_answer((unary::PREFIX + length) as u64)?;
     let mut framed = BytesMut::with_capacity(unary::PREFIX + length);
     framed.put_slice(&unary::prefix(length));
     answer.encode(&mut framed);

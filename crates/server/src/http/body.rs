@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use http_body_util::BodyExt as _;
 use outrigger_core::{Failure, Reason};
 
-use crate::held::Held;
+use crate::{call::Part, held::Held};
 
 /// The size of the blocks that a body is read into. A large body in one buffer would be copied each
 /// time the buffer grows, and other requests would wait meanwhile.
@@ -43,9 +43,9 @@ impl Received {
     /// # Errors
     /// There is no room for the copy.
     pub(super) fn join_charged(self, held: &Held) -> Result<Bytes, Failure> {
-        held.work(self.length as u64)?;
+        held.work(Part::Main, self.length as u64)?;
         let joined = self.join();
-        held.work(0)?;
+        held.work(Part::Main, 0)?;
         Ok(joined)
     }
 

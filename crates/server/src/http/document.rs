@@ -53,7 +53,7 @@ async fn answer(predictor: &Predictor, call: &Call, body: Received) -> Result<Ve
 
 /// Reads the route of a request. What reading takes is charged to the call until it is packed.
 fn read(call: &Call, body: Received) -> Result<Request, Failure> {
-    call.held().work(body.len() as u64 * READ)?;
+    call.charge_work(body.len() as u64 * READ)?;
     Request::read(body.join())
 }
 
@@ -89,10 +89,9 @@ impl Exchange for Document<'_> {
     fn answer(&self, scored: &Scored<'_>) -> Result<Vec<u8>, Failure> {
         let &Scored { lease, terms, packed, outputs } = scored;
         let answer = lease.scorer.plan.answer(packed, outputs, &[])?;
-        let held = self.call.held();
-        held.answer(answer.json_room() as u64)?;
+        self.call.charge_answer(answer.json_room() as u64)?;
         let written = answer.to_json(&served(lease), terms.degraded.as_ref());
-        held.answer(written.capacity() as u64)?;
+        self.call.charge_answer(written.capacity() as u64)?;
         Ok(written)
     }
 }

@@ -10,9 +10,9 @@ use std::{
 
 use outrigger_core::Content;
 use outrigger_proto::outrigger::v1::{
-    AbortCanaryRequest, Arm, BatchPredictRequest, GetModelRequest, ListCanariesRequest,
-    ListCanariesResponse, PredictRequest, PredictResponse, PromoteCanaryRequest, canary::Phase,
-    canary_decision::Outcome, canary_service_client::CanaryServiceClient, canary_verdict::Shadowed,
+    AbortCanaryRequest, Arm, GetModelRequest, ListCanariesRequest, ListCanariesResponse,
+    PredictRequest, PredictResponse, PromoteCanaryRequest, canary::Phase, canary_decision::Outcome,
+    canary_service_client::CanaryServiceClient, canary_verdict::Shadowed,
 };
 use outrigger_testkit::{
     engine::{Gate, Predicting, row_sums},
@@ -23,7 +23,7 @@ use tonic::{Code, Request, transport::Channel};
 
 use crate::{
     logged::logged,
-    stack::{MODEL, Stack, by_name, channel, linear, reason, request},
+    stack::{MODEL, Stack, channel, linear, reason, request},
 };
 
 /// The time limit for any wait, generous enough for a busy machine.
@@ -37,7 +37,7 @@ const SETTINGS: &str = r#"{
 
 /// A fault that the engine injects into the canary.
 #[derive(Clone)]
-enum Fault {
+pub(crate) enum Fault {
     Fails,
     NotANumber,
     Hangs,
@@ -45,20 +45,22 @@ enum Fault {
     Reverses,
 }
 
-struct Tried {
-    stack: Stack,
+pub(crate) struct Tried {
+    pub(crate) stack: Stack,
+    /// The live version in the engine.
+    pub(crate) live: i64,
     broken: Arc<AtomicBool>,
 }
 
 impl Tried {
     /// A server whose canary has half of the traffic, and works until the test injects the fault.
-    async fn start(fault: Fault) -> Self {
+    pub(crate) async fn start(fault: Fault) -> Self {
         Self::by(SETTINGS, None, fault).await
     }
 
     /// A server whose canary is tried with `settings`, and has a profile.json if `profile` is
     /// given.
-    async fn by(settings: &str, profile: Option<&str>, fault: Fault) -> Self {
+    pub(crate) async fn by(settings: &str, profile: Option<&str>, fault: Fault) -> Self {
         Self::start_with(&linear(1.0), settings, profile, fault).await
     }
 
@@ -93,24 +95,34 @@ impl Tried {
             None => stack.publish_as(MODEL, "latest_canary", canary).await,
             Some(profile) => stack.publish_profiled(MODEL, "latest_canary", canary, profile).await,
         };
-        let tried = Self { stack, broken };
+        let tried = Self { stack, live, broken };
         tried.until(|it| it.canaries.first().is_some_and(|it| it.phase() == Phase::Split)).await;
         tried
     }
 
-    fn break_it(&self) {
+    pub(crate) fn break_it(&self) {
         self.broken.store(true, SeqCst);
     }
 
     /// Sends requests until the condition holds.
-    async fn until(
+    pub(crate) async fn until(
         &self,
+        condition: impl Fn(&ListCanariesResponse) -> bool,
+    ) -> ListCanariesResponse {
+        self.until_by(async || drop(ask(&self.stack, "").await.expect("an answer")), condition)
+            .await
+    }
+
+    /// Sends requests by `send` until the condition holds.
+    pub(crate) async fn until_by(
+        &self,
+        send: impl AsyncFn(),
         condition: impl Fn(&ListCanariesResponse) -> bool,
     ) -> ListCanariesResponse {
         let end = Instant::now() + PATIENCE;
         loop {
             for _ in 0..50 {
-                ask(&self.stack, "").await.expect("an answer");
+                send().await;
             }
             let seen = list(&self.stack).await;
             if condition(&seen) {
@@ -142,7 +154,7 @@ async fn list(stack: &Stack) -> ListCanariesResponse {
     service(stack.addresses.grpc).list_canaries(asked).await.expect("canaries").into_inner()
 }
 
-async fn ask(stack: &Stack, key: &str) -> Result<PredictResponse, tonic::Status> {
+pub(crate) async fn ask(stack: &Stack, key: &str) -> Result<PredictResponse, tonic::Status> {
     let request =
         PredictRequest { routing_key: key.to_owned(), ..request(&[(1.0, 2.0), (3.0, 4.0)]) };
     Ok(stack.predictions().predict(request).await?.into_inner())
@@ -174,29 +186,6 @@ async fn a_key_has_one_arm_and_the_response_says_which() {
         arms.push(ask(&tried.stack, "").await.expect("an answer").model.unwrap().arm());
     }
     assert!(arms.contains(&Arm::Live) && arms.contains(&Arm::Canary));
-}
-
-#[tokio::test]
-async fn a_batch_has_the_arm_of_its_first_requests_key() {
-    let tried = Tried::start(Fault::Fails).await;
-    let key = canary_key(&tried.stack).await;
-    let user = |key: &str| PredictRequest {
-        model: None,
-        routing_key: key.to_owned(),
-        ..request(&[(1.0, 2.0)])
-    };
-    for number in 0..20 {
-        let batch = BatchPredictRequest {
-            model: Some(by_name(MODEL)),
-            request_id: format!("batch-{number}"),
-            requests: vec![user(&key), user("another")],
-            options: None,
-        };
-        let answer = tried.stack.predictions().batch_predict(batch).await.expect("an answer");
-        for response in answer.into_inner().responses {
-            assert_eq!(response.model.unwrap().arm(), Arm::Canary);
-        }
-    }
 }
 
 #[tokio::test]
@@ -329,14 +318,14 @@ async fn decisions_need_the_admin_listener_and_a_name() {
 }
 
 /// The live version answers all of the traffic, and all of it is shadowed.
-const SHADOWED: &str = r#"{
+pub(crate) const SHADOWED: &str = r#"{
     "minimumTime": "3600s", "warmUp": {"requests": 100}, "ramp": {"share": 0.000001}, "shadow": 1,
     "signals": {
         "latency": {"limits": {"off": true}}, "scoreDrift": {"off": true}, "disagreement": {}
     }
 }"#;
 
-fn shadowed(seen: &ListCanariesResponse) -> Option<Shadowed> {
+pub(crate) fn shadowed(seen: &ListCanariesResponse) -> Option<Shadowed> {
     seen.canaries.first()?.verdict.as_ref()?.shadowed
 }
 
@@ -376,7 +365,7 @@ async fn callers_do_not_wait_for_shadows() {
 }
 
 /// Only the skew of features is judged.
-const SKEW: &str = r#"{
+pub(crate) const SKEW: &str = r#"{
     "minimumTime": "3600s", "warmUp": {"requests": 100}, "ramp": {"share": 0.5},
     "signals": {
         "errorRate": {"off": true}, "nonFinite": {"limits": {"off": true}}, "skew": {},

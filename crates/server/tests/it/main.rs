@@ -4,6 +4,7 @@
 mod auth;
 mod batching;
 mod canaries;
+mod canary_batches;
 mod certificates;
 mod collector;
 mod compression;

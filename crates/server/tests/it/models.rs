@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use outrigger_core::Content;
 use outrigger_proto::outrigger::v1::{
-    GetModelRequest, ListModelsRequest, LoadModelRequest, PredictRequest, UnloadModelRequest,
-    WatchModelsRequest, model_version::State,
+    BatchPredictRequest, GetModelRequest, ListModelsRequest, LoadModelRequest, PredictRequest,
+    UnloadModelRequest, WatchModelsRequest, model_version::State,
 };
 use outrigger_testkit::{
     engine::{Predicting, row_sums},
@@ -235,4 +235,20 @@ async fn a_new_version_is_warmed_up_with_recent_requests_and_failures_are_logged
     let other = Linear { user: vec![1.0], treatment: vec![1.0; 3], bias: 0.0 }.model();
     let replay = available(&stack, &stack.publish(MODEL, &other).await).await.replay.unwrap();
     assert_eq!((replay.answered, replay.skipped, replay.failed), (0, 4, 0));
+}
+
+#[tokio::test]
+async fn a_new_version_is_warmed_up_with_a_request_of_each_recent_batch() {
+    let stack = Stack::with(&[("images.poll_interval", "1s")]).await;
+    let user = PredictRequest { model: None, ..request(&[(1.0, 2.0)]) };
+    let batch = BatchPredictRequest {
+        model: Some(by_name(MODEL)),
+        requests: vec![user; 4],
+        ..Default::default()
+    };
+    for _ in 0..3 {
+        stack.predictions().batch_predict(batch.clone()).await.expect("an answer");
+    }
+    let replay = available(&stack, &stack.publish(MODEL, &linear(1.0)).await).await.replay.unwrap();
+    assert_eq!((replay.answered, replay.skipped, replay.failed), (3, 0, 0));
 }

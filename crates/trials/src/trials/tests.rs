@@ -204,9 +204,9 @@ impl Rig {
         let (live, canary) = (servable(live()), servable(canary()));
         let split = self.trials.split(&key("latest"), &arms, live, canary).expect("on trial");
         for number in 0..count {
-            let (arm, ..) = split.choose("");
+            let (arm, _) = split.choose("");
             let score = Outcome::Scored(number as f64 / count as f64);
-            split.observe(arm, Duration::from_millis(10), score);
+            split.observe(arm, Some(Duration::from_millis(10)), score);
         }
     }
 
@@ -286,9 +286,9 @@ fn the_local_judge_decides_by_the_requests_of_this_process() {
     let (live, canary) = (servable(live()), servable(canary()));
     let split = rig.trials.split(&key("latest"), &arms, live, canary).expect("on trial");
     for _ in 0..2000 {
-        let (arm, ..) = split.choose("");
+        let (arm, _) = split.choose("");
         let outcome = if arm == Arm::Canary { Outcome::Failed } else { Outcome::Scored(0.5) };
-        split.observe(arm, Duration::from_millis(10), outcome);
+        split.observe(arm, Some(Duration::from_millis(10)), outcome);
     }
     rig.judge();
     assert_eq!(rig.shown().decisions[0].outcome, CanaryOutcome::RolledBack);

@@ -1,5 +1,6 @@
 {{- define "outrigger.paths.config" -}}/etc/outrigger/config{{- end -}}
 {{- define "outrigger.paths.registry" -}}/etc/outrigger/registry{{- end -}}
+{{- define "outrigger.paths.helpers" -}}/opt/outrigger/helpers{{- end -}}
 {{- define "outrigger.paths.ca" -}}/etc/outrigger/ca{{- end -}}
 {{- define "outrigger.paths.tls" -}}/etc/outrigger/tls{{- end -}}
 {{- define "outrigger.paths.clientCA" -}}/etc/outrigger/client-ca{{- end -}}
@@ -120,6 +121,9 @@
 {{- end -}}
 {{- if include "outrigger.registrySecret" . -}}
 {{- $_ := set $config.images "docker_config" (include "outrigger.paths.registry" .) -}}
+{{- end -}}
+{{- with .Values.registry.identity -}}
+{{- $_ := set $config.images "identity" . -}}
 {{- end -}}
 {{- if include "outrigger.hasCaBundle" . -}}
 {{- $_ := set $config.images "ca_file" (printf "%s/ca.crt" (include "outrigger.paths.ca" .)) -}}

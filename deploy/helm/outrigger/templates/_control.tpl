@@ -16,8 +16,14 @@
     - --config={{ include "outrigger.paths.config" . }}/outrigger.yaml
   {{- $proxy := .Values.proxy }}
   {{- $operator := include "outrigger.hasOperatorToken" . }}
-  {{- if or $operator $proxy.https $proxy.http $proxy.noProxy .Values.extraEnv }}
+  {{- $helpers := .Values.registry.helpers.image }}
+  {{- if or $operator $helpers $proxy.https $proxy.http $proxy.noProxy .Values.extraEnv }}
   env:
+    {{- if $helpers }}
+    # That of the image, and the credential helpers.
+    - name: PATH
+      value: /usr/local/bin:{{ include "outrigger.paths.helpers" . }}
+    {{- end }}
     {{- if $operator }}
     # A variable, because the commands that are run in this container find the token by it.
     - name: OUTRIGGER_AUTH_TOKEN_FILE
@@ -69,6 +75,9 @@
     {{- if include "outrigger.registrySecret" . }}
     - {name: registry, mountPath: {{ include "outrigger.paths.registry" . }}, readOnly: true}
     {{- end }}
+    {{- if $helpers }}
+    - {name: helpers, mountPath: {{ include "outrigger.paths.helpers" . }}, readOnly: true}
+    {{- end }}
     {{- if include "outrigger.hasCaBundle" . }}
     - {name: ca, mountPath: {{ include "outrigger.paths.ca" . }}, readOnly: true}
     {{- end }}
@@ -90,4 +99,23 @@
     {{- with .Values.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+{{- end -}}
+
+{{/* The init container that copies the credential helpers. */}}
+{{- define "outrigger.helpers" -}}
+{{- with .Values.registry.helpers -}}
+- name: credential-helpers
+  image: {{ .image }}
+  imagePullPolicy: {{ .pullPolicy }}
+  command:
+    {{- toYaml .command | nindent 4 }}
+  {{- with $.Values.resources }}
+  resources:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext:
+    {{- toYaml $.Values.securityContext | nindent 4 }}
+  volumeMounts:
+    - {name: helpers, mountPath: /helpers}
+{{- end -}}
 {{- end -}}

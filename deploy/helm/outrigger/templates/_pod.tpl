@@ -52,8 +52,12 @@ spec:
   runtimeClassName: {{ . }}
   {{- end }}
   {{- $sidecar := include "outrigger.nativeSidecar" . }}
-  {{- if or $sidecar .Values.extraInitContainers }}
+  {{- $helpers := .Values.registry.helpers.image }}
+  {{- if or $sidecar $helpers .Values.extraInitContainers }}
   initContainers:
+    {{- if $helpers }}
+    {{- include "outrigger.helpers" . | nindent 4 }}
+    {{- end }}
     {{- with .Values.extraInitContainers }}
     {{- toYaml . | nindent 4 }}
     {{- end }}

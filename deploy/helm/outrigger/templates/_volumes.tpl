@@ -48,6 +48,10 @@ resources:
     items:
       - {key: {{ $.Values.registry.existingSecretKey }}, path: config.json}
 {{- end }}
+{{- if .Values.registry.helpers.image }}
+- name: helpers
+  emptyDir: {}
+{{- end }}
 {{- with .Values.registry.caBundle.existingConfigMap }}
 - name: ca
   configMap:
