@@ -6,6 +6,7 @@ mod access;
 mod allocator;
 mod bench;
 mod canary;
+mod dev;
 mod engine;
 mod exit;
 mod frameworks;
@@ -35,6 +36,7 @@ struct Arguments {
 enum Command {
     Serve(Box<serve::Arguments>),
     Engine(Box<engine::Arguments>),
+    Dev(Box<dev::Arguments>),
     Push(package::Push),
     Pull(package::Pull),
     Inspect(package::Inspect),
@@ -63,6 +65,7 @@ fn main() -> std::process::ExitCode {
     let outcome: Result<(), Exit> = match arguments.command {
         Command::Serve(arguments) => serve::run(*arguments),
         Command::Engine(arguments) => engine::run(*arguments),
+        Command::Dev(arguments) => dev::run(*arguments),
         Command::Push(arguments) => package::push(arguments),
         Command::Pull(arguments) => package::pull(arguments),
         Command::Inspect(arguments) => package::inspect(arguments),

@@ -2,11 +2,10 @@
 
 mod rows;
 
-use std::{env, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use outrigger_tools::{
     ModelArgument,
-    engine::Program,
     fetch::Source,
     registry::Progress,
     validate::{self, Report},
@@ -106,7 +105,7 @@ fn report(arguments: Arguments) -> Result<Report, Exit> {
         (None, None) => return Err(Exit::usage("either REF|DIR or --server is needed")),
     };
     let client = registry.client()?;
-    let program = if no_engine { None } else { Some(program(engine)?) };
+    let program = if no_engine { None } else { Some(frameworks::engine_program(engine)?) };
     let progress = Progress::default();
     let rows = run.as_ref().map(rows::Run::rows);
     let engine = (program.as_ref(), &frameworks::KNOWN[..]);
@@ -128,16 +127,4 @@ fn on_server(server: Server, run: &rows::Run, timeout: Duration) -> Result<Repor
     let server = (address.as_str(), &access);
     let validate = validate::validate_on_server(server, model, run.rows(), texts, timeout);
     Ok(exit::block_on(run.with_progress_bar(validate))??)
-}
-
-/// The given engine, or this binary's own.
-fn program(engine: Option<PathBuf>) -> Result<Program, Exit> {
-    Ok(match engine {
-        Some(binary) => Program { binary, arguments: Vec::new(), connect: frameworks::connect },
-        None => Program {
-            binary: env::current_exe().map_err(Exit::failed)?,
-            arguments: vec!["engine".to_owned()],
-            connect: frameworks::connect,
-        },
-    })
 }

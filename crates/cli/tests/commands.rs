@@ -14,6 +14,7 @@ use common::{json, linear, outrigger, package, text};
 const COMMANDS: &[&str] = &[
     "serve",
     "engine",
+    "dev",
     "push",
     "pull",
     "inspect",

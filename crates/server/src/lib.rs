@@ -55,6 +55,7 @@ pub use config::{
 pub use error::Error;
 pub use failure::{DOMAIN, reference_markdown as errors_markdown};
 pub use file_error::FileError;
+pub use logs::filter as log_filter;
 pub use outrigger_core::causes;
 pub use outrigger_net::lower_priority;
 pub use outrigger_ui::Reload;

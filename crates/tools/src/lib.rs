@@ -5,6 +5,7 @@
 
 mod access;
 pub mod canaries;
+pub mod dev;
 pub mod engine;
 mod error;
 pub mod fetch;
