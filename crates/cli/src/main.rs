@@ -7,6 +7,7 @@ mod allocator;
 mod bench;
 mod canary;
 mod dev;
+mod diff;
 mod engine;
 mod exit;
 mod frameworks;
@@ -41,6 +42,7 @@ enum Command {
     Pull(package::Pull),
     Inspect(package::Inspect),
     Validate(Box<validate::Arguments>),
+    Diff(Box<diff::Arguments>),
     Predict(predict::Arguments),
     Token(token::Arguments),
     #[command(subcommand)]
@@ -70,6 +72,7 @@ fn main() -> std::process::ExitCode {
         Command::Pull(arguments) => package::pull(arguments),
         Command::Inspect(arguments) => package::inspect(arguments),
         Command::Validate(arguments) => validate::run(*arguments),
+        Command::Diff(arguments) => diff::run(*arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Token(arguments) => token::run(arguments),
         Command::Models(command) => models::run(command),

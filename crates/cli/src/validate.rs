@@ -1,6 +1,6 @@
 //! `outrigger validate`: runs the server's checks without a server, and scores the rows of a file.
 
-mod rows;
+pub(crate) mod rows;
 
 use std::{path::PathBuf, time::Duration};
 

@@ -19,6 +19,7 @@ const COMMANDS: &[&str] = &[
     "pull",
     "inspect",
     "validate",
+    "diff",
     "predict",
     "models",
     "models list",
