@@ -93,6 +93,7 @@ enum Page {
     Configuration,
     Errors,
     Metrics,
+    Openapi,
 }
 
 impl Common {
@@ -135,6 +136,7 @@ fn reference(page: Page) -> String {
         Page::Configuration => config::reference_markdown(),
         Page::Errors => outrigger_server::errors_markdown(),
         Page::Metrics => outrigger_server::metrics::reference_markdown(),
+        Page::Openapi => outrigger_server::openapi_document(),
     }
 }
 
