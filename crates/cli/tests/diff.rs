@@ -85,13 +85,13 @@ fn a_file_shows_that_the_order_is_another() {
     let (found, code) = report(&a, &b, &["--input", rows.to_str().expect("utf-8")]);
     assert_eq!(code, Some(1));
     let rows = &found["rows"];
-    assert_eq!((&rows["requests"], &rows["agreement"]["compared"]), (&value!(1), &value!(3)));
+    assert_eq!((&rows["requests"], &rows["agreement"]["compared"]), (&value!(2), &value!(3)));
     assert_eq!(rows["agreement"]["rank_correlation"]["mean"], -1.0, "{rows:#}");
     let worst = &rows["agreement"]["worst"][0];
     assert_eq!((&worst["user"], &worst["treatment"]), (&value!("u"), &value!("c")));
     assert_eq!(
         (&rows["unscored"], &rows["first_failures"][0]["at"]),
-        (&value!(1), &value!("row 4"))
+        (&value!(1), &value!("request 2"))
     );
 }
 
