@@ -1,10 +1,16 @@
 //! Compiles the .proto files to Rust, without protoc.
 
+#[path = "src/shown/fields.rs"]
+#[allow(unreachable_pub)]
+mod fields;
+
 use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 use tonic_build::manual;
 use tonic_prost_build::Builder;
+
+use fields::{MESSAGES, OMITTED, RENAMED, SHOWN_BY};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -33,56 +39,9 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Messages that serialise as JSON, with the messages nested in them.
-const SHOWN: [&str; 10] = [
-    "Model",
-    "Tag",
-    "TagCanary",
-    "ModelVersion",
-    "Replay",
-    "Failure",
-    "Transition",
-    "Canary",
-    "CanaryVerdict",
-    "CanaryDecision",
-];
-
-/// Functions of `shown.rs`, and the fields that they serialise.
-const SHOWN_BY: [(&str, &[&str]); 7] = [
-    (
-        "text",
-        &[
-            "Tag.serving_digest",
-            "Tag.registry_digest",
-            "ModelVersion.platform_digest",
-            "ModelVersion.servable",
-            "ModelVersion.engine",
-            "Replay.failure",
-            "Canary.live_digest",
-            "CanaryDecision.live_digest",
-        ],
-    ),
-    ("number", &["ModelVersion.servable_version"]),
-    (
-        "time",
-        &[
-            "Tag.checked_at",
-            "ModelVersion.last_used_at",
-            "Failure.at",
-            "Failure.retry_at",
-            "Transition.at",
-            "CanaryDecision.at",
-        ],
-    ),
-    ("seconds", &["Replay.took", "Canary.elapsed"]),
-    ("state", &["ModelVersion.state", "Transition.from", "Transition.to"]),
-    ("phase", &["TagCanary.phase", "Canary.phase"]),
-    ("outcome", &["CanaryDecision.outcome"]),
-];
-
 /// Lets the messages serialise as the HTTP surface shows them.
 fn shown(mut builder: Builder) -> Builder {
-    for message in SHOWN {
+    for message in MESSAGES {
         let path = format!(".outrigger.v1.{message}");
         builder = builder.message_attribute(path, "#[derive(serde::Serialize)]");
     }
@@ -92,9 +51,14 @@ fn shown(mut builder: Builder) -> Builder {
             builder = builder.field_attribute(format!(".outrigger.v1.{field}"), &attribute);
         }
     }
+    for (field, key) in RENAMED {
+        let attribute = format!("#[serde(rename = \"{key}\")]");
+        builder = builder.field_attribute(format!(".outrigger.v1.{field}"), attribute);
+    }
+    for field in OMITTED {
+        builder = builder.field_attribute(format!(".outrigger.v1.{field}"), "#[serde(skip)]");
+    }
     builder
-        .field_attribute(".outrigger.v1.Replay.took", "#[serde(rename = \"took_seconds\")]")
-        .field_attribute(".outrigger.v1.Model.engines", "#[serde(skip)]")
 }
 
 /// The prediction service with undecoded messages, for servers that read requests in

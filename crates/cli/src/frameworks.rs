@@ -1,18 +1,34 @@
 //! The frameworks whose packages the commands read, and the engine that scores them.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    env,
+    path::PathBuf,
+    sync::{Arc, LazyLock},
+};
 
 use outrigger_core::{EngineId, Failure};
 use outrigger_run::{Engine, Framework};
 use outrigger_server::Kinds;
 use outrigger_store::Store;
 use outrigger_tfserving::{Client, Config, Settings};
+use outrigger_tools::engine::Program;
+
+use crate::exit::Exit;
 
 /// Every framework of the kinds of engines that `serve` has.
 pub(crate) static KNOWN: LazyLock<Vec<Framework>> = LazyLock::new(|| Kinds::shipped().frameworks());
 
+/// The given engine, or this binary's own.
+pub(crate) fn engine_program(engine: Option<PathBuf>) -> Result<Program, Exit> {
+    let (binary, arguments) = match engine {
+        Some(binary) => (binary, Vec::new()),
+        None => (env::current_exe().map_err(Exit::failed)?, vec!["engine".to_owned()]),
+    };
+    Ok(Program { binary, arguments, connect, passes: 1 })
+}
+
 /// The engine that listens at `endpoint`, with its files in `store`.
-pub(crate) fn connect(endpoint: String, store: Store) -> Result<Arc<dyn Engine>, Failure> {
+fn connect(endpoint: String, store: Store) -> Result<Arc<dyn Engine>, Failure> {
     let client = Client::connect(Config::new(endpoint))
         .map_err(|error| Failure::because(error.reason(), &error))?;
     let serving = store

@@ -6,6 +6,8 @@ mod access;
 mod allocator;
 mod bench;
 mod canary;
+mod dev;
+mod diff;
 mod engine;
 mod exit;
 mod frameworks;
@@ -35,10 +37,12 @@ struct Arguments {
 enum Command {
     Serve(Box<serve::Arguments>),
     Engine(Box<engine::Arguments>),
+    Dev(Box<dev::Arguments>),
     Push(package::Push),
     Pull(package::Pull),
     Inspect(package::Inspect),
     Validate(Box<validate::Arguments>),
+    Diff(Box<diff::Arguments>),
     Predict(predict::Arguments),
     Token(token::Arguments),
     #[command(subcommand)]
@@ -63,10 +67,12 @@ fn main() -> std::process::ExitCode {
     let outcome: Result<(), Exit> = match arguments.command {
         Command::Serve(arguments) => serve::run(*arguments),
         Command::Engine(arguments) => engine::run(*arguments),
+        Command::Dev(arguments) => dev::run(*arguments),
         Command::Push(arguments) => package::push(arguments),
         Command::Pull(arguments) => package::pull(arguments),
         Command::Inspect(arguments) => package::inspect(arguments),
         Command::Validate(arguments) => validate::run(*arguments),
+        Command::Diff(arguments) => diff::run(*arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Token(arguments) => token::run(arguments),
         Command::Models(command) => models::run(command),

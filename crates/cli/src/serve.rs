@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use outrigger_server::{
-    Error, Kinds, causes,
-    config::{self, Invalid, Source},
+    Config, Error, Kinds, causes,
+    config::{self, Invalid, Loaded, Source},
 };
 
 use crate::{
@@ -93,6 +93,7 @@ enum Page {
     Configuration,
     Errors,
     Metrics,
+    Openapi,
 }
 
 impl Common {
@@ -116,21 +117,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     if let Some(page) = arguments.print_reference {
         return exit::print(reference(page));
     }
-    let source = source(&arguments)?;
+    let overrides = arguments.common.overrides().chain(arguments.set).collect();
+    let source = open(arguments.config, overrides)?;
     let loaded = source.load().map_err(invalid)?;
     if arguments.dump_config {
         return exit::print(loaded.dump());
     }
-    for name in &loaded.ignored {
-        eprintln!("outrigger: the environment variable {name} does not name a setting");
-    }
+    report_ignored(&loaded);
     if arguments.check_config {
         return exit::print("the configuration is valid\n");
     }
-    let large = usize::try_from(loaded.config.memory() / LARGE_BLOCKS).unwrap_or(usize::MAX);
-    allocator::cache_large_blocks(large);
-    allocator::purge_aside()
-        .map_err(|error| Exit::Failed(format!("no thread for freed memory: {error}")))?;
+    set_up_allocator(&loaded.config)?;
     outrigger_server::run(loaded.config, source).map_err(failed)
 }
 
@@ -139,24 +136,42 @@ fn reference(page: Page) -> String {
         Page::Configuration => config::reference_markdown(),
         Page::Errors => outrigger_server::errors_markdown(),
         Page::Metrics => outrigger_server::metrics::reference_markdown(),
+        Page::Openapi => outrigger_server::openapi_document(),
     }
 }
 
-fn source(arguments: &Arguments) -> Result<Source, Exit> {
+/// The settings of a file, of the environment and of flags; later flags replace earlier ones.
+pub(crate) fn open(
+    file: Option<PathBuf>,
+    overrides: Vec<(String, String)>,
+) -> Result<Source, Exit> {
     // Ignores variables that are not UTF-8, since no setting is.
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let overrides = arguments.common.overrides().chain(arguments.set.iter().cloned()).collect();
-    let (file, environment) = (arguments.config.clone(), environment.collect());
-    Source::open(Kinds::shipped(), file, environment, overrides)
+    Source::open(Kinds::shipped(), file, environment.collect(), overrides)
         .map_err(|error| Exit::Usage(format!("cannot read {error}")))
 }
 
-fn invalid(invalid: Invalid) -> Exit {
+/// Reports variables with the prefix of settings that name none.
+pub(crate) fn report_ignored(loaded: &Loaded) {
+    for name in &loaded.ignored {
+        eprintln!("outrigger: the environment variable {name} does not name a setting");
+    }
+}
+
+/// Gives the allocator its share of the budget of memory.
+pub(crate) fn set_up_allocator(config: &Config) -> Result<(), Exit> {
+    let large = usize::try_from(config.memory() / LARGE_BLOCKS).unwrap_or(usize::MAX);
+    allocator::cache_large_blocks(large);
+    allocator::purge_aside()
+        .map_err(|error| Exit::Failed(format!("no thread for freed memory: {error}")))
+}
+
+pub(crate) fn invalid(invalid: Invalid) -> Exit {
     Exit::Usage(format!("the configuration is not valid\n{invalid}"))
 }
 
-fn failed(error: Error) -> Exit {
+pub(crate) fn failed(error: Error) -> Exit {
     let text = causes(&error);
     match error {
         Error::Config(_) => Exit::Usage(text),
@@ -164,7 +179,7 @@ fn failed(error: Error) -> Exit {
     }
 }
 
-fn assignment(text: &str) -> Result<(String, String), String> {
+pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
     Ok((key.trim().to_owned(), value.to_owned()))
 }

@@ -1,17 +1,15 @@
 //! `outrigger validate`: runs the server's checks without a server, and scores the rows of a file.
 
 mod operations;
-mod rows;
+pub(crate) mod rows;
 
 use std::{
-    env,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use outrigger_tools::{
     ModelArgument,
-    engine::Program,
     fetch::Source,
     registry::Progress,
     validate::{self, Report},
@@ -158,13 +156,11 @@ fn on_server(server: Server, run: &rows::Run, timeout: Duration) -> Result<Repor
 
 /// The given engine, or this binary's own, which may trace its runs.
 fn program(engine: Option<PathBuf>, trace: Option<&Path>) -> Result<Program, Exit> {
-    let connect = frameworks::connect;
-    if let Some(binary) = engine {
-        return Ok(Program { binary, arguments: Vec::new(), connect, passes: 1 });
+    let is_own = engine.is_none();
+    let mut program = frameworks::engine_program(engine)?;
+    if let Some(file) = trace.filter(|_| is_own) {
+        program.arguments.push(format!("--step_stats_file={}", file.display()));
+        program.passes = operations::PASSES;
     }
-    let binary = env::current_exe().map_err(Exit::failed)?;
-    let mut arguments = vec!["engine".to_owned()];
-    arguments.extend(trace.map(|file| format!("--step_stats_file={}", file.display())));
-    let passes = if trace.is_some() { operations::PASSES } else { 1 };
-    Ok(Program { binary, arguments, connect, passes })
+    Ok(program)
 }

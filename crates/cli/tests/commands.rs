@@ -14,10 +14,12 @@ use common::{json, linear, outrigger, package, text};
 const COMMANDS: &[&str] = &[
     "serve",
     "engine",
+    "dev",
     "push",
     "pull",
     "inspect",
     "validate",
+    "diff",
     "predict",
     "models",
     "models list",

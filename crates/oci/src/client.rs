@@ -189,6 +189,15 @@ impl Client {
         Ok(actual)
     }
 
+    /// Deletes the blobs of a layout directory that none of its images uses, unless they are
+    /// younger than a minute. A registry decides by itself what it deletes: nothing is done there.
+    pub async fn prune(&self, reference: &Reference) -> Result<(), Error> {
+        match self.place(reference)? {
+            Place::Remote(_) => Ok(()),
+            Place::Layout(layout) => blocking(move || layout.prune()).await,
+        }
+    }
+
     /// Points `tag` at the manifest that `reference` names, and returns its digest.
     pub async fn tag(&self, reference: &Reference, tag: &Tag) -> Result<Digest, Error> {
         let stored = self.manifest(reference, &reference.selected()).await?;

@@ -1,6 +1,7 @@
 //! OCI image layout directories: `oci-layout`, `index.json`, `blobs/`.
 
 mod beneath;
+mod prune;
 
 use std::{
     fs::{self, File},

@@ -6,7 +6,7 @@
 #![allow(missing_docs, unreachable_pub, clippy::all)]
 
 pub mod raw;
-mod shown;
+pub mod shown;
 
 /// Outrigger's public interface, `outrigger.v1`.
 pub mod outrigger {

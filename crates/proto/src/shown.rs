@@ -1,6 +1,8 @@
 //! Fields of messages as JSON: null where protobuf has an empty value for "none",
 //! enums as words, times as text.
 
+pub mod fields;
+
 use std::time::{Duration, SystemTime};
 
 use serde::{Serialize as _, Serializer};

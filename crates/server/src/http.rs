@@ -28,10 +28,16 @@ use crate::{
     failure,
     front::{Front, Method, Path, Route, Timeout},
     guard::{Guard, guard},
+    openapi,
     predict::Predictor,
     routing,
     views::{History, find, model_json},
 };
+
+/// The paths of the surface.
+pub(crate) const PREDICT_PATH: &str = "/v1/predict";
+pub(crate) const MODELS_PATH: &str = "/v1/models";
+pub(crate) const DOCUMENT_PATH: &str = "/openapi.json";
 
 /// The header in which a caller sends its timeout: `250ms`, `2s`.
 pub(crate) const TIMEOUT_HEADER: &str = "x-request-timeout";
@@ -41,8 +47,9 @@ pub(crate) static FRONT: Front = Front {
     name: "http",
     index: 1,
     routes: &[
-        Route::compute("/v1/predict", Method::Predict, "POST /v1/predict"),
-        Route::read(Path::Under("/v1/models"), Method::Models, "GET /v1/models"),
+        Route::compute(PREDICT_PATH, Method::Predict, "POST /v1/predict"),
+        Route::read(Path::Under(MODELS_PATH), Method::Models, "GET /v1/models"),
+        Route::open(DOCUMENT_PATH),
     ],
     timeout: Timeout { header: TIMEOUT_HEADER, read: |text| humantime::parse_duration(text).ok() },
     respond: failure::to_http,
@@ -68,9 +75,10 @@ pub(crate) fn routes(
     compression: Policy,
 ) -> Router {
     Router::new()
-        .route("/v1/predict", post(predict))
-        .route("/v1/models", get(list))
-        .route("/v1/models/{*name}", get(show))
+        .route(PREDICT_PATH, post(predict))
+        .route(MODELS_PATH, get(list))
+        .route(&format!("{MODELS_PATH}/{{*name}}"), get(show))
+        .route(DOCUMENT_PATH, get(describe))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_verb)
         .with_state(App { predictor, models, max_message, compression })
@@ -136,7 +144,7 @@ async fn written(app: &App, call: &Call, asked: &HeaderMap, document: Bytes) -> 
     response
 }
 
-/// The content type of a prediction.
+/// The content type of a document.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 async fn list(State(app): State<App>, Extension(call): Extension<Call>) -> Response {
@@ -164,6 +172,12 @@ async fn show(
     .await
 }
 
+/// Answers with the OpenAPI document of this surface.
+async fn describe(Extension(call): Extension<Call>) -> Response {
+    call.answered();
+    ([(CONTENT_TYPE, JSON)], openapi::DOCUMENT.clone()).into_response()
+}
+
 /// Answers with states of models. Writing many takes milliseconds, so it is heavy work.
 async fn states(
     app: App,
@@ -178,7 +192,8 @@ async fn states(
 async fn unknown_path(Extension(call): Extension<Call>) -> Response {
     let failure = Failure::new(
         Reason::MethodUnknown,
-        "no such path; there are POST /v1/predict, GET /v1/models and GET /v1/models/NAME",
+        "no such path; there are POST /v1/predict, GET /v1/models, GET /v1/models/NAME and \
+         GET /openapi.json",
     );
     call.failed(&failure);
     failure::to_http_as(StatusCode::NOT_FOUND, &failure)
@@ -187,7 +202,8 @@ async fn unknown_path(Extension(call): Extension<Call>) -> Response {
 async fn wrong_verb(Extension(call): Extension<Call>) -> Response {
     let failure = Failure::new(
         Reason::MethodUnknown,
-        "the path takes another verb: POST /v1/predict, GET /v1/models and GET /v1/models/NAME",
+        "the path takes another verb: POST /v1/predict, GET /v1/models, GET /v1/models/NAME and \
+         GET /openapi.json",
     );
     call.failed(&failure);
     failure::to_http_as(StatusCode::METHOD_NOT_ALLOWED, &failure)

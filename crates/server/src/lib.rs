@@ -29,6 +29,7 @@ mod listen;
 mod live;
 mod logs;
 pub mod metrics;
+mod openapi;
 mod page;
 mod predict;
 mod reload;
@@ -55,6 +56,8 @@ pub use config::{
 pub use error::Error;
 pub use failure::{DOMAIN, reference_markdown as errors_markdown};
 pub use file_error::FileError;
+pub use logs::filter as log_filter;
+pub use openapi::document as openapi_document;
 pub use outrigger_core::causes;
 pub use outrigger_net::lower_priority;
 pub use outrigger_ui::Reload;

@@ -36,9 +36,12 @@ pub(crate) fn start(config: &Log) -> Result<(), Error> {
     .map_err(Error::Taken)
 }
 
-/// The filter for `level`. It includes the record of changes, unless `level` has a directive for
-/// that.
-fn filter(level: &str) -> Result<EnvFilter, ParseError> {
+/// The filter for `level`, as in `log.level`. It includes the record of changes, unless `level` has a
+/// directive for that.
+///
+/// # Errors
+/// The level cannot be read.
+pub fn filter(level: &str) -> Result<EnvFilter, ParseError> {
     let filter = EnvFilter::try_new(level)?;
     if level.contains(audit::TARGET) {
         return Ok(filter);

@@ -1,4 +1,4 @@
-//! Checks that the generated pages under `docs/` are current. `UPDATE=1 cargo test -p
+//! Checks that the generated files under `docs/` are current. `UPDATE=1 cargo test -p
 //! outrigger-server --test reference` regenerates them.
 
 use std::{env, fs, path::Path};
@@ -25,4 +25,9 @@ fn the_errors_page_is_current() {
 #[test]
 fn the_metrics_page_is_current() {
     is_current("metrics.md", &outrigger_server::metrics::reference_markdown());
+}
+
+#[test]
+fn the_openapi_document_is_current() {
+    is_current("openapi.json", &outrigger_server::openapi_document());
 }

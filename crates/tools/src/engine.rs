@@ -42,6 +42,25 @@ pub struct Program {
     pub passes: u32,
 }
 
+impl Program {
+    /// The command of an engine without models that listens on `socket`. Its configuration is
+    /// written to `directory`. The process is killed with its `Child`.
+    pub(crate) fn command(&self, directory: &Path, socket: &Path) -> io::Result<Command> {
+        let models = directory.join("models.config");
+        fs::write(&models, "model_config_list {}\n")?;
+        let mut command = Command::new(&self.binary);
+        command
+            .args(&self.arguments)
+            .args(["--port=0", "--rest_api_port=0", "--max_num_load_retries=0"])
+            .args(["--num_load_threads=2", "--num_unload_threads=1"])
+            .arg(format!("--grpc_socket_path={}", socket.display()))
+            .arg(format!("--model_config_file={}", models.display()))
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        Ok(command)
+    }
+}
+
 /// A running engine; the process ends with the value.
 pub struct Running {
     child: Child,
@@ -132,20 +151,8 @@ fn expired() -> Failure {
 }
 
 fn spawn(program: &Program, directory: &Path, socket: &Path, log: &Path) -> io::Result<Child> {
-    let models = directory.join("models.config");
-    fs::write(&models, "model_config_list {}\n")?;
     let output = fs::File::create(log)?;
-    Command::new(&program.binary)
-        .args(&program.arguments)
-        .args(["--port=0", "--rest_api_port=0", "--max_num_load_retries=0"])
-        .args(["--num_load_threads=2", "--num_unload_threads=1"])
-        .arg(format!("--grpc_socket_path={}", socket.display()))
-        .arg(format!("--model_config_file={}", models.display()))
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output)
-        .kill_on_drop(true)
-        .spawn()
+    program.command(directory, socket)?.stdout(output.try_clone()?).stderr(output).spawn()
 }
 
 /// The last lines of a log.

@@ -57,7 +57,7 @@ pub struct LayerReport {
 }
 
 /// A feature and its place in a tensor.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FeatureReport {
     /// The tensor that holds the feature.
     pub tensor: String,
@@ -74,7 +74,7 @@ pub struct FeatureReport {
 }
 
 /// One input or output of the signature.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TensorReport {
     /// Its name in the signature.
     pub name: String,
@@ -156,7 +156,8 @@ fn report(fetched: &Fetched, frameworks: &[Framework]) -> Result<Report, Error> 
     })
 }
 
-fn features(metadata: &Metadata) -> Vec<FeatureReport> {
+/// The features of a package, in the order of metadata.json.
+pub(crate) fn features(metadata: &Metadata) -> Vec<FeatureReport> {
     let mut reports = Vec::new();
     for input in &metadata.inputs {
         let mut offset = 0;
@@ -175,7 +176,8 @@ fn features(metadata: &Metadata) -> Vec<FeatureReport> {
     reports
 }
 
-fn tensor(spec: &TensorSpec) -> TensorReport {
+/// A tensor of a model's interface.
+pub(crate) fn tensor(spec: &TensorSpec) -> TensorReport {
     let size = |size: &Option<u64>| size.and_then(|size| i64::try_from(size).ok()).unwrap_or(-1);
     let shape = match &spec.shape {
         Shape::Any => None,
@@ -227,20 +229,18 @@ impl Report {
                 feature.name.clone(),
                 feature.entity.to_owned(),
                 feature.tensor.clone(),
-                positions(feature),
+                feature.positions(),
                 feature.dtype.to_string(),
             ]);
         }
         let mut signature = Table::new(&["SIGNATURE", "TENSOR", "DTYPE", "SHAPE"]);
         for (direction, tensors) in [("input", &self.inputs), ("output", &self.outputs)] {
             for tensor in tensors {
-                let shape =
-                    tensor.shape.as_ref().map_or_else(|| "?".to_owned(), |s| format!("{s:?}"));
                 signature.row([
                     direction.to_owned(),
                     tensor.name.clone(),
                     tensor.dtype.clone(),
-                    shape,
+                    tensor.sizes(),
                 ]);
             }
         }
@@ -256,13 +256,24 @@ fn packing(kind: LayerKind) -> &'static str {
     }
 }
 
-fn positions(feature: &FeatureReport) -> String {
-    match feature.length {
-        1 => feature.offset.to_string(),
-        length => format!("{}..{}", feature.offset, feature.offset + length),
+impl FeatureReport {
+    /// Its positions in the tensor's last dimension.
+    pub(crate) fn positions(&self) -> String {
+        match self.length {
+            1 => self.offset.to_string(),
+            length => format!("{}..{}", self.offset, self.offset + length),
+        }
     }
 }
 
-fn size(bytes: u64) -> String {
+impl TensorReport {
+    /// Its sizes as text.
+    pub(crate) fn sizes(&self) -> String {
+        self.shape.as_ref().map_or_else(|| "?".to_owned(), |sizes| format!("{sizes:?}"))
+    }
+}
+
+/// A number of bytes in binary units.
+pub(crate) fn size(bytes: u64) -> String {
     ByteSize(bytes).display().iec().to_string()
 }

@@ -5,10 +5,13 @@
 
 mod access;
 pub mod canaries;
+pub mod dev;
+pub mod diff;
 pub mod engine;
 mod error;
 pub mod fetch;
 mod framework;
+mod in_engine;
 pub mod inspect;
 pub mod models;
 pub mod output;

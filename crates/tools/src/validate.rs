@@ -5,22 +5,21 @@ mod server;
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
-use outrigger_core::{Digest, Failure, ModelName, Reason, ServableId, ServableName, Version};
+use outrigger_core::{Digest, Failure, Reason};
 use outrigger_features::Plan;
 use outrigger_lifecycle::{Gate, Golden, ModelFiles, training_profile};
 use outrigger_oci::{Client, Progress};
 use outrigger_run::Framework;
-use outrigger_score::{Scorer, SharedLimits};
 use outrigger_store::Tree;
 use outrigger_validation::{Features, Files, Loaded, Options, Predictor};
 use serde::Serialize;
-use tokio::time::Instant;
 
 use crate::{
     Error,
-    engine::{Program, Running},
+    engine::Program,
     fetch::{self, Fetched, Source, blocking},
     framework::framework,
+    in_engine::InEngine,
 };
 
 pub use server::validate_on_server;
@@ -49,7 +48,8 @@ pub struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    async fn score(
+    /// Scores the rows with a predictor.
+    pub(crate) async fn score(
         &self,
         predictor: &impl Predictor,
         features: Features,
@@ -119,13 +119,6 @@ pub async fn validate(
     Ok(report)
 }
 
-/// A model in an engine, which ends with the value.
-struct InEngine {
-    scorer: Scorer,
-    _running: Running,
-    _files: Fetched,
-}
-
 async fn check(
     client: &Client,
     source: &Source,
@@ -180,17 +173,12 @@ async fn scores(
     golden: &Golden,
     timeout: Duration,
 ) -> Result<InEngine, Error> {
-    let name: ModelName = "validated".parse().expect("a valid name");
-    let id = ServableId { name: ServableName::of(&name), version: Version(1) };
-    let mut running = Running::start(program, &fetched.store)?;
-    running.load(&id, &fetched.tree, Instant::now() + timeout).await?;
-    let engine = running.engine();
-    let scorer = Scorer::bind(engine, id, Arc::clone(plan), SharedLimits::default());
-    let gate = Gate { engine, scorer: &scorer, timeout, packages: None };
+    let loaded = InEngine::load(program, fetched, plan, timeout).await?;
+    let gate = Gate { engine: loaded.engine(), scorer: &loaded.scorer, timeout, packages: None };
     for _ in 0..program.passes {
         gate.pass(golden).await?;
     }
-    Ok(InEngine { scorer, _running: running, _files: fetched })
+    Ok(loaded)
 }
 
 impl Report {

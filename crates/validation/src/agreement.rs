@@ -1,5 +1,7 @@
 //! Comparison of scores with expected ones.
 
+mod responses;
+
 use outrigger_tables::Cell;
 use serde::Serialize;
 

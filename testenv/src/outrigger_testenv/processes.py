@@ -74,6 +74,10 @@ class Process:
                 raise ProcessError(f"{self.name} is not ready after {timeout} s{self.tail()}")
             time.sleep(0.02)
 
+    def wait_until_ended(self, timeout: float = 60.0) -> None:
+        """Waits until the process has ended by itself."""
+        self._child.wait(timeout)
+
     @property
     def exit_code(self) -> int | None:
         """The exit code of the last run; negative for a signal."""

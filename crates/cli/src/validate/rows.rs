@@ -17,18 +17,26 @@ use crate::{
 /// The length of the progress bar: thousandths of the file.
 const PARTS: f64 = 1000.0;
 
-/// A file whose rows are scored.
+/// A file whose rows are scored, and one for the scores.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Scoring a file")]
 pub(crate) struct RowArguments {
-    /// File with rows to score, whose format follows from its name: .csv, .jsonl,
-    /// .parquet.
-    #[arg(long, value_name = "FILE")]
-    input: Option<PathBuf>,
+    #[command(flatten)]
+    input: InputArguments,
     /// File for the scores, one row for each row and in the same format. It is replaced when all
     /// rows have been read.
     #[arg(long, value_name = "FILE", requires = "input")]
     scores: Option<PathBuf>,
+}
+
+/// A file whose rows are scored.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Scoring a file")]
+pub(crate) struct InputArguments {
+    /// File with rows to score, whose format follows from its name: .csv, .jsonl,
+    /// .parquet.
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
     /// Column with the user's id; consecutive rows with the same id are one request.
     #[arg(long, value_name = "NAME", default_value = "user")]
     user_column: String,
@@ -71,6 +79,19 @@ fn is_same(one: &Path, other: &Path) -> bool {
 impl RowArguments {
     /// The run that is asked for, if there is one.
     pub(crate) fn run(self) -> Result<Option<Run>, Exit> {
+        self.input.run(self.scores)
+    }
+}
+
+impl InputArguments {
+    /// The tolerance of the comparison.
+    pub(crate) fn tolerance(&self) -> Tolerance {
+        Tolerance { atol: self.atol, rtol: self.rtol }
+    }
+
+    /// The run that is asked for, if there is one. It writes scores to a file, if one is given.
+    pub(crate) fn run(self, scores: Option<PathBuf>) -> Result<Option<Run>, Exit> {
+        let tolerance = self.tolerance();
         let Some(input) = self.input else { return Ok(None) };
         let format = Format::of(&input).ok_or_else(|| {
             let known = Format::endings();
@@ -84,12 +105,11 @@ impl RowArguments {
         reserved.check().map_err(Exit::usage)?;
         // A missing file is reported before a model is loaded.
         File::open(&input).map_err(|error| Exit::Usage(format!("{}: {error}", input.display())))?;
-        if self.scores.as_ref().is_some_and(|scores| is_same(scores, &input)) {
+        if scores.as_ref().is_some_and(|scores| is_same(scores, &input)) {
             let message = format!("--scores must not name the input: {}", input.display());
             return Err(Exit::Usage(message));
         }
-        let tolerance = Tolerance { atol: self.atol, rtol: self.rtol };
-        let files = Files { input, format, scores: self.scores };
+        let files = Files { input, format, scores };
         let options = Options { reserved, tolerance, max_errors: self.max_errors };
         Ok(Some(Run { files, options, progress: Progress::default() }))
     }

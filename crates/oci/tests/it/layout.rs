@@ -1,6 +1,9 @@
 //! Layout directories.
 
-use std::fs;
+use std::{
+    fs,
+    time::{Duration, SystemTime},
+};
 
 use outrigger_core::{Digest, Reason};
 use outrigger_oci::{Error, Reference};
@@ -43,6 +46,37 @@ async fn a_moved_tag_leaves_the_old_digest_reachable() {
     client.tag(&latest.with_digest(first), &canary).await.unwrap();
     assert_eq!(client.resolve(&latest.with_tag(canary)).await.unwrap(), first);
     assert_eq!(client.resolve(&latest).await.unwrap(), second);
+}
+
+#[tokio::test]
+async fn pruning_keeps_the_images_of_the_index_and_young_blobs() {
+    let (directory, latest) = layout();
+    let client = client("unused.example");
+    let blobs = directory.path().join("models/blobs/sha256");
+    let count = || fs::read_dir(&blobs).unwrap().count();
+    let first = client.push(&latest, &image(&[b"one", b"shared"])).await.unwrap();
+    let canary = latest.with_tag("canary".parse().unwrap());
+    client.push(&canary, &image(&[b"two"])).await.unwrap();
+    client.push(&latest, &image(&[b"three", b"shared"])).await.unwrap();
+    let all = count();
+    client.prune(&latest).await.unwrap();
+    assert_eq!(count(), all, "all blobs are young");
+    let long_ago = SystemTime::now() - Duration::from_secs(3600);
+    for blob in fs::read_dir(&blobs).unwrap() {
+        let blob = fs::File::open(blob.unwrap().path()).unwrap();
+        blob.set_modified(long_ago).unwrap();
+    }
+    client.prune(&latest).await.unwrap();
+    // The layer "one" and the manifest that names it.
+    assert_eq!(count(), all - 2);
+    for kept in [&latest, &canary] {
+        let kept = client.image(kept).await.unwrap();
+        for layer in &kept.layers {
+            let dest = directory.path().join(layer.digest.hex());
+            client.fetch_blob(&kept.reference, layer, &dest).await.unwrap();
+        }
+    }
+    client.image(&latest.with_digest(first)).await.expect_err("nothing uses it");
 }
 
 #[tokio::test]

@@ -78,7 +78,7 @@ impl super::Auth {
 
     /// The file of the operator's token; `None` if changes need none, or a credential of the
     /// configuration.
-    pub(crate) fn operator_file(&self) -> Option<OperatorFile> {
+    pub fn operator_file(&self) -> Option<OperatorFile> {
         let set = |path: &PathBuf| OperatorFile { path: path.clone(), private: false };
         let needed = !self.names_callers() && !self.anonymous_rights().hold(Right::Change);
         self.token_file.as_ref().map(set).or_else(|| needed.then(OperatorFile::default))

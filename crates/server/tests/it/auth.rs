@@ -154,6 +154,20 @@ async fn probes_are_open_to_all() {
 }
 
 #[tokio::test]
+async fn the_description_of_the_http_surface_is_open_to_all() {
+    let tokens = tokens();
+    let stack = Stack::with(&[
+        ("auth.tokens", &tokens.path("").display().to_string()),
+        ("auth.callers", r#"{"token:ci": [read]}"#),
+    ])
+    .await;
+    let get = async |path: &str| reqwest::get(stack.http(path)).await.unwrap();
+    assert_eq!(get("/v1/models").await.status(), 401);
+    let document: Value = get("/openapi.json").await.json().await.unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+}
+
+#[tokio::test]
 async fn the_page_is_for_those_who_may_read_with_a_token_as_password() {
     let tokens = tokens();
     let stack = Stack::with(&[
