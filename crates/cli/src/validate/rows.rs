@@ -7,7 +7,7 @@ use std::{
 
 use indicatif::ProgressBar;
 use outrigger_tools::validate::Rows;
-use outrigger_validation::{Files, Format, Options, Progress, Reserved, Tolerance};
+use outrigger_validation::{Files, Format, Options, Progress, Reserved, Root, Tolerance};
 
 use crate::{
     exit::Exit,
@@ -29,6 +29,14 @@ pub(crate) struct RowArguments {
     /// rows have been read.
     #[arg(long, value_name = "FILE", requires = "input")]
     scores: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// The settings of a run.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Scoring a file")]
+pub(crate) struct Settings {
     /// Column with the user's id; consecutive rows with the same id are one request.
     #[arg(long, value_name = "NAME", default_value = "user")]
     user_column: String,
@@ -76,22 +84,44 @@ impl RowArguments {
             let known = Format::endings();
             Exit::Usage(format!("{}: the name must end with one of {known}", input.display()))
         })?;
-        let reserved = Reserved {
-            user: self.user_column,
-            treatment: self.treatment_column,
-            expected: self.expected_column,
-        };
-        reserved.check().map_err(Exit::usage)?;
+        let options = self.settings.options()?;
         // A missing file is reported before a model is loaded.
         File::open(&input).map_err(|error| Exit::Usage(format!("{}: {error}", input.display())))?;
         if self.scores.as_ref().is_some_and(|scores| is_same(scores, &input)) {
             let message = format!("--scores must not name the input: {}", input.display());
             return Err(Exit::Usage(message));
         }
-        let tolerance = Tolerance { atol: self.atol, rtol: self.rtol };
-        let files = Files { input, format, scores: self.scores };
-        let options = Options { reserved, tolerance, max_errors: self.max_errors };
+        let (root, scores, overwrite) = (Root::Any, self.scores, true);
+        let files = Files { root, input, format, scores, overwrite };
         Ok(Some(Run { files, options, progress: Progress::default() }))
+    }
+}
+
+/// A bar with the part of a file that was scored.
+pub(crate) fn file_bar() -> ProgressBar {
+    let bar = bar("{elapsed} {wide_bar} {percent}% {msg}");
+    bar.set_length(PARTS as u64);
+    bar
+}
+
+/// Shows the part of the file, and the numbers of rows and errors.
+pub(crate) fn show(bar: &ProgressBar, (fraction, rows, errors): (f64, u64, u64)) {
+    bar.set_position((fraction * PARTS) as u64);
+    bar.set_message(format!("{rows} rows, {errors} errors"));
+}
+
+impl Settings {
+    /// The options of the run.
+    pub(crate) fn options(self) -> Result<Options, Exit> {
+        let reserved = Reserved {
+            user: self.user_column,
+            treatment: self.treatment_column,
+            expected: self.expected_column,
+        };
+        reserved.check().map_err(Exit::usage)?;
+        let tolerance = Tolerance { atol: self.atol, rtol: self.rtol };
+        let max_errors = self.max_errors;
+        Ok(Options { reserved, tolerance, max_errors, ..Options::default() })
     }
 }
 
@@ -103,13 +133,8 @@ impl Run {
 
     /// Waits for `work`; on a terminal it shows a bar with the part of the file that was scored.
     pub(crate) async fn with_progress_bar<T>(&self, work: impl Future<Output = T>) -> T {
-        let bar = bar("{elapsed} {wide_bar} {percent}% {msg}");
-        bar.set_length(PARTS as u64);
-        let update = |bar: &ProgressBar| {
-            let progress = &self.progress;
-            bar.set_position((progress.fraction() * PARTS) as u64);
-            bar.set_message(format!("{} rows, {} errors", progress.rows(), progress.errors()));
-        };
-        follow(&bar, update, work).await
+        let progress = &self.progress;
+        let seen = || (progress.fraction(), progress.rows(), progress.errors());
+        follow(&file_bar(), |bar| show(bar, seen()), work).await
     }
 }
