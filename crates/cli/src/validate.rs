@@ -1,6 +1,6 @@
 //! `outrigger validate`: runs the server's checks without a server, and scores the rows of a file.
 
-mod rows;
+pub(crate) mod rows;
 
 use std::{env, path::PathBuf, time::Duration};
 
@@ -38,6 +38,10 @@ pub(crate) struct Arguments {
     /// Check the files only, without scores.
     #[arg(long, conflicts_with_all = ["engine", "input"])]
     no_engine: bool,
+    /// Check that scores do not depend on padding either, as a server does whose engine batches
+    /// requests.
+    #[arg(long, conflicts_with_all = ["no_engine", "server"])]
+    batching: bool,
     /// Time limit for loading, and for each golden case or other call.
     #[arg(long, default_value = "5m", value_parser = humantime::parse_duration)]
     timeout: Duration,
@@ -82,7 +86,11 @@ struct Server {
 /// Runs the command.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     let output = arguments.output;
-    let report = report(arguments)?;
+    conclude(&report(arguments)?, output)
+}
+
+/// Prints a report. Fails if it did not pass.
+pub(crate) fn conclude(report: &Report, output: Output) -> Result<(), Exit> {
     match output {
         Output::Text => exit::print(report.text())?,
         Output::Json => exit::print_json(&serde_json::json!(report))?,
@@ -97,7 +105,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
 }
 
 fn report(arguments: Arguments) -> Result<Report, Exit> {
-    let Arguments { source, engine, no_engine, timeout, registry, rows, server, .. } = arguments;
+    let Arguments { source, engine, no_engine, batching, timeout, registry, rows, server, .. } =
+        arguments;
     let run = rows.run()?;
     let source = match (source, &run) {
         (Some(source), _) => source,
@@ -106,7 +115,7 @@ fn report(arguments: Arguments) -> Result<Report, Exit> {
         (None, None) => return Err(Exit::usage("either REF|DIR or --server is needed")),
     };
     let client = registry.client()?;
-    let program = if no_engine { None } else { Some(program(engine)?) };
+    let program = if no_engine { None } else { Some(program(engine, batching)?) };
     let progress = Progress::default();
     let rows = run.as_ref().map(rows::Run::rows);
     let engine = (program.as_ref(), &frameworks::KNOWN[..]);
@@ -131,13 +140,10 @@ fn on_server(server: Server, run: &rows::Run, timeout: Duration) -> Result<Repor
 }
 
 /// The given engine, or this binary's own.
-fn program(engine: Option<PathBuf>) -> Result<Program, Exit> {
-    Ok(match engine {
-        Some(binary) => Program { binary, arguments: Vec::new(), connect: frameworks::connect },
-        None => Program {
-            binary: env::current_exe().map_err(Exit::failed)?,
-            arguments: vec!["engine".to_owned()],
-            connect: frameworks::connect,
-        },
-    })
+fn program(engine: Option<PathBuf>, for_batching: bool) -> Result<Program, Exit> {
+    let (binary, arguments) = match engine {
+        Some(binary) => (binary, Vec::new()),
+        None => (env::current_exe().map_err(Exit::failed)?, vec!["engine".to_owned()]),
+    };
+    Ok(Program { binary, arguments, connect: frameworks::connect, for_batching })
 }

@@ -37,6 +37,9 @@ pub struct Program {
     /// Makes the engine that listens at an endpoint and finds its files in a store. Called
     /// in a tokio runtime, which drives its connections.
     pub connect: fn(endpoint: String, store: Store) -> Result<Arc<dyn Engine>, Failure>,
+    /// True if the models are to be served by an engine that batches requests: then their scores
+    /// must not depend on padding.
+    pub for_batching: bool,
 }
 
 /// A running engine; the process ends with the value.

@@ -185,7 +185,8 @@ async fn scores(
     let mut running = Running::start(program, &fetched.store)?;
     running.load(&id, &fetched.tree, Instant::now() + timeout).await?;
     let engine = running.engine();
-    let scorer = Scorer::bind(engine, id, Arc::clone(plan), SharedLimits::default());
+    let mut scorer = Scorer::bind(engine, id, Arc::clone(plan), SharedLimits::default());
+    scorer.batches |= program.for_batching;
     let gate = Gate { engine, scorer: &scorer, timeout, packages: None };
     gate.pass(golden).await?;
     Ok(InEngine { scorer, _running: running, _files: fetched })

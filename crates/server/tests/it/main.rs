@@ -26,3 +26,4 @@ mod traces;
 mod trials;
 mod turns;
 mod ui;
+mod validation;
