@@ -14,8 +14,12 @@ use fields::{MESSAGES, OMITTED, RENAMED, SHOWN_BY};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-const PUBLIC: [&str; 3] =
-    ["outrigger/v1/prediction.proto", "outrigger/v1/model.proto", "outrigger/v1/canary.proto"];
+const PUBLIC: [&str; 4] = [
+    "outrigger/v1/prediction.proto",
+    "outrigger/v1/model.proto",
+    "outrigger/v1/canary.proto",
+    "outrigger/v1/validation.proto",
+];
 const ENGINE: [&str; 3] =
     ["tensorflow/tensor.proto", "tensorflow/saved_model.proto", "tensorflow/serving/serving.proto"];
 

@@ -24,7 +24,7 @@ pub(crate) fn engine_program(engine: Option<PathBuf>) -> Result<Program, Exit> {
         Some(binary) => (binary, Vec::new()),
         None => (env::current_exe().map_err(Exit::failed)?, vec!["engine".to_owned()]),
     };
-    Ok(Program { binary, arguments, connect, passes: 1 })
+    Ok(Program { binary, arguments, connect, passes: 1, for_batching: false })
 }
 
 /// The engine that listens at `endpoint`, with its files in `store`.

@@ -1,5 +1,7 @@
 //! `outrigger models`: the models of a server and their states.
 
+mod validate;
+
 use std::time::Duration;
 
 use outrigger_tools::{
@@ -35,6 +37,14 @@ pub(crate) enum Command {
         #[arg(long, default_value = "5m", value_parser = humantime::parse_duration)]
         timeout: Duration,
     },
+    /// Scores the rows of a file in the server's directory for validation.
+    ///
+    /// The server reads the file and writes the scores; paths are relative to its setting
+    /// validation.directory.
+    #[command(
+        after_help = "Example:\n  outrigger models validate churn --input customers.csv --scores scores.csv"
+    )]
+    Validate(validate::Arguments),
     /// Unloads a version from the engine; a request for it loads it again.
     #[command(after_help = "Example:\n  outrigger models unload churn --delete")]
     Unload {
@@ -96,6 +106,7 @@ async fn answer(command: Command) -> Result<(), Exit> {
                 Output::Text => exit::print(format_args!("{} {}\n", served.name, served.digest)),
             }
         }
+        Command::Validate(arguments) => validate::run(arguments).await,
         Command::Unload { model: OneModel { model, server }, delete } => {
             Ok(connect_for_change(server).await?.unload(model, delete).await?)
         }

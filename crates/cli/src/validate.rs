@@ -10,6 +10,7 @@ use std::{
 
 use outrigger_tools::{
     ModelArgument,
+    engine::Program,
     fetch::Source,
     registry::Progress,
     validate::{self, Report},
@@ -47,6 +48,10 @@ pub(crate) struct Arguments {
     /// Check the files only, without scores.
     #[arg(long, conflicts_with_all = ["engine", "input"])]
     no_engine: bool,
+    /// Check that scores do not depend on padding either, as a server does whose engine batches
+    /// requests.
+    #[arg(long, conflicts_with_all = ["no_engine", "server"])]
+    batching: bool,
     /// Time limit for loading, and for each golden case or other call.
     #[arg(long, default_value = "5m", value_parser = humantime::parse_duration)]
     timeout: Duration,
@@ -95,7 +100,16 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     let trace = directory.as_ref().map(|directory| directory.path().join("step_stats.json"));
     let report = report(arguments, trace.as_deref())?;
     let operations = trace.as_deref().map(Operations::read).transpose()?.flatten();
-    print(&report, operations.as_ref(), output)?;
+    conclude(&report, operations.as_ref(), output)
+}
+
+/// Prints a report, and the times of operations if they were taken. Fails if it did not pass.
+pub(crate) fn conclude(
+    report: &Report,
+    operations: Option<&Operations>,
+    output: Output,
+) -> Result<(), Exit> {
+    print(report, operations, output)?;
     let failure = match &report.rows {
         _ if report.passed() => return Ok(()),
         None => "the model is not valid",
@@ -121,7 +135,8 @@ fn print(report: &Report, operations: Option<&Operations>, output: Output) -> Re
 
 /// Runs the checks; the local engine writes the times of operations to `trace`.
 fn report(arguments: Arguments, trace: Option<&Path>) -> Result<Report, Exit> {
-    let Arguments { source, engine, no_engine, timeout, registry, rows, server, .. } = arguments;
+    let Arguments { source, engine, no_engine, batching, timeout, registry, rows, server, .. } =
+        arguments;
     let run = rows.run()?;
     let source = match (source, &run) {
         (Some(source), _) => source,
@@ -130,7 +145,7 @@ fn report(arguments: Arguments, trace: Option<&Path>) -> Result<Report, Exit> {
         (None, None) => return Err(Exit::usage("either REF|DIR or --server is needed")),
     };
     let client = registry.client()?;
-    let program = if no_engine { None } else { Some(program(engine, trace)?) };
+    let program = if no_engine { None } else { Some(program(engine, batching, trace)?) };
     let progress = Progress::default();
     let rows = run.as_ref().map(rows::Run::rows);
     let engine = (program.as_ref(), &frameworks::KNOWN[..]);
@@ -155,10 +170,13 @@ fn on_server(server: Server, run: &rows::Run, timeout: Duration) -> Result<Repor
 }
 
 /// The given engine, or this binary's own, which may trace its runs.
-fn program(engine: Option<PathBuf>, trace: Option<&Path>) -> Result<Program, Exit> {
-    let is_own = engine.is_none();
-    let mut program = frameworks::engine_program(engine)?;
-    if let Some(file) = trace.filter(|_| is_own) {
+fn program(
+    engine: Option<PathBuf>,
+    for_batching: bool,
+    trace: Option<&Path>,
+) -> Result<Program, Exit> {
+    let mut program = Program { for_batching, ..frameworks::engine_program(engine)? };
+    if let Some(file) = trace {
         program.arguments.push(format!("--step_stats_file={}", file.display()));
         program.passes = operations::PASSES;
     }

@@ -231,6 +231,7 @@ fn options_that_contradict_each_other_are_usage_errors() {
     usage(&[".", "--input", "rows.csv", "--rtol=-1"]);
     usage(&[".", "--input", "rows.csv", "--no-engine"]);
     usage(&[".", "--input", "rows.csv", "--server", "localhost:1", "--model", "m"]);
+    usage(&[".", "--batching", "--no-engine"]);
     usage(&["--server", "localhost:1", "--input", "rows.csv"]);
     usage(&["--server", "localhost:1", "--model", "m"]);
 }

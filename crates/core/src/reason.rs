@@ -115,8 +115,14 @@ reasons! {
     RequestMalformed = "REQUEST_MALFORMED", InvalidArgument, Never;
     /// The request has more treatments than the server accepts.
     TooManyTreatments = "TOO_MANY_TREATMENTS", InvalidArgument, Never;
-    /// The message is larger than the server accepts.
+    /// The message, or a part of a file, is larger than the server accepts.
     TooLarge = "TOO_LARGE", InvalidArgument, Never;
+    /// There is no such file in the directory for validation.
+    FileNotFound = "FILE_NOT_FOUND", NotFound, Never;
+    /// The file for scores exists, and the request does not ask to replace it.
+    FileExists = "FILE_EXISTS", FailedPrecondition, Never;
+    /// The file cannot be read, is not of the format that its name states, or cannot be written.
+    FileInvalid = "FILE_INVALID", FailedPrecondition, Never;
     /// The model's output has the wrong count, shape or type, or is not finite.
     ScoresInvalid = "SCORES_INVALID", Internal, Never;
     /// The model is being pulled or loaded; the answer has the delay before a retry.

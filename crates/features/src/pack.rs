@@ -73,12 +73,21 @@ impl Plan {
     /// INVALID_ARGUMENT reasons: REQUEST_MALFORMED, TOO_MANY_TREATMENTS,
     /// TOO_LARGE, or FEATURE_… naming the feature and the treatment.
     pub fn pack(&self, requests: &[&[u8]], limits: &Limits) -> Result<Packed, Failure> {
-        let call = Call { prefixed: requests.len() > 1, ..Call::new(limits) };
-        pack_traced(self, requests, &call).map(|(packed, _)| packed)
+        self.unmetered().pack(requests, limits)
     }
 }
 
 impl Metered<'_> {
+    /// As [`Plan::pack`].
+    ///
+    /// # Errors
+    /// As there, and those of the meter.
+    pub fn pack(self, requests: &[&[u8]], limits: &Limits) -> Result<Packed, Failure> {
+        let Self { plan, meter } = self;
+        let call = Call { prefixed: requests.len() > 1, meter, ..Call::new(limits) };
+        pack_traced(plan, requests, &call).map(|(packed, _)| packed)
+    }
+
     /// As [`Plan::pack`], for one request that has already been split into parts within
     /// its limits.
     ///

@@ -83,6 +83,20 @@ impl Handle {
         self.acquire_by(model, selector, self.choice(routing_key), deadline).await
     }
 
+    /// Like [`Handle::acquire`], but the version of a tag is the live one, and a canary's trial does
+    /// not count the lease.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn acquire_live(
+        &self,
+        model: &ModelName,
+        selector: &Selector,
+        deadline: Instant,
+    ) -> Result<Lease, Failure> {
+        self.acquire_by(model, selector, Choice::Live, deadline).await
+    }
+
     async fn acquire_by(
         &self,
         model: &ModelName,

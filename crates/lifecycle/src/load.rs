@@ -173,11 +173,17 @@ impl Load {
         self.is_crowded_at(micros(now))
     }
 
+    /// True if requests have to wait.
+    pub fn is_contended(&self, now: Instant) -> bool {
+        self.is_contended_at(micros(now))
+    }
+
+    fn is_contended_at(&self, now: u64) -> bool {
+        now < self.estimates.crowded_until.load(Relaxed) || self.waiting.load(Relaxed) > 0
+    }
+
     fn is_crowded_at(&self, now: u64) -> bool {
-        let Estimates { crowded_until, usual, .. } = &self.estimates;
-        now < crowded_until.load(Relaxed)
-            || self.waiting.load(Relaxed) > 0
-            || usual.load(Relaxed) == 0
+        self.is_contended_at(now) || self.estimates.usual.load(Relaxed) == 0
     }
 
     /// Begins a request, or lets it wait for its turn.

@@ -122,6 +122,16 @@ impl Admission {
         }
     }
 
+    /// The number of predictions in progress.
+    pub(crate) fn in_progress(&self) -> u32 {
+        self.0.working.taken()
+    }
+
+    /// True if predictions have to wait for a place.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.0.waiting.load(SeqCst) > 0 || self.0.working.is_full()
+    }
+
     /// The limit that keeps a waiting prediction of `party` from its place, as a failure, which is
     /// counted.
     pub(crate) fn refusal(&self, party: &Party) -> Failure {

@@ -6,7 +6,7 @@ use outrigger_proto::outrigger::v1::{ModelSelector, model_selector::Version};
 /// The target of the log lines, by which log collectors select them.
 pub(crate) use outrigger_lifecycle::AUDIT as TARGET;
 
-use crate::caller::Caller;
+use crate::{caller::Caller, config::Right};
 
 /// The most bytes of a caller's text in the record; longer text is cut.
 const MOST: usize = 256;
@@ -18,15 +18,25 @@ pub(crate) enum Verb {
     Unload,
     Promote,
     Abort,
+    Validate,
 }
 
 impl Verb {
+    /// The right that the change requires.
+    pub(crate) const fn right(self) -> Right {
+        match self {
+            Self::Load | Self::Unload | Self::Promote | Self::Abort => Right::Change,
+            Self::Validate => Right::Validate,
+        }
+    }
+
     const fn as_str(self) -> &'static str {
         match self {
             Self::Load => "load",
             Self::Unload => "unload",
             Self::Promote => "promote",
             Self::Abort => "abort",
+            Self::Validate => "validate",
         }
     }
 }

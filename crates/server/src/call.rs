@@ -317,7 +317,7 @@ impl Drop for Inner {
             Some(Outcome::Answered) => metrics::OK,
             Some(Outcome::Failed(reason)) => reason.as_str(),
             // No outcome was recorded, so the caller went away before the end.
-            None => "CANCELLED",
+            None => metrics::CANCELLED,
         };
         match self.outcome.get() {
             Some(Outcome::Answered) => self.turn.answered(),

@@ -200,7 +200,7 @@ impl Caller {
             None => {
                 let mut message =
                     format!("the right to {right} takes a bearer token or a certificate");
-                if right == Right::Change {
+                if matches!(right, Right::Change | Right::Validate) {
                     message += "; `outrigger token`, run beside the server as its user, prints the \
                                 token that it wrote if `auth` names none";
                 }

@@ -71,6 +71,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// Tracing.
     pub traces: Traces,
+    /// Validation of files.
+    pub validation: Validation,
     /// Models that are configured by name, before any request for them.
     pub models: Vec<Model>,
 }
@@ -160,9 +162,10 @@ section! {
 }
 
 section! {
-    /// Rights of callers: `predict`, `read` (states of models and canaries) and `change` (load,
-    /// unload, promote, abort; on the admin listener only, for every caller). Without `tokens` and
-    /// `callers`, changes take the token of `token_file`. Health and metrics are always open.
+    /// Rights of callers: `predict`, `read` (states of models and canaries), `change` (load, unload,
+    /// promote, abort) and `validate` (ValidateFile); the last two on the admin listener only, for
+    /// every caller. Without `tokens` and `callers`, both take the token of `token_file`, and
+    /// `change` includes `validate`. Health and metrics are always open.
     Auth {
         /// Directory of bearer tokens: one file per caller, named like the caller, with one token
         /// per line. Several tokens are valid at the same time, so that they can be rotated.
@@ -347,6 +350,18 @@ section! {
     }
 }
 
+section! {
+    /// Scores of files of rows beside the server (`ValidateFile`): docs/model-package.md#in-the-pod.
+    Validation {
+        /// The directory with the files. Paths in requests are confined to it, and symbolic links are
+        /// not followed. Without it there is no validation of files.
+        directory: Option<PathBuf> = "";
+        /// The maximum number of concurrent calls to the engine. They are made while no prediction
+        /// has to wait.
+        max_in_flight: u32 = "1";
+    }
+}
+
 /// A configuration with the origin of each value that is not a default.
 #[derive(Debug)]
 pub struct Loaded {
@@ -424,6 +439,7 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str, &'static [Key
         ("log", Log::ABOUT, Log::KEYS),
         ("metrics", Metrics::ABOUT, Metrics::KEYS),
         ("traces", Traces::ABOUT, Traces::KEYS),
+        ("validation", Validation::ABOUT, Validation::KEYS),
     ]
     .into_iter()
 }
@@ -442,6 +458,7 @@ impl Config {
             log: Log::read(layers, "log"),
             metrics: Metrics::read(layers, "metrics"),
             traces: Traces::read(layers, "traces"),
+            validation: Validation::read(layers, "validation"),
             engines: layers.take("", "engines", None),
             models: layers.take("", "models", Vec::new()),
         };

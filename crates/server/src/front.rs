@@ -74,6 +74,7 @@ pub(crate) enum Method {
     Explain,
     Models,
     Canaries,
+    Validation,
     Other,
 }
 
@@ -127,12 +128,13 @@ impl Path {
 }
 
 impl Method {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Predict,
         Self::BatchPredict,
         Self::Explain,
         Self::Models,
         Self::Canaries,
+        Self::Validation,
         Self::Other,
     ];
 
@@ -143,6 +145,7 @@ impl Method {
             Self::Explain => "explain",
             Self::Models => "models",
             Self::Canaries => "canaries",
+            Self::Validation => "validation",
             Self::Other => "other",
         }
     }

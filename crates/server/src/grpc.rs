@@ -6,6 +6,7 @@ mod decompressed;
 mod messages;
 mod models;
 mod prediction;
+mod validations;
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,14 +24,16 @@ use axum::{
 use http_body_util::Either;
 use outrigger_proto::outrigger::v1::{
     FILE_DESCRIPTOR_SET, canary_service_server::CanaryServiceServer,
-    model_service_server::ModelServiceServer,
+    model_service_server::ModelServiceServer, validation_service_server::ValidationServiceServer,
 };
 use outrigger_proto::raw::unary::Reply;
 use tonic::{Code, Status, service::Routes};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
-pub(crate) use self::{canaries::Canaries, changes::Access, models::Models};
+pub(crate) use self::{
+    canaries::Canaries, changes::Access, models::Models, validations::Validations,
+};
 use self::{
     decompressed::decompressed,
     prediction::{Message, Prediction},
@@ -75,6 +78,12 @@ const ROUTES: &[Route] = &[
     canaries(Path::Exact("/outrigger.v1.CanaryService/PromoteCanary")).changing(Verb::Promote),
     canaries(Path::Exact("/outrigger.v1.CanaryService/AbortCanary")).changing(Verb::Abort),
     canaries(Path::Under("/outrigger.v1.CanaryService/")),
+    Route::read(
+        Path::Under("/outrigger.v1.ValidationService/"),
+        Method::Validation,
+        "outrigger.v1.ValidationService",
+    )
+    .changing(Verb::Validate),
     Route::open("/grpc.health.v1.Health/"),
     Route::open("/grpc.reflection."),
 ];
@@ -91,6 +100,9 @@ const fn canaries(path: Path) -> Route {
 /// admission.
 const QUESTION: usize = 64 << 10;
 
+/// The services of a listener other than predictions.
+pub(crate) type Services = (Models, Canaries, Validations);
+
 /// The services of the gRPC listener: predictions and queries, no changes.
 #[derive(Clone)]
 pub(crate) struct Serving {
@@ -101,7 +113,7 @@ pub(crate) struct Serving {
 impl Serving {
     pub(crate) fn new(
         predictor: Predictor,
-        services: (Models, Canaries),
+        services: Services,
         health: &HealthReporter,
         rules: Guard,
         max_message: usize,
@@ -131,7 +143,7 @@ impl App for Serving {
 
 /// The services of the admin listener: queries and changes, no predictions.
 pub(crate) fn admin(
-    services: (Models, Canaries),
+    services: Services,
     health: &HealthReporter,
     rules: Guard,
     compression: Policy,
@@ -153,13 +165,14 @@ async fn only_grpc(request: Request, next: Next) -> Response {
 
 /// The services of every gRPC listener, behind the guard.
 fn routes(
-    (models, canaries): (Models, Canaries),
+    (models, canaries, validations): Services,
     health: &HealthReporter,
     rules: Arc<Guard>,
     compression: Policy,
 ) -> Router {
     let canaries = CanaryServiceServer::new(canaries).max_decoding_message_size(QUESTION);
     let models = ModelServiceServer::new(models).max_decoding_message_size(QUESTION);
+    let validations = ValidationServiceServer::new(validations).max_decoding_message_size(QUESTION);
     let health = HealthServer::new(HealthService::from_health_reporter(health.clone()));
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -169,6 +182,7 @@ fn routes(
     let valid = "the descriptor sets are compiled in";
     let services = Routes::new(models)
         .add_service(canaries)
+        .add_service(validations)
         .add_service(health)
         .add_service(reflection().build_v1().expect(valid))
         // Python's reflection client supports only this version.

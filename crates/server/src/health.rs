@@ -25,11 +25,12 @@ use crate::metrics::{self, Exposition};
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The names in gRPC health besides those of models: the empty name for the whole server, and the
 /// services.
-const SERVICES: [&str; 4] = [
+const SERVICES: [&str; 5] = [
     "",
     "outrigger.v1.PredictionService",
     "outrigger.v1.ModelService",
     "outrigger.v1.CanaryService",
+    "outrigger.v1.ValidationService",
 ];
 
 /// The readiness of the server to take requests. Clones share it.

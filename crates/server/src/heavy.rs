@@ -19,6 +19,12 @@ impl Heavy {
         Self(runtime.clone())
     }
 
+    /// Runs work that blocks its thread, on a thread of its own.
+    pub(crate) fn begin<W: Future<Output = ()>>(&self, work: impl FnOnce() -> W + Send + 'static) {
+        let runtime = self.0.clone();
+        self.0.spawn_blocking(move || runtime.block_on(work()));
+    }
+
     /// Runs the work of a request. If the caller goes away, the work ends at its next wait.
     ///
     /// # Errors

@@ -46,6 +46,7 @@ mod tls;
 mod trial;
 mod turn;
 mod unknown_names;
+mod validation;
 mod views;
 mod wiring;
 

@@ -50,6 +50,8 @@ const STAND_INS: &str = "outrigger_canary_stand_ins_total";
 const READY: &str = "outrigger_ready";
 const SCORES: &str = "outrigger_request_score";
 const BUILD: &str = "outrigger_build_info";
+const VALIDATIONS: &str = "outrigger_validations_total";
+const VALIDATED: &str = "outrigger_validation_rows_total";
 
 /// Every metric of this crate.
 pub const METRICS: &[Metric] = &[
@@ -204,6 +206,19 @@ pub const METRICS: &[Metric] = &[
                if known, and the compiler.",
     },
     Metric {
+        name: VALIDATIONS,
+        kind: MetricKind::Counter,
+        labels: &["reason"],
+        help: "Validations of files (ValidateFile) that ended, by reason: OK if there is a report, \
+               a name from errors.md, or CANCELLED if the caller disconnected.",
+    },
+    Metric {
+        name: VALIDATED,
+        kind: MetricKind::Counter,
+        labels: &[],
+        help: "Rows of files that were scored or have failed in validations (ValidateFile).",
+    },
+    Metric {
         name: SCORES,
         kind: MetricKind::Histogram,
         labels: &["model", "arm"],
@@ -244,6 +259,15 @@ pub(crate) struct Ended {
 
 /// The reason of a call that did not fail.
 pub(crate) const OK: &str = "OK";
+
+/// The reason of a call whose caller went away.
+pub(crate) const CANCELLED: &str = "CANCELLED";
+
+/// Counts a validation of a file that has ended.
+pub(crate) fn validated(reason: &'static str, rows: u64) {
+    metrics::counter!(VALIDATIONS, "reason" => reason).increment(1);
+    metrics::counter!(VALIDATED).increment(rows);
+}
 
 /// Counts a call that has ended.
 pub(crate) fn call_ended(ended: &Ended) {
@@ -431,6 +455,8 @@ pub(crate) fn begin() {
     for method in Method::ALL {
         metrics::counter!(PANICS, "method" => method.as_str()).absolute(0);
     }
+    metrics::counter!(VALIDATIONS, "reason" => OK).absolute(0);
+    metrics::counter!(VALIDATED).absolute(0);
     LazyLock::force(&IN_FLIGHT_OF);
     waits::begin();
     metrics::gauge!(

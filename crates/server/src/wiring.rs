@@ -20,7 +20,7 @@ use crate::{
     Error, auth,
     compression::{self, Policy},
     config::{Config, Invalid, Kinds, kinds::Context},
-    grpc::{self, Access, Canaries, Models, Serving},
+    grpc::{self, Access, Canaries, Models, Serving, Validations},
     guard::Guard,
     health::{self, Readiness},
     heavy::Heavy,
@@ -34,6 +34,7 @@ use crate::{
     runtimes::Runtimes,
     security::Security,
     site::Site,
+    validation::Validation,
 };
 
 /// The default deadline on the admin listener: loads by hand include pulls, which take minutes.
@@ -202,10 +203,18 @@ impl Surfaces {
         };
         let (models, closing) = (parts.models.clone(), parts.drain.clone());
         let heavy = Heavy::on(runtimes.heavy.handle());
+        let threads = runtimes.serving.seats().runtimes().count();
+        let validation = Validation::new(
+            &config.validation,
+            models.clone(),
+            parts.limits.clone(),
+            (heavy.clone(), threads),
+        );
         let predictor = Predictor::new(models, parts.limits.clone(), heavy, closing);
         let services = |access| {
             let models = Models::new(parts.models.clone(), access, parts.drain.clone());
-            (models, Canaries::new(parts.models.clone(), access))
+            let canaries = Canaries::new(parts.models.clone(), access);
+            (models, canaries, Validations::new(validation.clone(), access))
         };
         let most = config.server.max_message.bytes();
         let compression = |names| Policy::new(config.server.compression, names);

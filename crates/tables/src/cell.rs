@@ -18,6 +18,8 @@ pub enum Cell {
     Flag(bool),
     /// An integer.
     Integer(i64),
+    /// An integer above the range of [`Self::Integer`].
+    Unsigned(u64),
     /// A float32.
     Single(f32),
     /// A float64.
@@ -33,6 +35,11 @@ pub enum Cell {
 }
 
 impl Cell {
+    /// An integer that is not negative.
+    pub(crate) fn of_unsigned(value: u64) -> Self {
+        i64::try_from(value).map_or(Self::Unsigned(value), Self::Integer)
+    }
+
     /// The bytes of the value in memory, about.
     pub fn bytes(&self) -> usize {
         let inner = match self {
@@ -72,6 +79,7 @@ impl fmt::Display for Cell {
             Self::Absent => Ok(()),
             Self::Flag(flag) => flag.fmt(f),
             Self::Integer(value) => value.fmt(f),
+            Self::Unsigned(value) => value.fmt(f),
             Self::Single(value) => value.fmt(f),
             Self::Real(value) => value.fmt(f),
             Self::Text(text) | Self::Untyped(text) => f.write_str(text),
@@ -89,6 +97,7 @@ impl Serialize for Cell {
             Self::Absent => serializer.serialize_unit(),
             Self::Flag(flag) => serializer.serialize_bool(*flag),
             Self::Integer(value) => serializer.serialize_i64(*value),
+            Self::Unsigned(value) => serializer.serialize_u64(*value),
             Self::Single(value) => serializer.serialize_f32(*value),
             Self::Real(value) => serializer.serialize_f64(*value),
             Self::Text(text) | Self::Untyped(text) => serializer.serialize_str(text),
@@ -132,7 +141,7 @@ impl<'de> Visitor<'de> for Json {
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Cell, E> {
-        Ok(i64::try_from(value).map_or(Cell::Real(value as f64), Cell::Integer))
+        Ok(Cell::of_unsigned(value))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Cell, E> {
@@ -188,10 +197,8 @@ mod tests {
             Cell::Flag(true),
             Cell::Absent,
         ];
-        let object = vec![
-            ("a".to_owned(), Cell::List(list)),
-            ("b".to_owned(), Cell::Real(18_446_744_073_709_551_615.0)),
-        ];
+        let object =
+            vec![("a".to_owned(), Cell::List(list)), ("b".to_owned(), Cell::Unsigned(u64::MAX))];
         assert_eq!(cell, Ok(Cell::Object(object)));
     }
 
@@ -208,6 +215,7 @@ mod tests {
     fn a_float32_is_written_with_as_few_digits_as_identify_it() {
         assert_eq!(serde_json::to_string(&Cell::Single(0.1)).expect("JSON"), "0.1");
         assert_eq!(Cell::Single(0.1).to_string(), "0.1");
+        assert_eq!(Cell::Unsigned(u64::MAX).to_string(), "18446744073709551615");
         assert_eq!(Cell::List(vec![Cell::Single(0.1), Cell::Absent]).to_string(), "[0.1,null]");
     }
 }

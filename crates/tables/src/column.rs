@@ -22,6 +22,8 @@ pub enum Kind {
     Flag,
     /// An integer of 64 bits.
     Integer,
+    /// An integer of 64 bits that is not negative.
+    Unsigned,
     /// A float32.
     Single,
     /// A float64.

@@ -5,14 +5,13 @@ mod jsonl;
 mod parquet;
 
 use std::{
+    fs::File,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use crate::{Cell, Column, Error, Format, Names};
-
-/// The most bytes of one row of text. A parsed row takes up to sixteen times as much memory.
-pub const MAX_ROW: usize = 16 << 20;
+use crate::{Cell, Column, Error, Format, Limits, Names, Root, error::Cause};
 
 /// One row.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,17 +52,20 @@ enum Source {
 }
 
 impl Reader {
-    /// Opens a file.
+    /// Opens the file at a path that leads to `root`.
     ///
     /// # Errors
     /// The file cannot be opened, or its header is not valid.
-    pub fn open(path: &Path, format: Format) -> Result<Self, Error> {
-        let source = match format {
-            Format::Csv => csv::Source::open(path).map(Source::Csv),
-            Format::Jsonl => jsonl::Source::open(path).map(Source::Jsonl),
-            Format::Parquet => parquet::Source::open(path).map(Box::new).map(Source::Parquet),
+    pub fn open(root: &Root, path: &Path, format: Format, limits: Limits) -> Result<Self, Error> {
+        let open = || -> Result<Source, Cause> {
+            let file = root.open(path)?;
+            Ok(match format {
+                Format::Csv => Source::Csv(csv::Source::new(file, limits.row)?),
+                Format::Jsonl => Source::Jsonl(jsonl::Source::new(file, limits.row)?),
+                Format::Parquet => Source::Parquet(Box::new(parquet::Source::new(file, &limits)?)),
+            })
         };
-        let source = source.map_err(|cause| Error::new(path, cause))?;
+        let source = open().map_err(|cause| Error::new(path, cause))?;
         Ok(Self { path: path.to_owned(), rows: 0, source })
     }
 
@@ -104,9 +106,7 @@ impl Reader {
             Source::Jsonl(source) => source.read(),
             Source::Parquet(source) => source.read(),
         };
-        let parsed = parsed.map_err(|cause| {
-            Error::new(&self.path, format_args!("row {}: {cause}", self.rows + 1))
-        })?;
+        let parsed = parsed.map_err(|cause| Error::new(&self.path, cause.at_row(self.rows + 1)))?;
         let Some(parsed) = parsed else { return Ok(None) };
         self.rows += 1;
         let number = self.rows;
@@ -120,21 +120,24 @@ impl Reader {
 /// Counts the bytes that are read from a file.
 #[derive(Debug)]
 struct Counted {
-    file: std::fs::File,
+    file: File,
     size: u64,
     read: u64,
+    /// The most bytes of a row.
+    row: usize,
     /// The number of bytes that may still be read.
     allowed: usize,
 }
 
 impl Counted {
-    fn open(path: &Path) -> std::io::Result<Self> {
-        let file = std::fs::File::open(path)?;
-        let metadata = file.metadata()?;
-        if metadata.is_dir() {
-            return Err(std::io::ErrorKind::IsADirectory.into());
-        }
-        Ok(Self { file, size: metadata.len(), read: 0, allowed: usize::MAX })
+    fn new(file: File, row: usize) -> io::Result<Self> {
+        let size = file.metadata()?.len();
+        Ok(Self { file, size, read: 0, row, allowed: usize::MAX })
+    }
+
+    /// Allows one more row to be read.
+    fn allow_row(&mut self) {
+        self.allowed = self.row;
     }
 
     /// The bytes that were read, and the size of the file.
@@ -143,10 +146,10 @@ impl Counted {
     }
 }
 
-impl std::io::Read for Counted {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+impl io::Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.allowed == 0 {
-            return Err(std::io::Error::other(too_long()));
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, too_long(self.row)));
         }
         let room = buffer.len().min(self.allowed);
         let read = self.file.read(&mut buffer[..room])?;
@@ -156,8 +159,8 @@ impl std::io::Read for Counted {
     }
 }
 
-fn too_long() -> String {
-    format!("a row has more than {MAX_ROW} bytes")
+fn too_long(row: usize) -> String {
+    format!("a row has more than {row} bytes")
 }
 
 #[cfg(test)]

@@ -5,25 +5,19 @@ mod jsonl;
 mod parquet;
 
 use std::{
-    fs::{File, Permissions},
+    fs::File,
     io::BufWriter,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
-use tempfile::{Builder, NamedTempFile};
-
-use crate::{Cell, Column, Error, Format};
-
-/// The permissions of a new file, before those that the process masks are removed.
-const MODE: u32 = 0o666;
+use crate::{Cell, Column, Error, Format, Root, error::Cause, new_file::NewFile};
 
 /// Writes a file one row at a time. The rows go to a temporary file beside it, which
 /// [`Writer::finish`] puts in its place; without that call an earlier file stays as it is.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
-    file: NamedTempFile,
+    file: NewFile,
     sink: Sink,
 }
 
@@ -38,30 +32,23 @@ enum Sink {
 type Output = BufWriter<File>;
 
 impl Writer {
-    /// Begins a file with these columns.
+    /// Begins a file with these columns at a path that leads to `root`. An existing file is
+    /// replaced if `replace` is true.
     ///
     /// # Errors
-    /// A file cannot be created there, or something that is not a file has this path.
-    pub fn create(path: &Path, format: Format, columns: Vec<Column>) -> Result<Self, Error> {
-        Self::begin(path, format, columns).map_err(|cause| Error::new(path, cause))
-    }
-
-    fn begin(path: &Path, format: Format, columns: Vec<Column>) -> Result<Self, String> {
-        if path.exists() && !path.is_file() {
-            return Err("not a file that could be replaced".to_owned());
-        }
-        let mut builder = Builder::new();
-        builder.prefix(".outrigger-").permissions(Permissions::from_mode(MODE));
-        let file = builder.tempfile_in(directory(path)).map_err(|cause| cause.to_string())?;
-        let output = BufWriter::new(file.reopen().map_err(|cause| cause.to_string())?);
-        let sink = match format {
-            Format::Csv => csv::Sink::new(output, &columns).map(Box::new).map(Sink::Csv)?,
-            Format::Jsonl => Sink::Jsonl(jsonl::Sink::new(output, columns)),
-            Format::Parquet => {
-                parquet::Sink::new(output, columns).map(Box::new).map(Sink::Parquet)?
-            }
+    /// A file cannot be created there, something that is not a file has this path, or a file that
+    /// must not be replaced.
+    pub fn create(
+        (root, path, replace): (&Root, &Path, bool),
+        format: Format,
+        columns: Vec<Column>,
+    ) -> Result<Self, Error> {
+        let begin = || -> Result<Self, Cause> {
+            let file = root.create(path, replace)?;
+            let sink = Sink::new(BufWriter::new(file.handle()?), format, columns)?;
+            Ok(Self { path: path.to_owned(), file, sink })
         };
-        Ok(Self { path: path.to_owned(), file, sink })
+        begin().map_err(|cause| Error::new(path, cause))
     }
 
     /// Writes a row: a value for each column, in their order.
@@ -74,7 +61,7 @@ impl Writer {
             Sink::Jsonl(sink) => sink.write(cells),
             Sink::Parquet(sink) => sink.write(cells),
         };
-        written.map_err(|cause| Error::new(&self.path, cause))
+        written.map_err(|cause| Error::new(&self.path, Cause::of(cause)))
     }
 
     /// Completes the file and puts it in its place, on disk, in one step.
@@ -83,29 +70,35 @@ impl Writer {
     /// The file cannot be written or renamed.
     pub fn finish(self) -> Result<(), Error> {
         let Self { path, file, sink } = self;
-        Self::replace(&path, file, sink).map_err(|cause| Error::new(&path, cause))
-    }
-
-    fn replace(path: &Path, file: NamedTempFile, sink: Sink) -> Result<(), String> {
-        let output = match sink {
-            Sink::Csv(sink) => sink.finish(),
-            Sink::Jsonl(sink) => Ok(sink.finish()),
-            Sink::Parquet(sink) => sink.finish(),
-        }?;
-        let output = output.into_inner().map_err(|cause| cause.to_string())?;
-        let replace = || {
-            output.sync_all()?;
-            file.persist(path).map_err(|cause| cause.error)?;
-            File::open(directory(path))?.sync_all()
+        let finish = || -> Result<(), Cause> {
+            sink.finish()?;
+            Ok(file.finish()?)
         };
-        replace().map_err(|cause| cause.to_string())
+        finish().map_err(|cause| Error::new(&path, cause))
     }
 }
 
-/// The directory of a file.
-fn directory(path: &Path) -> &Path {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or(Path::new("."))
+impl Sink {
+    fn new(output: Output, format: Format, columns: Vec<Column>) -> Result<Self, Cause> {
+        Ok(match format {
+            Format::Csv => Self::Csv(csv::Sink::new(output, &columns).map_err(Cause::of)?.into()),
+            Format::Jsonl => Self::Jsonl(jsonl::Sink::new(output, columns)),
+            Format::Parquet => {
+                Self::Parquet(parquet::Sink::new(output, columns).map_err(Cause::of)?.into())
+            }
+        })
+    }
+
+    /// Writes what is buffered.
+    fn finish(self) -> Result<(), Cause> {
+        let output = match self {
+            Self::Csv(sink) => sink.finish(),
+            Self::Jsonl(sink) => Ok(sink.finish()),
+            Self::Parquet(sink) => sink.finish(),
+        };
+        let file = output.map_err(Cause::of)?.into_inner();
+        file.map(drop).map_err(|error| error.into_error().into())
+    }
 }
 
 #[cfg(test)]
@@ -136,11 +129,13 @@ mod tests {
         ] {
             let path = directory.path().join(name);
             fs::write(&path, "before").expect("a file");
-            let mut writer = Writer::create(&path, format, columns()).expect("created");
+            let mut writer =
+                Writer::create((&Root::Any, &path, true), format, columns()).expect("created");
             writer.write(&row()).expect("written");
             drop(writer);
             assert_eq!(fs::read_to_string(&path).expect("a file"), "before");
-            let mut writer = Writer::create(&path, format, columns()).expect("created");
+            let mut writer =
+                Writer::create((&Root::Any, &path, true), format, columns()).expect("created");
             writer.write(&row()).expect("written");
             writer.finish().expect("finished");
             assert_eq!(fs::read_to_string(&path).expect("a file"), expected);
@@ -152,7 +147,7 @@ mod tests {
     fn only_a_file_is_replaced() {
         let directory = tempfile::tempdir().expect("a directory");
         for path in [directory.path(), Path::new("/dev/null"), Path::new("/no/such/a.csv")] {
-            let refused = Writer::create(path, Format::Csv, columns());
+            let refused = Writer::create((&Root::Any, path, true), Format::Csv, columns());
             assert!(refused.is_err(), "{}", path.display());
         }
     }

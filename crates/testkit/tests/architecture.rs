@@ -55,6 +55,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "trace",
             "trials",
             "ui",
+            "validation",
         ],
     ),
     ("engine", &["proto", "net", "run"]),

@@ -40,6 +40,9 @@ pub struct Program {
     /// The number of times that the golden cases are scored. More than once is for times, not for
     /// scores.
     pub passes: u32,
+    /// True if the models are to be served by an engine that batches requests: then their scores
+    /// must not depend on padding.
+    pub for_batching: bool,
 }
 
 impl Program {

@@ -20,6 +20,7 @@ pub mod predict;
 pub mod registry;
 mod selector;
 pub mod validate;
+pub mod validations;
 
 pub use access::{Access, ClientSettings};
 pub use error::Error;

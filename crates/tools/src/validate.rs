@@ -173,7 +173,8 @@ async fn scores(
     golden: &Golden,
     timeout: Duration,
 ) -> Result<InEngine, Error> {
-    let loaded = InEngine::load(program, fetched, plan, timeout).await?;
+    let mut loaded = InEngine::load(program, fetched, plan, timeout).await?;
+    loaded.scorer.batches |= program.for_batching;
     let gate = Gate { engine: loaded.engine(), scorer: &loaded.scorer, timeout, packages: None };
     for _ in 0..program.passes {
         gate.pass(golden).await?;

@@ -5,7 +5,7 @@ mod responses;
 use outrigger_tables::Cell;
 use serde::Serialize;
 
-use crate::{group::GroupRow, options::Tolerance, value::number};
+use crate::{group::GroupRow, options::Tolerance, text::cut, value::number};
 
 /// The most differences that are listed.
 const LISTED: usize = 10;
@@ -105,7 +105,7 @@ impl Agreement {
         }
         let at = self.worst.partition_point(|worst| worst.size().total_cmp(&size).is_ge());
         if at < LISTED && size != 0.0 {
-            let (user, treatment) = (row.user.to_string(), treatment(row, index));
+            let (user, treatment) = (cut(row.user.to_string()), cut(treatment(row, index)));
             let (row, score) = (row.number, score as f32);
             self.worst.insert(at, Difference { row, index, user, treatment, expected, score });
             self.worst.truncate(LISTED);

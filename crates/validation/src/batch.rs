@@ -1,9 +1,11 @@
 //! Groups that are sent to a predictor together.
 
+use outrigger_score::Scorer;
+
 use crate::group::Group;
 
-/// The most bytes of a batch's requests; a request that is larger is sent alone.
-const MAX_BYTES: usize = 32 << 20;
+/// The most treatments of a call, padding included, unless a single request has more.
+const TREATMENTS: usize = 5_000;
 /// The most rows of a batch, where more do not come from one request.
 const MAX_ROWS: usize = 10_000;
 
@@ -16,6 +18,20 @@ pub struct Batching {
     pub treatments: usize,
     /// True if requests with different numbers of treatments may be sent together.
     pub mixed: bool,
+}
+
+impl Batching {
+    /// The requests that share a call of the engine. Those with different numbers of treatments are
+    /// padded. A model without a count of treatments cannot tell padding from treatments, so it
+    /// gets none: its scores could depend on the requests that share a call.
+    pub fn of(scorer: &Scorer) -> Self {
+        let plan = &scorer.plan;
+        Self {
+            requests: scorer.limits().max_users,
+            treatments: TREATMENTS,
+            mixed: plan.takes_treatment_count() || plan.metadata().is_joined(),
+        }
+    }
 }
 
 /// Groups in the order of the file.
@@ -32,9 +48,10 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// True if the group may be added.
-    pub(crate) fn has_room(&self, group: &Group, batching: &Batching) -> bool {
-        if self.rows + group.rows.len() > MAX_ROWS || self.bytes + group.bytes() > MAX_BYTES {
+    /// True if the group may be added to a batch of at most `max_bytes`; one that is larger is a
+    /// batch of its own.
+    pub(crate) fn has_room(&self, group: &Group, batching: &Batching, max_bytes: usize) -> bool {
+        if self.rows + group.rows.len() > MAX_ROWS || self.bytes + group.bytes() > max_bytes {
             return self.groups.is_empty();
         }
         if self.requests == 0 || !group.is_sent() {
@@ -69,6 +86,8 @@ mod tests {
     use super::*;
     use crate::group::GroupRow;
 
+    const MAX_BYTES: usize = 1 << 20;
+
     fn group(treatments: usize, bytes: usize) -> Group {
         let rows = (0..treatments).map(|_| GroupRow::default()).collect();
         Group { request: vec![0; bytes], treatments, rows }
@@ -78,7 +97,7 @@ mod tests {
     fn batches(batching: Batching, groups: impl IntoIterator<Item = Group>) -> Vec<usize> {
         let (mut batches, mut batch) = (Vec::new(), Batch::default());
         for group in groups {
-            if !batch.has_room(&group, &batching) {
+            if !batch.has_room(&group, &batching, MAX_BYTES) {
                 batches.push(std::mem::take(&mut batch).requests().len());
             }
             batch.add(group);
@@ -111,17 +130,17 @@ mod tests {
         let batching = Batching { requests: 3, treatments: 100, mixed: false };
         let failed = || group(MAX_ROWS, 0);
         let mut batch = Batch::default();
-        assert!(batch.has_room(&failed(), &batching));
+        assert!(batch.has_room(&failed(), &batching, MAX_BYTES));
         batch.add(failed());
-        assert!(!batch.has_room(&failed(), &batching));
+        assert!(!batch.has_room(&failed(), &batching, MAX_BYTES));
         let long = || {
             let row =
                 GroupRow { treatment: Cell::Text("t".repeat(MAX_BYTES)), ..GroupRow::default() };
             Group { rows: vec![row], ..Group::default() }
         };
         let mut batch = Batch::default();
-        assert!(batch.has_room(&long(), &batching));
+        assert!(batch.has_room(&long(), &batching, MAX_BYTES));
         batch.add(long());
-        assert!(!batch.has_room(&long(), &batching));
+        assert!(!batch.has_room(&long(), &batching, MAX_BYTES));
     }
 }

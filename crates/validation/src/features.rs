@@ -12,10 +12,18 @@ use outrigger_features::metadata::{Encoding, Entity, Feature, Metadata, Words};
 #[derive(Debug, Clone)]
 pub struct Features {
     /// The features by entity; `None` if they are not known.
-    known: Option<[HashMap<Arc<str>, Type>; 2]>,
+    known: Option<[Known; 2]>,
     /// The columns with text, if the features are not known.
     texts: HashSet<String>,
     deterministic: bool,
+}
+
+/// The features of an entity.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    types: HashMap<Arc<str>, Type>,
+    /// The parts of their names before a dot.
+    parents: HashSet<String>,
 }
 
 /// The type of the values that a feature takes.
@@ -38,11 +46,11 @@ fn index(entity: Entity) -> usize {
 impl Features {
     /// The features of a model.
     pub fn of(metadata: &Metadata) -> Self {
-        let mut known = [HashMap::new(), HashMap::new()];
+        let mut known = [Known::default(), Known::default()];
         for entity in [Entity::User, Entity::Treatment] {
             for (input, feature) in metadata.features_of(entity) {
                 let of = Type::of(feature, input.dtype);
-                known[index(entity)].insert(Arc::clone(&feature.name), of);
+                known[index(entity)].add(&feature.name, of);
             }
         }
         let deterministic = metadata.deterministic;
@@ -70,7 +78,7 @@ impl Features {
     /// The type of this feature of `entity`; `None` if the model does not have it.
     pub(crate) fn type_of(&self, entity: Entity, name: &str) -> Option<Type> {
         match &self.known {
-            Some(known) => known[index(entity)].get(name).copied(),
+            Some(known) => known[index(entity)].types.get(name).copied(),
             None if self.texts.contains(name) => Some(Type::Text),
             None => Some(Type::Unknown),
         }
@@ -80,10 +88,15 @@ impl Features {
     /// those whose names begin with it and a dot, in an object.
     pub(crate) fn may_hold(&self, entity: Entity, column: &str) -> bool {
         let Some(known) = &self.known else { return true };
-        let nested =
-            |name: &str| name.strip_prefix(column).is_some_and(|rest| rest.starts_with('.'));
-        let known = &known[index(entity)];
-        known.contains_key(column) || known.keys().any(|name| nested(name))
+        let Known { types, parents } = &known[index(entity)];
+        types.contains_key(column) || parents.contains(column)
+    }
+}
+
+impl Known {
+    fn add(&mut self, name: &Arc<str>, of: Type) {
+        self.types.insert(Arc::clone(name), of);
+        self.parents.extend(name.match_indices('.').map(|(dot, _)| name[..dot].to_owned()));
     }
 }
 

@@ -2,34 +2,45 @@
 
 use outrigger_core::{Failure, Reason};
 use outrigger_features::metadata::Entity;
-use outrigger_tables::{Cell, Row};
+use outrigger_tables::{Cell, Column, Kind, Row};
 
 use crate::{
     encode::{put_feature, put_id, put_treatment, request},
     features::Features,
     group::{Group, GroupRow, malformed},
+    options::Reserved,
     roles::{Roles, TREATMENTS},
 };
 
-/// The most bytes of the treatments of a request: a server accepts as much by default.
-const MAX_REQUEST: usize = 64 << 20;
-
-/// Refuses a request with more treatments than it may have.
-pub(crate) fn check_count(treatments: usize, most: usize) -> Result<(), Failure> {
-    if treatments <= most {
-        return Ok(());
-    }
-    let message = format!("the user has more than {most} treatments");
-    Err(Failure::new(Reason::TooManyTreatments, message))
+/// The limits of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestLimits {
+    /// The most treatments.
+    pub(crate) treatments: usize,
+    /// The most bytes of its treatments, and of the reserved columns of its rows.
+    pub(crate) bytes: usize,
 }
 
-/// Refuses a request whose treatments take more bytes than they may.
-pub(crate) fn check_bytes(bytes: usize) -> Result<(), Failure> {
-    if bytes <= MAX_REQUEST {
-        return Ok(());
+impl RequestLimits {
+    /// Refuses a request with more treatments than it may have.
+    pub(crate) fn check_count(&self, treatments: usize) -> Result<(), Failure> {
+        let most = self.treatments;
+        if treatments <= most {
+            return Ok(());
+        }
+        let message = format!("the user has more than {most} treatments");
+        Err(Failure::new(Reason::TooManyTreatments, message))
     }
-    let message = format!("the treatments of the user take more than {MAX_REQUEST} bytes");
-    Err(Failure::new(Reason::TooLarge, message))
+
+    /// Refuses a request that takes more bytes than it may.
+    pub(crate) fn check_bytes(&self, bytes: usize) -> Result<(), Failure> {
+        let most = self.bytes;
+        if bytes <= most {
+            return Ok(());
+        }
+        let message = format!("the treatments of the user take more than {most} bytes");
+        Err(Failure::new(Reason::TooLarge, message))
+    }
 }
 
 /// The encoded parts of a request.
@@ -40,8 +51,8 @@ struct Parts {
     count: usize,
 }
 
-/// The features of the model, and the most treatments of a request.
-pub(crate) type Model<'a> = (&'a Features, usize);
+/// The features of the model, and the limits of a request.
+pub(crate) type Model<'a> = (&'a Features, &'a RequestLimits);
 
 /// The form of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +66,16 @@ pub(crate) enum Form {
 }
 
 impl Form {
+    /// The form of all rows with these columns.
+    pub(crate) fn of_columns(columns: &[Column], reserved: &Reserved) -> Self {
+        let names = [&reserved.treatment, &reserved.expected];
+        let is_list = |column: &Column| {
+            matches!(column.kind, Kind::List(_)) && names.iter().any(|name| ***name == *column.name)
+        };
+        if columns.iter().any(is_list) { Self::List } else { Self::Row }
+    }
+
+    /// The form of a row that names its own columns.
     pub(crate) fn of(row: &Row, roles: &Roles) -> Self {
         let cell = |index: Option<usize>| index.map(|index| &row.cells[index]);
         let is_list = |index| matches!(cell(index), Some(Cell::List(_)));
@@ -88,7 +109,7 @@ fn list_parts(
     row: &Row,
     roles: &Roles,
     head: &GroupRow,
-    (features, max_treatments): Model<'_>,
+    (features, limits): Model<'_>,
 ) -> Result<Parts, Failure> {
     let ids = match &head.treatment {
         Cell::List(ids) => Some(ids),
@@ -98,9 +119,9 @@ fn list_parts(
     let count = match (ids, &head.expected) {
         (Some(ids), _) => ids.len(),
         (None, Cell::List(expected)) => expected.len(),
-        (None, _) => 0,
+        (None, _) => count_of(row, roles, features),
     };
-    check_count(count, max_treatments)?;
+    limits.check_count(count)?;
     let mut parts = Parts { count, ..Parts::default() };
     for index in &roles.of_user {
         let cell = &row.cells[*index];
@@ -118,9 +139,21 @@ fn list_parts(
                 .map_err(malformed)?;
         }
         put_treatment(&treatment, &mut parts.treatments);
-        check_bytes(parts.treatments.len())?;
+        limits.check_bytes(parts.treatments.len())?;
     }
     Ok(parts)
+}
+
+/// The number of treatments of a row that has neither ids nor expected scores: that of the values in
+/// the first column that has only features of treatments; 0 if there is none.
+fn count_of(row: &Row, roles: &Roles, features: &Features) -> usize {
+    let only = |index: &&usize| {
+        features.are_known() && !features.may_hold(Entity::User, &roles.names[**index])
+    };
+    let mut lists = roles.of_treatment.iter().filter(only).map(|index| &row.cells[*index]);
+    lists
+        .find_map(|cell| if let Cell::List(cells) = cell { Some(cells.len()) } else { None })
+        .unwrap_or_default()
 }
 
 /// The columns with a value for each of the `count` treatments, with their names.
@@ -165,7 +198,7 @@ fn http_parts(
     roles: &Roles,
     texts: &mut [String; 2],
     head: &mut GroupRow,
-    (features, max_treatments): Model<'_>,
+    (features, limits): Model<'_>,
 ) -> Result<Parts, Failure> {
     let mut parts = Parts::default();
     let mut ids = Vec::new();
@@ -181,12 +214,12 @@ fn http_parts(
             }
             (TREATMENTS, Cell::List(treatments)) => {
                 parts.count = treatments.len();
-                check_count(parts.count, max_treatments)?;
+                limits.check_count(parts.count)?;
                 for (at, treatment) in treatments.into_iter().enumerate() {
                     let read = http_treatment(treatment, &mut parts.treatments, features);
                     let place = |message| malformed(format!("{TREATMENTS}[{at}]: {message}"));
                     ids.push(read.map_err(place)?);
-                    check_bytes(parts.treatments.len())?;
+                    limits.check_bytes(parts.treatments.len())?;
                 }
             }
             ("options", _) => return Err(malformed("options: every treatment gets a score")),

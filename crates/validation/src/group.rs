@@ -3,6 +3,8 @@
 use outrigger_core::{Failure, Reason};
 use outrigger_tables::Cell;
 
+use crate::text::cut;
+
 /// The rows of one request, in the order of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
@@ -40,15 +42,19 @@ impl Group {
 
     /// The bytes of the request and of the reserved columns, about.
     pub(crate) fn bytes(&self) -> usize {
-        let of_row = |row: &GroupRow| {
-            [&row.user, &row.treatment, &row.expected].into_iter().map(Cell::bytes).sum::<usize>()
-        };
-        self.request.len() + self.rows.iter().map(of_row).sum::<usize>()
+        self.request.len() + self.rows.iter().map(GroupRow::bytes).sum::<usize>()
     }
 
     /// True if there is a request to send.
     pub(crate) fn is_sent(&self) -> bool {
         !self.request.is_empty()
+    }
+}
+
+impl GroupRow {
+    /// The bytes of the reserved columns, about.
+    pub(crate) fn bytes(&self) -> usize {
+        [&self.user, &self.treatment, &self.expected].into_iter().map(Cell::bytes).sum()
     }
 }
 
@@ -63,5 +69,5 @@ pub(crate) fn fail_all(rows: &mut [GroupRow], failure: &Failure) {
 
 /// The failure of a row that is not of the required form.
 pub(crate) fn malformed(message: impl Into<String>) -> Failure {
-    Failure::new(Reason::RequestMalformed, message)
+    Failure::new(Reason::RequestMalformed, cut(message.into()))
 }

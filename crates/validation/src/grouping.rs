@@ -3,16 +3,17 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use outrigger_core::Failure;
-use outrigger_features::{Limits, metadata::Entity};
-use outrigger_tables::{Cell, Malformed, Names, Row};
+use outrigger_features::metadata::Entity;
+use outrigger_tables::{Cell, Column, Malformed, Names, Row};
 
 use crate::{
     encode::{put_feature, put_id, put_treatment, request},
     features::Features,
-    form::{self, Form, check_bytes, check_count},
+    form::{self, Form, RequestLimits},
     group::{Group, GroupRow, fail_all, malformed},
     options::{Options, Reserved},
     roles::Roles,
+    text::cut,
 };
 
 /// The most ignored columns that are named.
@@ -23,14 +24,16 @@ const MAX_IGNORED: usize = 100;
 pub(crate) struct Grouping {
     features: Features,
     reserved: Reserved,
-    max_treatments: usize,
+    limits: RequestLimits,
     max_failed: usize,
+    /// The form of all rows, if the file states the types of its columns.
+    form: Option<Form>,
     roles: Arc<Roles>,
     open: Option<Open>,
     /// The user whose rows do not fit in a request, and the failure of those that follow.
     refused: Option<(Cell, Failure)>,
     /// The columns that are neither reserved nor features of the model.
-    pub(crate) ignored: BTreeSet<Arc<str>>,
+    pub(crate) ignored: BTreeSet<String>,
 }
 
 /// A group to which the next row may belong.
@@ -41,17 +44,23 @@ struct Open {
     /// The encoded features of the user, and the number of the row that they are from.
     features: Option<(Vec<u8>, u64)>,
     treatments: Vec<u8>,
+    /// The bytes of the reserved columns.
+    reserved: usize,
     failed: usize,
 }
 
 impl Grouping {
-    pub(crate) fn new(features: Features, options: &Options, limits: &Limits) -> Self {
+    /// Makes groups of the rows of a file with these columns; `None` if each row names its own.
+    pub(crate) fn new(features: Features, options: &Options, columns: Option<&[Column]>) -> Self {
+        let Options { max_treatments, memory, .. } = *options;
+        let limits = RequestLimits { treatments: max_treatments, bytes: memory.request };
         let names: Names = Arc::from([]);
         let roles = Arc::new(Roles::new(&names, &options.reserved, &features));
         Self {
             features,
             reserved: options.reserved.clone(),
-            max_treatments: limits.max_treatments,
+            limits,
+            form: columns.map(|columns| Form::of_columns(columns, &options.reserved)),
             max_failed: options.max_errors,
             roles,
             open: None,
@@ -78,15 +87,15 @@ impl Grouping {
             expected: cell(roles.expected),
             ..GroupRow::default()
         };
-        match Form::of(&row, &roles) {
+        match self.form.unwrap_or_else(|| Form::of(&row, &roles)) {
             Form::Row => self.add_row(&row, &roles, head, done),
             Form::List => {
                 self.close(done);
-                done(form::list(&row, &roles, head, (&self.features, self.max_treatments)));
+                done(form::list(&row, &roles, head, (&self.features, &self.limits)));
             }
             Form::Request => {
                 self.close(done);
-                done(form::http(row, &roles, head, (&self.features, self.max_treatments)));
+                done(form::http(row, &roles, head, (&self.features, &self.limits)));
             }
         }
     }
@@ -99,12 +108,17 @@ impl Grouping {
         self.refused = None;
     }
 
+    /// Takes the names of columns that are not scored.
+    pub(crate) fn ignore<'n>(&mut self, names: impl Iterator<Item = &'n Arc<str>>) {
+        let room = MAX_IGNORED.saturating_sub(self.ignored.len());
+        self.ignored.extend(names.take(room).map(|name| cut(name.to_string())));
+    }
+
     fn roles(&mut self, names: &Names) -> Arc<Roles> {
         if !Arc::ptr_eq(&self.roles.names, names) {
             self.roles = Arc::new(Roles::new(names, &self.reserved, &self.features));
-            let ignored = self.roles.ignored.iter().map(|index| &names[*index]);
-            let room = MAX_IGNORED.saturating_sub(self.ignored.len());
-            self.ignored.extend(ignored.take(room).cloned());
+            let roles = Arc::clone(&self.roles);
+            self.ignore(roles.ignored.iter().map(|index| &names[*index]));
         }
         Arc::clone(&self.roles)
     }
@@ -113,7 +127,9 @@ impl Grouping {
     /// that of the file.
     fn add_failed(&mut self, row: GroupRow, failure: Failure, done: &mut impl FnMut(Group)) {
         match &mut self.open {
-            Some(open) if open.failed <= self.max_failed => open.fail(row, failure),
+            Some(open) if open.failed <= self.max_failed && open.bytes() <= self.limits.bytes => {
+                open.fail(row, failure);
+            }
             open => {
                 if let Some(open) = open.take() {
                     done(open.close());
@@ -137,7 +153,7 @@ impl Grouping {
             self.open = Some(Open { user: head.user.clone(), ..Open::default() });
         }
         let open = self.open.get_or_insert_default();
-        match open.check(self.max_treatments) {
+        match open.check(&self.limits) {
             Ok(()) => {
                 open.add(row, roles, head, &self.features);
                 // The run ends soon, and must not hold the rest of the file until then.
@@ -159,9 +175,14 @@ impl Grouping {
 
 impl Open {
     /// Refuses to add a treatment to a request that is as large as it may be.
-    fn check(&self, max_treatments: usize) -> Result<(), Failure> {
-        check_count(self.group.treatments + 1, max_treatments)?;
-        check_bytes(self.treatments.len())
+    fn check(&self, limits: &RequestLimits) -> Result<(), Failure> {
+        limits.check_count(self.group.treatments + 1)?;
+        limits.check_bytes(self.bytes())
+    }
+
+    /// The bytes of the request and of the reserved columns.
+    fn bytes(&self) -> usize {
+        self.treatments.len() + self.reserved
     }
 
     fn add(&mut self, row: &Row, roles: &Roles, head: GroupRow, features: &Features) {
@@ -169,7 +190,7 @@ impl Open {
         match added {
             Ok(()) => {
                 self.group.treatments += 1;
-                self.group.rows.push(head);
+                self.push(head);
             }
             Err(message) => self.fail(head, malformed(message)),
         }
@@ -205,7 +226,12 @@ impl Open {
 
     fn fail(&mut self, row: GroupRow, failure: Failure) {
         self.failed += 1;
-        self.group.rows.push(GroupRow { failure: Some(failure), ..row });
+        self.push(GroupRow { failure: Some(failure), ..row });
+    }
+
+    fn push(&mut self, row: GroupRow) {
+        self.reserved += row.bytes();
+        self.group.rows.push(row);
     }
 
     fn close(self) -> Group {

@@ -1,6 +1,11 @@
 //! The settings of a run.
 
-use outrigger_features::golden::{DEFAULT_ATOL, DEFAULT_RTOL, is_close};
+use outrigger_features::{
+    Limits,
+    golden::{DEFAULT_ATOL, DEFAULT_RTOL, is_close},
+};
+
+use crate::memory::Memory;
 
 /// The columns of the output that the run adds.
 pub(crate) const SCORE: &str = "score";
@@ -37,6 +42,10 @@ pub struct Options {
     pub tolerance: Tolerance,
     /// The run ends when there are more errors than this.
     pub max_errors: usize,
+    /// The most treatments of a request.
+    pub max_treatments: usize,
+    /// The limits of the memory that it takes.
+    pub memory: Memory,
 }
 
 /// Columns of the output would have the same name.
@@ -80,7 +89,8 @@ impl Tolerance {
 impl Default for Options {
     fn default() -> Self {
         let (reserved, tolerance) = (Reserved::default(), Tolerance::default());
-        Self { reserved, tolerance, max_errors: 100 }
+        let max_treatments = Limits::default().max_treatments;
+        Self { reserved, tolerance, max_errors: 100, max_treatments, memory: Memory::default() }
     }
 }
 

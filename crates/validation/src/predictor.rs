@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use outrigger_core::{Code, Digest, Failure, Reason};
+use outrigger_features::Answer as AnswerOfBatch;
 use outrigger_proto::outrigger::v1::{BatchPredictResponse, PredictResponse, ServedModel};
 use outrigger_score::Scorer;
 use prost::Message as _;
@@ -10,17 +11,19 @@ use tokio::time::Instant;
 
 use crate::batch::Batching;
 
-/// The most treatments of a call, padding included, unless a single request has more.
-const TREATMENTS: usize = 5_000;
-
 /// The response to a request, or the reason why this request has none.
 pub type Answer = Result<PredictResponse, Failure>;
 
-/// Scores requests. The next ones come while the answers to the ones before are awaited, two calls
-/// at once.
+/// Scores requests. The next ones come while the answers to the ones before are awaited.
 pub trait Predictor {
     /// The requests that it takes together.
     fn batching(&self) -> Batching;
+
+    /// The number of batches that it takes at once: by default two, of which one is packed while
+    /// the engine scores the other.
+    fn concurrency(&self) -> usize {
+        2
+    }
 
     /// Scores encoded `outrigger.v1.PredictRequest`s without a model; an answer for each, in order,
     /// with the digest of the model.
@@ -52,42 +55,51 @@ impl<'a> Loaded<'a> {
         let plan = &self.scorer.plan;
         let mut packed = plan.pack(requests, &self.scorer.limits())?;
         let outputs = self.scorer.score(&mut packed, Instant::now() + self.timeout).await?;
-        let answer = plan.answer_batch(&packed, &outputs, &self.model, "")?.to_vec();
-        let response = BatchPredictResponse::decode(answer.as_slice());
-        Ok(response.expect("what was written is a response").responses)
+        Ok(decoded(&plan.answer_batch(&packed, &outputs, &self.model, "")?))
     }
 }
 
 impl Predictor for Loaded<'_> {
-    /// Requests with different numbers of treatments are padded. A model without a count of
-    /// treatments cannot tell padding from treatments, so it gets none: its scores could depend on
-    /// the requests that share a call.
     fn batching(&self) -> Batching {
-        let plan = &self.scorer.plan;
-        Batching {
-            requests: self.scorer.limits().max_users,
-            treatments: TREATMENTS,
-            mixed: plan.takes_treatment_count() || plan.metadata().is_joined(),
-        }
+        Batching::of(self.scorer)
     }
 
-    /// If a call fails because of a request in it, each half is called again.
     async fn predict(&self, requests: &[&[u8]]) -> Result<Vec<Answer>, Failure> {
-        let mut answers = Vec::with_capacity(requests.len());
-        let mut parts = vec![requests];
-        while let Some(part) = parts.pop() {
-            match self.call(part).await {
-                Ok(responses) => answers.extend(responses.into_iter().map(Ok)),
-                Err(failure) if !concerns_a_request(&failure) => return Err(failure),
-                Err(failure) if part.len() == 1 => answers.push(Err(failure)),
-                Err(_) => {
-                    let (first, second) = part.split_at(part.len() / 2);
-                    parts.extend([second, first]);
-                }
+        in_halves(requests, async |part| self.call(part).await).await
+    }
+}
+
+/// Scores requests by `call`. If it fails because of a request in it, each half is called again.
+///
+/// # Errors
+/// A failure that does not concern single requests.
+pub async fn in_halves(
+    requests: &[&[u8]],
+    call: impl AsyncFn(&[&[u8]]) -> Result<Vec<PredictResponse>, Failure>,
+) -> Result<Vec<Answer>, Failure> {
+    let mut answers = Vec::with_capacity(requests.len());
+    let mut parts = vec![requests];
+    while let Some(part) = parts.pop() {
+        match call(part).await {
+            Ok(responses) => answers.extend(responses.into_iter().map(Ok)),
+            Err(failure) if !concerns_a_request(&failure) => return Err(failure),
+            Err(failure) if part.len() == 1 => answers.push(Err(failure)),
+            Err(_) => {
+                let (first, second) = part.split_at(part.len() / 2);
+                parts.extend([second, first]);
             }
         }
-        Ok(answers)
     }
+    Ok(answers)
+}
+
+/// The responses in the answer to a batch.
+///
+/// # Panics
+/// The answer is not an encoded `BatchPredictResponse`, as those of [`outrigger_features`] are.
+pub fn decoded(answer: &AnswerOfBatch<'_>) -> Vec<PredictResponse> {
+    let response = BatchPredictResponse::decode(answer.to_vec().as_slice());
+    response.expect("what was written is a response").responses
 }
 
 /// True if a failure is that of a request, and says nothing about others.

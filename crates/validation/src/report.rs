@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::{
     agreement::{Agreement, Difference},
     options::Tolerance,
+    text::cut,
 };
 
 /// The result of a run.
@@ -59,7 +60,7 @@ impl Report {
         self.errors += 1;
         if self.first_errors.len() < listed {
             let Failure { reason, message, .. } = failure.clone();
-            self.first_errors.push(RowError { row, reason, message });
+            self.first_errors.push(RowError { row, reason, message: cut(message) });
         }
     }
 }

@@ -31,17 +31,20 @@ impl Roles {
         let position = |name: &str| names.iter().position(|column| **column == *name);
         let user = position(&reserved.user);
         let (treatment, expected) = (position(&reserved.treatment), position(&reserved.expected));
-        let others = |index: &usize| ![user, treatment, expected].contains(&Some(*index));
-        let others: Vec<_> = (0..names.len()).filter(others).collect();
-        let holding = |entity: Entity| {
-            let holding = others.iter().copied();
-            holding.filter(|index| features.may_hold(entity, &names[*index])).collect::<Vec<_>>()
-        };
-        let (mut of_user, of_treatment) = (holding(Entity::User), holding(Entity::Treatment));
-        let ignored = others.iter().copied();
-        let ignored =
-            ignored.filter(|index| !of_user.contains(index) && !of_treatment.contains(index));
-        let ignored = ignored.collect();
+        let (mut of_user, mut of_treatment, mut ignored) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, name) in names.iter().enumerate() {
+            if [user, treatment, expected].contains(&Some(index)) {
+                continue;
+            }
+            let holds = [Entity::User, Entity::Treatment].map(|of| features.may_hold(of, name));
+            let roles = [(holds[0], &mut of_user), (holds[1], &mut of_treatment)];
+            for (_, role) in roles.into_iter().filter(|(holds, _)| *holds) {
+                role.push(index);
+            }
+            if holds == [false; 2] {
+                ignored.push(index);
+            }
+        }
         of_user.sort_by_key(|index| &names[*index]);
         let names = names.clone();
         let treatments = position(TREATMENTS);

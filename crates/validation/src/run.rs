@@ -4,8 +4,7 @@ use std::{path::PathBuf, pin::pin};
 
 use futures::{Stream, StreamExt as _, stream};
 use outrigger_core::{Failure, Reason};
-use outrigger_features::Limits;
-use outrigger_tables::{Cell, Column, Format, Kind, Reader, Writer};
+use outrigger_tables::{Cell, Column, Format, Kind, Reader, Root, Writer};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use crate::{
@@ -21,20 +20,24 @@ use crate::{
     report::Report,
 };
 
-/// The batches that are scored at once: one is packed while the engine scores the other.
-const IN_FLIGHT: usize = 2;
 /// The batches that are read ahead.
-const AHEAD: usize = 2;
+const AHEAD: usize = 1;
+/// The most errors that are listed.
+const MAX_LISTED: usize = 1000;
 
 /// The files of a run.
 #[derive(Debug, Clone)]
 pub struct Files {
+    /// The directory that the paths lead to.
+    pub root: Root,
     /// The file with the rows.
     pub input: PathBuf,
     /// The format of both files.
     pub format: Format,
     /// The file that gets the scores, if any. It is replaced when the run is complete.
     pub scores: Option<PathBuf>,
+    /// True if an existing file of scores may be replaced.
+    pub overwrite: bool,
 }
 
 /// The reason why a run ended without a report.
@@ -61,16 +64,18 @@ pub async fn run(
     options: &Options,
     progress: &Progress,
 ) -> Result<Report, Error> {
-    let reader = Reader::open(&files.input, files.format).map_err(Error::Input)?;
+    let Files { root, input, format, overwrite, .. } = files;
+    let reader =
+        Reader::open(root, input, *format, options.memory.reading).map_err(Error::Input)?;
     let (is_written, columns) = columns(reader.columns(), &options.reserved);
-    let create = |path: &PathBuf| Writer::create(path, files.format, columns);
+    let create = |path: &PathBuf| Writer::create((root, path, *overwrite), *format, columns);
     let writer = files.scores.as_ref().map(create).transpose().map_err(Error::Scores)?;
     let agreement = features.deterministic().then(Agreement::default);
     let report = Report { tolerance: options.tolerance, ..Report::default() };
     let mut run = Run { is_written, writer, options, report, agreement };
-    let mut grouping = Grouping::new(features, options, &Limits::default());
-    grouping.ignored.extend(reader.left_out().iter().cloned());
-    let (batches, reading) = read(reader, grouping, predictor.batching());
+    let mut grouping = Grouping::new(features, options, reader.columns());
+    grouping.ignore(reader.left_out().iter());
+    let (batches, reading) = read(reader, grouping, (predictor.batching(), options.memory.batch));
     {
         let mut scored = pin!(scored(batches, predictor));
         while let Some(batch) = scored.next().await {
@@ -96,7 +101,7 @@ fn scored(
     predictor: &impl Predictor,
 ) -> impl Stream<Item = Result<(Batch, Vec<Answer>), Failure>> {
     let batches = stream::poll_fn(move |context| batches.poll_recv(context));
-    batches.map(move |batch| score(batch, predictor)).buffered(IN_FLIGHT)
+    batches.map(move |batch| score(batch, predictor)).buffered(predictor.concurrency())
 }
 
 async fn score(batch: Batch, predictor: &impl Predictor) -> Result<(Batch, Vec<Answer>), Failure> {
@@ -130,14 +135,14 @@ type Reading = JoinHandle<Result<Vec<String>, outrigger_tables::Error>>;
 fn read(
     mut reader: Reader,
     mut grouping: Grouping,
-    batching: Batching,
+    (batching, max_bytes): (Batching, usize),
 ) -> (mpsc::Receiver<Batch>, Reading) {
     let (sender, batches) = mpsc::channel(AHEAD);
     let reading = tokio::task::spawn_blocking(move || {
         let (mut batch, mut full) = (Batch::default(), Vec::new());
         loop {
             let mut add = |group: Group| {
-                if !batch.has_room(&group, &batching) {
+                if !batch.has_room(&group, &batching, max_bytes) {
                     full.push(std::mem::take(&mut batch));
                 }
                 batch.add(group);
@@ -166,7 +171,7 @@ fn read(
 }
 
 fn ignored(grouping: &Grouping) -> Vec<String> {
-    grouping.ignored.iter().map(|name| name.to_string()).collect()
+    grouping.ignored.iter().cloned().collect()
 }
 
 /// The state of a run.
@@ -226,7 +231,7 @@ impl Run<'_> {
             None => self.report.scored += 1,
             Some(_) if shares_failure => {}
             Some(failure) => {
-                let listed = self.options.max_errors.saturating_add(1);
+                let listed = self.options.max_errors.saturating_add(1).min(MAX_LISTED);
                 self.report.add_error(number, failure, listed);
             }
         }

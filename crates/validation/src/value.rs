@@ -15,6 +15,8 @@ pub(crate) fn value(cell: &Cell, of: Type) -> Result<Option<Kind>, String> {
         Cell::Absent => return Ok(None),
         Cell::Flag(flag) => Kind::Flag(*flag),
         Cell::Integer(value) => Kind::Integer(*value),
+        // Features have no type for it.
+        Cell::Unsigned(value) => Kind::Real(*value as f64),
         Cell::Single(value) => Kind::Number(*value),
         Cell::Real(value) => Kind::Real(*value),
         Cell::Text(text) => Kind::Text(text.clone()),
@@ -92,6 +94,7 @@ fn list(cells: &[Cell]) -> Result<Kind, String> {
 pub(crate) fn number(cell: &Cell) -> Option<f64> {
     match cell {
         Cell::Integer(value) => Some(*value as f64),
+        Cell::Unsigned(value) => Some(*value as f64),
         Cell::Single(value) => Some((*value).into()),
         Cell::Real(value) => Some(*value),
         Cell::Untyped(text) => text.trim_ascii().parse().ok(),

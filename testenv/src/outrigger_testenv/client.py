@@ -8,7 +8,13 @@ import grpc
 import numpy as np
 import pandas as pd
 
-from outrigger.v1 import model_pb2, model_pb2_grpc, prediction_pb2_grpc
+from outrigger.v1 import (
+    model_pb2,
+    model_pb2_grpc,
+    prediction_pb2_grpc,
+    validation_pb2,
+    validation_pb2_grpc,
+)
 from outrigger.v1 import prediction_pb2 as pb
 from outrigger_testenv import requests
 from outrigger_testenv.errors import OutriggerError
@@ -60,6 +66,7 @@ class Client:
         )
         self.prediction = prediction_pb2_grpc.PredictionServiceStub(self.channel)
         self.model_service = model_pb2_grpc.ModelServiceStub(self.channel)
+        self.validation = validation_pb2_grpc.ValidationServiceStub(self.channel)
 
     def __enter__(self) -> "Client":
         return self
@@ -126,6 +133,40 @@ class Client:
         difference = frame["score"].to_numpy(float) - values
         agrees = np.abs(difference) <= atol + rtol * np.abs(values)
         return frame.assign(expected=values, difference=difference, agrees=agrees)
+
+    def score_file(
+        self,
+        model: str,
+        input: str,
+        scores: str = "",
+        *,
+        tag: str | None = None,
+        digest: str | None = None,
+        token: str | None = None,
+        progress: Callable[[validation_pb2.ValidationProgress], Any] | None = None,
+        timeout: float | None = None,
+        **settings: Any,
+    ) -> validation_pb2.ValidationReport:
+        """Scores the rows of a file in the server's `validation.directory`; returns the report.
+
+        The client must be connected to the admin listener. `input` and `scores` are paths below
+        that directory; without `scores` none are written. `settings` are further fields of
+        ValidateFileRequest, `progress` is called about every second. Without a `timeout` in seconds
+        the server's own applies. Raises OutriggerError.
+        """
+        message = validation_pb2.ValidateFileRequest(
+            model=selector(model, tag, digest), input=input, scores=scores, **settings
+        )
+        metadata = [("authorization", f"Bearer {token}")] if token else None
+        try:
+            for event in self.validation.ValidateFile(message, timeout=timeout, metadata=metadata):
+                if event.HasField("report"):
+                    return event.report
+                if progress is not None:
+                    progress(event.progress)
+        except grpc.RpcError as error:
+            raise OutriggerError.from_rpc(error) from None
+        raise RuntimeError("the run ended without a report")
 
     @staticmethod
     def encode(

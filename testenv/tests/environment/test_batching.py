@@ -1,5 +1,7 @@
 """Stage 1, environment: an engine that batches requests gives each caller its own scores."""
 
+import os
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -7,10 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from outrigger_testenv.binary import outrigger
 from outrigger_testenv.builder import ModelBuilder
 from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.features import TREATMENT, TREATMENT_COUNT, USER, Input, numeric
 from outrigger_testenv.processes import ProcessError
+from outrigger_testenv.stack import library
 
 CALLERS = 4
 # A batch is run when every caller is in it, or after a quarter of a second.
@@ -124,6 +128,27 @@ def test_a_model_whose_scores_depend_on_padding_is_refused(own_stack, tmp_path):
     with pytest.raises(OutriggerError, match="treatment_count") as caught:
         stack.client().predict("share", USERS[0], OFFERS[0])
     assert caught.value.reason == "GOLDEN_MISMATCH"
+
+
+@pytest.mark.parametrize(
+    ("model", "option", "code"),
+    [
+        ("share", "--batching", 1),
+        ("share", None, 0),
+        ("counted", "--batching", 0),
+    ],
+)
+def test_the_command_finds_scores_that_depend_on_padding(counted, tmp_path, model, option, code):
+    package = counted if model == "counted" else build(share, tmp_path / "share")
+    done = subprocess.run(
+        [outrigger(), "validate", package.directory, *([option] if option else [])],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **library()},
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("GOLDEN_MISMATCH" in done.stdout) == (code == 1)
 
 
 def test_a_batch_smaller_than_a_call_is_refused_at_the_start(own_stack):

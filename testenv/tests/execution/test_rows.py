@@ -12,11 +12,12 @@ import pytest
 from outrigger_testenv import campaign
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.builder import ModelPackage
+from outrigger_testenv.client import Client
 from outrigger_testenv.everything import everything
 from outrigger_testenv.features import SEED, TREATMENT, USER
 from outrigger_testenv.rowfile import write_csv, write_requests
 from outrigger_testenv.samples import sample
-from outrigger_testenv.stack import library
+from outrigger_testenv.stack import Stack, library
 
 NAME = "rows"
 USERS, OFFERS = 150, 4
@@ -55,10 +56,26 @@ def filled(frame):
 
 
 @pytest.fixture(scope="module")
-def served(case, serving, stack):
-    """The digest of the package on the shared server, and the options that name it there."""
-    digest = serving(case[0], NAME)
-    options = ["--server", stack.serve.target, "--model", f"{NAME}@{digest}"]
+def files(tmp_path_factory):
+    """The directory of the server for files."""
+    return tmp_path_factory.mktemp("files")
+
+
+@pytest.fixture(scope="module")
+def pod(files):
+    """A server that validates files."""
+    with Stack(overrides={"validation": {"directory": str(files)}}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def served(case, pod):
+    """The digest of the package on the server, and the options that name it there."""
+    digest = pod.push(case[0], NAME)
+    client = pod.client()
+    client.load(NAME)
+    client.wait_until_serving(NAME, digest)
+    options = ["--server", pod.serve.target, "--model", f"{NAME}@{digest}"]
     return digest, options + [f"--text={name}" for name in texts(case[0])]
 
 
@@ -101,6 +118,35 @@ def test_scores_are_tensorflows(case, served, tmp_path, form, where):
     np.testing.assert_allclose(got, np.concatenate(expected), rtol=1e-4, atol=1e-6)
     assert report["agreement"]["compared"] == len(got)
     assert digests == {served[0]}
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_the_pod_scores_a_file_as_predict_does(case, served, pod, files, form):
+    package, users, offers, expected = case
+    names = [f"{kind}-{package.directory.name}.{form}" for kind in ("rows", "scores")]
+    WRITERS[form](files / names[0], users, offers, expected)
+    token = pod.serve.token.read_text().strip()
+    how = {"digest": served[0], "token": token, "atol": 1e-6, "overwrite": True}
+    with Client(pod.serve.admin) as client:
+        report = client.score_file(NAME, *names, **how)
+    assert report.passed, report
+    command = ["models", "validate", f"{NAME}@{served[0]}", "--input", names[0]]
+    done = pod.serve.run(*command, "--atol", "1e-6", "-o", "json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert (rows["scored"], rows["agreement"]["compared"]) == (
+        report.scored,
+        report.agreement.compared,
+    )
+    assert (report.requests, report.digest) == (len(users), served[0])
+    got, digests = read(files / names[1], form)
+    assert report.agreement.compared == len(got)
+    assert digests == {served[0]}
+    predicted = pod.client().predict(NAME, users, offers, digest=served[0])["score"].to_numpy()
+    # One score per user stands in each of the user's rows.
+    repeated = np.repeat(predicted, len(got) // len(predicted))
+    np.testing.assert_allclose(got, repeated, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(predicted, np.concatenate(expected), rtol=1e-4, atol=1e-6)
 
 
 def texts(package):

@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from outrigger_testenv import browser
 from outrigger_testenv.bench import __main__ as command
-from outrigger_testenv.bench import before, page
+from outrigger_testenv.bench import before, page, validation
 from outrigger_testenv.bench.allocations import count
 from outrigger_testenv.bench.before import total
 from outrigger_testenv.bench.canary import value
@@ -267,3 +268,11 @@ def test_a_figure_without_its_program_is_skipped_and_no_failure(
 def test_an_unknown_figure_is_a_usage_error(tmp_path, capsys):
     assert command.main(["--only", "nothing", "--output", str(tmp_path)]) == 64
     assert "path-kv-ratio" in capsys.readouterr().err
+
+
+def test_a_file_to_validate_has_a_row_for_each_treatment_of_each_user(tmp_path):
+    file = validation._file(tmp_path, 3)
+    rows = pd.read_csv(file)
+    assert list(rows["user"]) == [f"user-{user}" for user in range(3) for _ in range(8)]
+    assert rows.filter(like="user_feature").drop_duplicates().shape == (3, 4)
+    assert rows.filter(like="treatment_feature").drop_duplicates().shape == (8, 20)

@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
 
 from outrigger.v1 import prediction_pb2 as pb
-from outrigger.v1 import prediction_pb2_grpc
+from outrigger.v1 import prediction_pb2_grpc, validation_pb2, validation_pb2_grpc
 from outrigger_testenv.client import Client, request, selector
 from outrigger_testenv.errors import OutriggerError, Violation
 from outrigger_testenv.load import Load
@@ -64,10 +64,25 @@ class Scorer(prediction_pb2_grpc.PredictionServiceServicer):
         return answer
 
 
+class Validator(validation_pb2_grpc.ValidationServiceServicer):
+    """A fake service that reports its caller's token as the digest, and fails for "none.csv"."""
+
+    def ValidateFile(self, asked, context):
+        yield validation_pb2.ValidateFileResponse(progress={"fraction": 0.5, "rows": 1})
+        if asked.input == "none.csv":
+            info = error_details_pb2.ErrorInfo(reason="FILE_NOT_FOUND", domain="outrigger.dev")
+            context.set_trailing_metadata((("grpc-status-details-bin", packed(info)),))
+            context.abort(grpc.StatusCode.NOT_FOUND, "none.csv: there is no such file")
+        token = dict(context.invocation_metadata()).get("authorization", "")
+        report = {"rows": asked.max_errors, "digest": token, "passed": asked.overwrite}
+        yield validation_pb2.ValidateFileResponse(report=report)
+
+
 @pytest.fixture(scope="module")
 def target():
     server = grpc.server(futures.ThreadPoolExecutor(4))
     prediction_pb2_grpc.add_PredictionServiceServicer_to_server(Scorer(), server)
+    validation_pb2_grpc.add_ValidationServiceServicer_to_server(Validator(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield f"127.0.0.1:{port}"
@@ -144,3 +159,15 @@ def test_load_counts_answers_failures_and_wrong_scores(target, tmp_path):
 def test_load_needs_requests(tmp_path):
     with pytest.raises(ValueError, match="no requests"):
         Load("127.0.0.1:1", [], tmp_path)
+
+
+def test_a_file_is_scored_and_its_progress_reported(target):
+    seen = []
+    with Client(target) as client:
+        how = {"token": "t", "overwrite": True, "max_errors": 7, "progress": seen.append}
+        report = client.score_file("m", "a.csv", "b.csv", tag="latest", **how)
+        with pytest.raises(OutriggerError) as failed:
+            client.score_file("m", "none.csv")
+    assert (report.rows, report.digest, report.passed) == (7, "Bearer t", True)
+    assert [(each.fraction, each.rows) for each in seen] == [(0.5, 1)]
+    assert failed.value.reason == "FILE_NOT_FOUND"

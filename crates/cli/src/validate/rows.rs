@@ -7,7 +7,7 @@ use std::{
 
 use indicatif::ProgressBar;
 use outrigger_tools::validate::Rows;
-use outrigger_validation::{Files, Format, Options, Progress, Reserved, Tolerance};
+use outrigger_validation::{Files, Format, Options, Progress, Reserved, Root, Tolerance};
 
 use crate::{
     exit::Exit,
@@ -37,6 +37,14 @@ pub(crate) struct InputArguments {
     /// .parquet.
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// The settings of a run.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Scoring a file")]
+pub(crate) struct Settings {
     /// Column with the user's id; consecutive rows with the same id are one request.
     #[arg(long, value_name = "NAME", default_value = "user")]
     user_column: String,
@@ -86,32 +94,57 @@ impl RowArguments {
 impl InputArguments {
     /// The tolerance of the comparison.
     pub(crate) fn tolerance(&self) -> Tolerance {
-        Tolerance { atol: self.atol, rtol: self.rtol }
+        self.settings.tolerance()
     }
 
     /// The run that is asked for, if there is one. It writes scores to a file, if one is given.
     pub(crate) fn run(self, scores: Option<PathBuf>) -> Result<Option<Run>, Exit> {
-        let tolerance = self.tolerance();
         let Some(input) = self.input else { return Ok(None) };
         let format = Format::of(&input).ok_or_else(|| {
             let known = Format::endings();
             Exit::Usage(format!("{}: the name must end with one of {known}", input.display()))
         })?;
-        let reserved = Reserved {
-            user: self.user_column,
-            treatment: self.treatment_column,
-            expected: self.expected_column,
-        };
-        reserved.check().map_err(Exit::usage)?;
+        let options = self.settings.options()?;
         // A missing file is reported before a model is loaded.
         File::open(&input).map_err(|error| Exit::Usage(format!("{}: {error}", input.display())))?;
         if scores.as_ref().is_some_and(|scores| is_same(scores, &input)) {
             let message = format!("--scores must not name the input: {}", input.display());
             return Err(Exit::Usage(message));
         }
-        let files = Files { input, format, scores };
-        let options = Options { reserved, tolerance, max_errors: self.max_errors };
+        let files = Files { root: Root::Any, input, format, scores, overwrite: true };
         Ok(Some(Run { files, options, progress: Progress::default() }))
+    }
+}
+
+/// A bar with the part of a file that was scored.
+pub(crate) fn file_bar() -> ProgressBar {
+    let bar = bar("{elapsed} {wide_bar} {percent}% {msg}");
+    bar.set_length(PARTS as u64);
+    bar
+}
+
+/// Shows the part of the file, and the numbers of rows and errors.
+pub(crate) fn show(bar: &ProgressBar, (fraction, rows, errors): (f64, u64, u64)) {
+    bar.set_position((fraction * PARTS) as u64);
+    bar.set_message(format!("{rows} rows, {errors} errors"));
+}
+
+impl Settings {
+    fn tolerance(&self) -> Tolerance {
+        Tolerance { atol: self.atol, rtol: self.rtol }
+    }
+
+    /// The options of the run.
+    pub(crate) fn options(self) -> Result<Options, Exit> {
+        let tolerance = self.tolerance();
+        let reserved = Reserved {
+            user: self.user_column,
+            treatment: self.treatment_column,
+            expected: self.expected_column,
+        };
+        reserved.check().map_err(Exit::usage)?;
+        let max_errors = self.max_errors;
+        Ok(Options { reserved, tolerance, max_errors, ..Options::default() })
     }
 }
 
@@ -123,13 +156,8 @@ impl Run {
 
     /// Waits for `work`; on a terminal it shows a bar with the part of the file that was scored.
     pub(crate) async fn with_progress_bar<T>(&self, work: impl Future<Output = T>) -> T {
-        let bar = bar("{elapsed} {wide_bar} {percent}% {msg}");
-        bar.set_length(PARTS as u64);
-        let update = |bar: &ProgressBar| {
-            let progress = &self.progress;
-            bar.set_position((progress.fraction() * PARTS) as u64);
-            bar.set_message(format!("{} rows, {} errors", progress.rows(), progress.errors()));
-        };
-        follow(&bar, update, work).await
+        let progress = &self.progress;
+        let seen = || (progress.fraction(), progress.rows(), progress.errors());
+        follow(&file_bar(), |bar| show(bar, seen()), work).await
     }
 }

@@ -29,6 +29,8 @@ pub enum Right {
     Read,
     /// Load and unload models, promote and abort canaries.
     Change,
+    /// Have files of rows scored.
+    Validate,
 }
 
 /// Rights, written as a list.
@@ -67,13 +69,16 @@ impl Default for OperatorFile {
 }
 
 impl super::Auth {
-    /// The rights of callers without a name, which all others have too.
+    /// The rights of callers without a name, which all others have too. Where no callers are named,
+    /// the right to change includes that to validate.
     pub(crate) fn anonymous_rights(&self) -> Rights {
-        let otherwise = || match self.names_callers() {
-            true => Rights::default(),
-            false => [Right::Predict, Right::Read].into_iter().collect(),
-        };
-        self.anonymous.unwrap_or_else(otherwise)
+        if self.names_callers() {
+            return self.anonymous.unwrap_or_default();
+        }
+        let usual = || [Right::Predict, Right::Read].into_iter().collect();
+        let rights: Rights = self.anonymous.unwrap_or_else(usual);
+        let validate = rights.hold(Right::Change).then_some(Right::Validate);
+        rights.and(validate.into_iter().collect())
     }
 
     /// The file of the operator's token; `None` if changes need none, or a credential of the
@@ -90,13 +95,14 @@ impl super::Auth {
 }
 
 impl Right {
-    const ALL: [Self; 3] = [Self::Predict, Self::Read, Self::Change];
+    const ALL: [Self; 4] = [Self::Predict, Self::Read, Self::Change, Self::Validate];
 
     const fn as_str(self) -> &'static str {
         match self {
             Self::Predict => "predict",
             Self::Read => "read",
             Self::Change => "change",
+            Self::Validate => "validate",
         }
     }
 }

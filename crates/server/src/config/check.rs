@@ -21,6 +21,7 @@ pub(super) fn problems(config: &Config, kinds: &Kinds) -> Vec<Problem> {
     check.canary(config);
     check.log(config);
     check.traces(config);
+    check.validation(config);
     check.models(config, &engines.keys().collect());
     check.problems.extend(engines.into_values().filter_map(Result::err).flatten());
     check.problems
@@ -258,6 +259,16 @@ impl Check {
         let attributes = traces.attributes.as_deref().unwrap_or_default();
         let pairs = outrigger_trace::attributes(attributes).is_some();
         self.require(pairs, "traces.attributes", "must look like key=value,key=value");
+    }
+
+    /// Checks that no file of the store can be replaced by scores.
+    fn validation(&mut self, config: &Config) {
+        self.positive("validation.max_in_flight", config.validation.max_in_flight);
+        let Some(directory) = &config.validation.directory else { return };
+        let store = &config.store.path;
+        let apart = !directory.starts_with(store) && !store.starts_with(directory);
+        let message = format!("must be apart from store.path, {}", store.display());
+        self.require(apart, "validation.directory", message);
     }
 
     fn models(&mut self, config: &Config, engines: &BTreeSet<&EngineId>) {

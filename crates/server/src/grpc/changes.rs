@@ -30,7 +30,7 @@ impl Access {
         change: impl AsyncFnOnce(&mut Record) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let mut record = Record::new(call.caller().clone(), verb, target);
-        let result = match self.admit(call) {
+        let result = match self.admit(call, verb.right()) {
             Ok(()) => change(&mut record).await,
             Err(refused) => Err(refused),
         };
@@ -38,9 +38,9 @@ impl Access {
         result
     }
 
-    fn admit(self, call: &Call) -> Result<(), Failure> {
+    fn admit(self, call: &Call, right: Right) -> Result<(), Failure> {
         match self {
-            Self::Change => call.caller().may(Right::Change),
+            Self::Change => call.caller().may(right),
             Self::Read => {
                 let message = "changes are made on the admin listener only";
                 Err(Failure::new(Reason::AdminOnly, message))

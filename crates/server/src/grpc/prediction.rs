@@ -46,7 +46,7 @@ impl Message {
             Method::Predict => Some(Self::Predict),
             Method::BatchPredict => Some(Self::Batch),
             Method::Explain => Some(Self::Explain),
-            Method::Models | Method::Canaries | Method::Other => None,
+            Method::Models | Method::Canaries | Method::Validation | Method::Other => None,
         }
     }
 

@@ -38,7 +38,7 @@ fn tokens() -> Mount {
 }
 
 /// Wraps a message in a request with a token.
-fn with<T>(token: Option<&str>, message: T) -> Request<T> {
+pub(crate) fn with<T>(token: Option<&str>, message: T) -> Request<T> {
     let mut request = Request::new(message);
     if let Some(token) = token {
         let value = format!("Bearer {token}").parse().expect("a header");
@@ -48,7 +48,7 @@ fn with<T>(token: Option<&str>, message: T) -> Request<T> {
 }
 
 /// `OK`, or the reason of the failure.
-fn outcome_of<T>(result: Result<T, Status>) -> String {
+pub(crate) fn outcome_of<T>(result: Result<T, Status>) -> String {
     result.map_or_else(|status| reason(&status), |_| "OK".to_owned())
 }
 

@@ -1,6 +1,7 @@
 //! Canaries as callers and operators see them.
 
 use std::{
+    fs,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -24,6 +25,7 @@ use tonic::{Code, Request, transport::Channel};
 use crate::{
     logged::logged,
     stack::{MODEL, Stack, channel, linear, reason, request},
+    validation::{asked, validate},
 };
 
 /// The time limit for any wait, generous enough for a busy machine.
@@ -71,8 +73,12 @@ impl Tried {
         profile: Option<&str>,
         fault: Fault,
     ) -> Self {
-        let stack =
-            Stack::with(&[("canary.defaults", settings), ("images.poll_interval", "1s")]).await;
+        let stack = Stack::with(&[
+            ("canary.defaults", settings),
+            ("images.poll_interval", "1s"),
+            ("validation.directory", "{root}/files"),
+        ])
+        .await;
         ask(&stack, "").await.expect("an answer");
         let asked = GetModelRequest { name: MODEL.to_owned() };
         let model = stack.models().get_model(asked).await.expect("a model").into_inner().model;
@@ -186,6 +192,30 @@ async fn a_key_has_one_arm_and_the_response_says_which() {
         arms.push(ask(&tried.stack, "").await.expect("an answer").model.unwrap().arm());
     }
     assert!(arms.contains(&Arm::Live) && arms.contains(&Arm::Canary));
+}
+
+/// The requests that the trial has counted, of both arms.
+fn counted(seen: &ListCanariesResponse) -> u64 {
+    let arms = seen.canaries[0].arms.iter();
+    arms.map(|arm| arm.trial.as_ref().map_or(0, |figures| figures.requests)).sum()
+}
+
+#[tokio::test]
+async fn a_file_is_scored_by_live_and_counted_for_no_arm() {
+    const USERS: u64 = 5000;
+    let tried = Tried::start(Fault::Fails).await;
+    let stack = &tried.stack;
+    fs::create_dir(stack.path("files")).expect("a directory");
+    let rows = (0..USERS).map(|user| format!("user-{user},0.5,1,2\n")).collect::<String>();
+    fs::write(stack.path("files/rows.csv"), format!("user,u0,t0,t1\n{rows}")).expect("a file");
+    let before = list(stack).await;
+    let report = validate(stack, asked("rows.csv", "")).await.expect("a report");
+    assert_eq!((report.scored, report.requests), (USERS, USERS));
+    assert_eq!(report.digest, before.canaries[0].live_digest);
+    // The figures are at most a second old.
+    let after = tried.until(|it| counted(it) > counted(&before)).await;
+    let more = counted(&after) - counted(&before);
+    assert!(more < USERS / 2, "{more} requests");
 }
 
 #[tokio::test]

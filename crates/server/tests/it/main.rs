@@ -27,3 +27,4 @@ mod traces;
 mod trials;
 mod turns;
 mod ui;
+mod validation;

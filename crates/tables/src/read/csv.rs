@@ -1,11 +1,11 @@
 //! Rows of CSV.
 
-use std::{path::Path, str, sync::Arc};
+use std::{fs::File, str, sync::Arc};
 
 use csv::{ByteRecord, ReaderBuilder};
 
-use super::{Counted, MAX_ROW, Parsed};
-use crate::{Cell, Column, Kind, Names, cell::repeated};
+use super::{Counted, Parsed};
+use crate::{Cell, Column, Kind, Names, cell::repeated, error::Cause};
 
 /// The bytes that are read at once.
 const BUFFER: usize = 64 << 10;
@@ -20,20 +20,21 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
-        let mut file = Counted::open(path).map_err(|cause| cause.to_string())?;
-        file.allowed = MAX_ROW;
+    /// Reads the header of a file with rows of at most `row` bytes.
+    pub(super) fn new(file: File, row: usize) -> Result<Self, Cause> {
+        let mut file = Counted::new(file, row)?;
+        file.allow_row();
         let mut reader = ReaderBuilder::new()
             .buffer_capacity(BUFFER)
             // Rows of another length are reported one by one.
             .flexible(true)
             .from_reader(file);
-        let header = reader.byte_headers().map_err(|cause| cause.to_string())?;
+        let header = reader.byte_headers().map_err(cause)?;
         let names = header.iter().map(|name| str::from_utf8(name).map(Arc::<str>::from));
         let names = names.collect::<Result<Vec<_>, _>>();
-        let names = Names::from(names.map_err(|_| "the header is not UTF-8".to_owned())?);
+        let names = Names::from(names.map_err(|_| Cause::of("the header is not UTF-8"))?);
         if let Some(name) = repeated(names.iter().map(|name| &**name)) {
-            return Err(format!("the column {name:?} stands in the header twice"));
+            return Err(Cause::of(format_args!("the column {name:?} stands in the header twice")));
         }
         let columns = names.iter().map(|name| Column::new(Arc::clone(name), Kind::Text)).collect();
         Ok(Self { reader, columns, names, record: ByteRecord::new() })
@@ -51,10 +52,10 @@ impl Source {
     ///
     /// # Errors
     /// The file cannot be read any further.
-    pub(super) fn read(&mut self) -> Result<Option<Parsed>, String> {
-        self.reader.get_mut().allowed = MAX_ROW;
+    pub(super) fn read(&mut self) -> Result<Option<Parsed>, Cause> {
+        self.reader.get_mut().allow_row();
         let more = self.reader.read_byte_record(&mut self.record);
-        if !more.map_err(|cause| cause.to_string())? {
+        if !more.map_err(cause)? {
             return Ok(None);
         }
         Ok(Some(self.cells().map(|cells| (Arc::clone(&self.names), cells))))
@@ -66,6 +67,14 @@ impl Source {
             return Err(format!("{found} cells, but the header has {expected}"));
         }
         self.record.iter().zip(self.names.iter()).map(|(bytes, name)| cell(bytes, name)).collect()
+    }
+}
+
+fn cause(error: csv::Error) -> Cause {
+    let message = error.to_string();
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error.into(),
+        _ => Cause::of(message),
     }
 }
 

@@ -1,28 +1,30 @@
 //! Rows of JSON Lines.
 
 use std::{
+    fs::File,
     io::{self, BufRead as _, BufReader, Read as _},
-    path::Path,
     sync::Arc,
 };
 
-use super::{Counted, MAX_ROW, Parsed, too_long};
-use crate::{Cell, Names};
+use super::{Counted, Parsed, too_long};
+use crate::{Cell, Names, error::Cause};
 
 /// An open file.
 #[derive(Debug)]
 pub(super) struct Source {
     input: BufReader<Counted>,
     line: Vec<u8>,
+    /// The most bytes of a line.
+    row: usize,
     /// The names of the row before.
     names: Names,
 }
 
 impl Source {
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
-        let file = Counted::open(path).map_err(|cause| cause.to_string())?;
-        let (input, names) = (BufReader::new(file), Arc::from([]));
-        Ok(Self { input, line: Vec::new(), names })
+    /// Reads a file with lines of at most `row` bytes.
+    pub(super) fn new(file: File, row: usize) -> Result<Self, Cause> {
+        let (input, names) = (BufReader::new(Counted::new(file, row)?), Arc::from([]));
+        Ok(Self { input, line: Vec::new(), row, names })
     }
 
     pub(super) fn position(&self) -> (u64, u64) {
@@ -33,11 +35,11 @@ impl Source {
     ///
     /// # Errors
     /// The file cannot be read any further.
-    pub(super) fn read(&mut self) -> Result<Option<Parsed>, String> {
+    pub(super) fn read(&mut self) -> Result<Option<Parsed>, Cause> {
         loop {
-            match self.read_line().map_err(|cause| cause.to_string())? {
+            match self.read_line()? {
                 Line::End => return Ok(None),
-                Line::TooLong => return Ok(Some(Err(too_long()))),
+                Line::TooLong => return Ok(Some(Err(too_long(self.row)))),
                 Line::Read if self.line.trim_ascii().is_empty() => {}
                 Line::Read => return Ok(Some(self.parse())),
             }
@@ -46,11 +48,11 @@ impl Source {
 
     fn read_line(&mut self) -> io::Result<Line> {
         self.line.clear();
-        let mut input = self.input.by_ref().take(MAX_ROW as u64 + 1);
+        let mut input = self.input.by_ref().take(self.row as u64 + 1);
         if input.read_until(b'\n', &mut self.line)? == 0 {
             return Ok(Line::End);
         }
-        if self.line.ends_with(b"\n") || self.line.len() <= MAX_ROW {
+        if self.line.ends_with(b"\n") || self.line.len() <= self.row {
             return Ok(Line::Read);
         }
         self.line = Vec::new();

@@ -1,6 +1,17 @@
 //! Rows of Parquet.
 
-use std::{fs::File, path::Path, sync::Arc};
+mod budget;
+mod header;
+mod levels;
+mod pages;
+mod rows;
+
+use std::{
+    fs::File,
+    os::unix::fs::FileExt as _,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use arrow_array::{
     Array, RecordBatch,
@@ -10,23 +21,33 @@ use arrow_array::{
         UInt32Type, UInt64Type,
     },
 };
-use arrow_schema::DataType;
-use parquet::arrow::{
-    ProjectionMask,
-    arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder},
+use arrow_schema::{DataType, Field};
+use parquet::{
+    arrow::{
+        ProjectionMask,
+        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader},
+        parquet_to_arrow_field_levels,
+    },
+    file::metadata::{ParquetMetaData, RowGroupMetaData},
 };
 
+use self::{budget::Budget, pages::Pages};
 use super::Parsed;
-use crate::{Cell, Column, Kind, Names};
+use crate::{Cell, Column, Kind, Limits, Names, cell::repeated, error::Cause};
 
 /// The most rows that are decoded at once, and about the most bytes.
 const BATCH_ROWS: u64 = 1024;
 const BATCH_BYTES: u64 = 16 << 20;
+/// The footer may take this part of the memory for pages.
+const FOOTER: u64 = 16;
+/// The end of a file: the length of its footer, and four letters.
+const END: u64 = 8;
 
 /// An open file.
 #[derive(Debug)]
 pub(super) struct Source {
     batches: ParquetRecordBatchReader,
+    budget: Arc<Budget>,
     columns: Vec<Column>,
     names: Names,
     left_out: Vec<Arc<str>>,
@@ -35,17 +56,23 @@ pub(super) struct Source {
     next: usize,
     read: u64,
     rows: u64,
+    /// The most bytes of a row in memory.
+    most: usize,
 }
 
 impl Source {
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
-        let file = File::open(path).map_err(|cause| cause.to_string())?;
+    /// Reads the footer of a file.
+    pub(super) fn new(file: File, limits: &Limits) -> Result<Self, Cause> {
+        unless_damaged(|| Self::open(file, limits))
+    }
+
+    fn open(file: File, limits: &Limits) -> Result<Self, Cause> {
+        check_footer(&file, limits)?;
         // Types that only Arrow has, such as dictionaries, are read as those that they stand for.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options);
-        let builder = builder.map_err(|cause| cause.to_string())?;
+        let metadata = ArrowReaderMetadata::load(&file, options).map_err(Cause::of)?;
         let (mut columns, mut roots, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
-        for (root, field) in builder.schema().fields().iter().enumerate() {
+        for (root, field) in metadata.schema().fields().iter().enumerate() {
             let name: Arc<str> = field.name().as_str().into();
             match kind(field.data_type()) {
                 Some(kind) => {
@@ -55,15 +82,23 @@ impl Source {
                 None => left_out.push(name),
             }
         }
-        let groups = builder.metadata().row_groups();
-        let bytes: u64 = groups.iter().map(|group| group.total_byte_size().unsigned_abs()).sum();
-        let rows: u64 = groups.iter().map(|group| group.num_rows().unsigned_abs()).sum();
-        let bytes_per_row = (bytes / rows.max(1)).max(1);
-        let batch_rows = (BATCH_BYTES / bytes_per_row).clamp(1, BATCH_ROWS) as usize;
-        let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
-        let batches = builder.with_projection(mask).with_batch_size(batch_rows).build();
+        if let Some(name) = repeated(columns.iter().map(|column| &*column.name)) {
+            return Err(Cause::of(format_args!("there are two columns {name:?}")));
+        }
+        let hint = metadata.schema().fields().iter().map(|field| viewed(field)).collect();
+        let schema = metadata.parquet_schema();
+        let mask = ProjectionMask::roots(schema, roots);
+        let levels = parquet_to_arrow_field_levels(schema, mask, Some(&hint)).map_err(Cause::of)?;
+        let metadata = Arc::clone(metadata.metadata());
+        let (rows, batch) = (count(&metadata), batch_rows(&metadata, limits));
+        let budget = Arc::new(Budget::new(limits.pages));
+        let pages = Pages { file: file.into(), metadata, budget: Arc::clone(&budget), batch };
+        let batches =
+            ParquetRecordBatchReader::try_new_with_row_groups(&levels, &pages, batch, None);
+        let batches = batches.map_err(|error| cause(error, &budget))?;
         Ok(Self {
-            batches: batches.map_err(|cause| cause.to_string())?,
+            batches,
+            budget,
             names: columns.iter().map(|column| Arc::clone(&column.name)).collect(),
             columns,
             left_out,
@@ -71,6 +106,7 @@ impl Source {
             next: 0,
             read: 0,
             rows,
+            most: limits.parsed(),
         })
     }
 
@@ -90,18 +126,80 @@ impl Source {
     ///
     /// # Errors
     /// The file cannot be read any further.
-    pub(super) fn read(&mut self) -> Result<Option<Parsed>, String> {
-        while self.batch.as_ref().is_none_or(|batch| self.next >= batch.num_rows()) {
-            let Some(batch) = self.batches.next() else { return Ok(None) };
-            self.batch = Some(batch.map_err(|cause| cause.to_string())?);
+    pub(super) fn read(&mut self) -> Result<Option<Parsed>, Cause> {
+        while self.batch.as_ref().is_none_or(|batch| self.next == batch.num_rows()) {
+            self.batch = None;
+            self.budget.begin_batch();
+            self.batch = unless_damaged(|| {
+                let batch = self.batches.next().transpose();
+                batch.map_err(|error| cause(error, &self.budget))
+            })?;
             self.next = 0;
+            if self.batch.is_none() {
+                return Ok(None);
+            }
         }
         let Some(batch) = &self.batch else { return Ok(None) };
-        let cells = batch.columns().iter().map(|column| cell(&**column, self.next)).collect();
+        let (row, mut left) = (self.next, self.most);
         self.next += 1;
         self.read += 1;
-        Ok(Some(Ok((Arc::clone(&self.names), cells))))
+        let cells = batch.columns().iter().map(|column| cell(&**column, row, &mut left));
+        let too_large = || format!("a row takes more than {} bytes of memory", self.most);
+        let cells = cells.collect::<Option<_>>().ok_or_else(too_large);
+        Ok(Some(cells.map(|cells| (Arc::clone(&self.names), cells))))
     }
+}
+
+/// The result of `work` with the library, which panics where a damaged file breaks its assumptions.
+/// Nothing of the file is used any further then.
+fn unless_damaged<T>(work: impl FnOnce() -> Result<T, Cause>) -> Result<T, Cause> {
+    let done = catch_unwind(AssertUnwindSafe(work));
+    done.unwrap_or_else(|_panic| Err(Cause::of("the file is damaged")))
+}
+
+/// Refuses a footer that takes too much memory. A file without one is refused later.
+fn check_footer(file: &File, limits: &Limits) -> Result<(), Cause> {
+    let Some(start) = file.metadata()?.len().checked_sub(END) else { return Ok(()) };
+    let mut length = [0; 4];
+    file.read_exact_at(&mut length, start)?;
+    let (length, most) = (u64::from(u32::from_le_bytes(length)), limits.pages / FOOTER);
+    if length <= most {
+        return Ok(());
+    }
+    Err(Cause::too_large(format_args!("its footer has {length} bytes, more than {most}")))
+}
+
+fn count(metadata: &ParquetMetaData) -> u64 {
+    let rows = metadata.row_groups().iter().map(RowGroupMetaData::num_rows);
+    rows.fold(0, |sum, rows| sum.saturating_add(rows.unsigned_abs()))
+}
+
+/// The number of rows that are decoded at once.
+fn batch_rows(metadata: &ParquetMetaData, limits: &Limits) -> usize {
+    let bytes = metadata.row_groups().iter().map(RowGroupMetaData::total_byte_size);
+    let bytes = bytes.fold(0_u64, |sum, bytes| sum.saturating_add(bytes.unsigned_abs()));
+    let per_row = (bytes / count(metadata).max(1)).max(1);
+    // A dictionary makes values of lists small, but not their decoded form.
+    let values = metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
+    let values =
+        values.fold(0_u64, |sum, chunk| sum.saturating_add(chunk.num_values().unsigned_abs()));
+    let decoded = (values / count(metadata).max(1)).saturating_mul(budget::VALUE).max(1);
+    let room = BATCH_BYTES.min(limits.pages / 4);
+    (room / per_row.max(decoded)).clamp(1, BATCH_ROWS) as usize
+}
+
+fn cause(error: impl std::fmt::Display, budget: &Budget) -> Cause {
+    if budget.is_exceeded() { Cause::too_large(error) } else { Cause::of(error) }
+}
+
+/// The field with texts that are parts of their pages: those of a dictionary are not repeated.
+fn viewed(field: &Field) -> Field {
+    let of = match field.data_type() {
+        DataType::Utf8 => DataType::Utf8View,
+        DataType::List(of) => DataType::List(Arc::new(viewed(of))),
+        other => other.clone(),
+    };
+    field.clone().with_data_type(of)
 }
 
 /// The type of a column; `None` if cells have no such type.
@@ -109,7 +207,8 @@ fn kind(of: &DataType) -> Option<Kind> {
     Some(match of {
         DataType::Boolean => Kind::Flag,
         DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => Kind::Integer,
-        DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => Kind::Integer,
+        DataType::UInt8 | DataType::UInt16 | DataType::UInt32 => Kind::Integer,
+        DataType::UInt64 => Kind::Unsigned,
         DataType::Float32 => Kind::Single,
         DataType::Float64 => Kind::Real,
         DataType::Utf8 => Kind::Text,
@@ -118,12 +217,14 @@ fn kind(of: &DataType) -> Option<Kind> {
     })
 }
 
-/// The value at `index` of an array whose type [`kind`] knows.
-fn cell(array: &dyn Array, index: usize) -> Cell {
+/// The value at `index` of an array whose type [`kind`] knows; `None` if it takes more than `left`
+/// bytes, from which its own are taken.
+fn cell(array: &dyn Array, index: usize, left: &mut usize) -> Option<Cell> {
+    *left = left.checked_sub(size_of::<Cell>())?;
     if array.is_null(index) {
-        return Cell::Absent;
+        return Some(Cell::Absent);
     }
-    match array.data_type() {
+    Some(match array.data_type() {
         DataType::Boolean => Cell::Flag(array.as_boolean().value(index)),
         DataType::Int8 => Cell::Integer(array.as_primitive::<Int8Type>().value(index).into()),
         DataType::Int16 => Cell::Integer(array.as_primitive::<Int16Type>().value(index).into()),
@@ -132,17 +233,21 @@ fn cell(array: &dyn Array, index: usize) -> Cell {
         DataType::UInt8 => Cell::Integer(array.as_primitive::<UInt8Type>().value(index).into()),
         DataType::UInt16 => Cell::Integer(array.as_primitive::<UInt16Type>().value(index).into()),
         DataType::UInt32 => Cell::Integer(array.as_primitive::<UInt32Type>().value(index).into()),
-        DataType::UInt64 => {
-            let value = array.as_primitive::<UInt64Type>().value(index);
-            i64::try_from(value).map_or(Cell::Real(value as f64), Cell::Integer)
-        }
+        DataType::UInt64 => Cell::of_unsigned(array.as_primitive::<UInt64Type>().value(index)),
         DataType::Float32 => Cell::Single(array.as_primitive::<Float32Type>().value(index)),
         DataType::Float64 => Cell::Real(array.as_primitive::<Float64Type>().value(index)),
-        DataType::Utf8 => Cell::Text(array.as_string::<i32>().value(index).to_owned()),
+        DataType::Utf8View => {
+            let text = array.as_string_view().value(index);
+            *left = left.checked_sub(text.len())?;
+            Cell::Text(text.to_owned())
+        }
         DataType::List(_) => {
             let values = array.as_list::<i32>().value(index);
-            Cell::List((0..values.len()).map(|index| cell(&*values, index)).collect())
+            // Before the list is allocated.
+            left.checked_sub(values.len().checked_mul(size_of::<Cell>())?)?;
+            let cells = (0..values.len()).map(|index| cell(&*values, index, left));
+            Cell::List(cells.collect::<Option<_>>()?)
         }
         _ => Cell::Absent,
-    }
+    })
 }

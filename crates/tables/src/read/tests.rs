@@ -1,3 +1,5 @@
+mod parquet_files;
+
 use std::{fs, io::Write as _};
 
 use proptest::prelude::*;
@@ -5,6 +7,9 @@ use tempfile::NamedTempFile;
 
 use super::*;
 use crate::{Kind, Writer};
+
+/// Small limits, so that they are reached.
+const LIMITS: Limits = Limits { row: 1 << 20, pages: 16 << 20 };
 
 fn file(content: &[u8]) -> NamedTempFile {
     let mut file = NamedTempFile::new().expect("a file");
@@ -14,7 +19,7 @@ fn file(content: &[u8]) -> NamedTempFile {
 
 fn open(content: &[u8], format: Format) -> (Reader, NamedTempFile) {
     let file = file(content);
-    (Reader::open(file.path(), format).expect("it opens"), file)
+    (Reader::open(&Root::Any, file.path(), format, LIMITS).expect("it opens"), file)
 }
 
 fn rows(content: &[u8], format: Format) -> Vec<Result<Row, Malformed>> {
@@ -73,27 +78,29 @@ fn json_rows_with_equal_names_share_them() {
 
 #[test]
 fn a_row_has_a_limited_length() {
-    let long = "x".repeat(MAX_ROW);
+    let long = "x".repeat(LIMITS.row);
     let json = rows(format!("{{\"a\": \"{long}\"}}\n{{\"a\": 1}}\n").as_bytes(), Format::Jsonl);
-    assert_eq!(malformed(&json[0]), (1, too_long().as_str()));
+    assert_eq!(malformed(&json[0]), (1, too_long(LIMITS.row).as_str()));
     assert_eq!(json[1].as_ref().expect("a row").number, 2);
     // A quote that does not end hides all the rows after it.
     let (mut reader, _file) = open(format!("a\n1\n\"{long}{long}").as_bytes(), Format::Csv);
     assert!(reader.read().expect("a row").is_some());
     let error = reader.read().expect_err("too long").to_string();
-    assert!(error.ends_with(&format!("row 2: {}", too_long())), "{error}");
+    assert!(error.ends_with(&format!("row 2: {}", too_long(LIMITS.row))), "{error}");
 }
 
 #[test]
 fn a_header_names_each_column_once() {
     for (header, message) in [(&b"a,b,a\n"[..], "\"a\" stands"), (b"\xff\n", "not UTF-8")] {
         let file = file(header);
-        let error = Reader::open(file.path(), Format::Csv).expect_err("refused").to_string();
+        let error = Reader::open(&Root::Any, file.path(), Format::Csv, LIMITS)
+            .expect_err("refused")
+            .to_string();
         assert!(error.contains(message), "{error}");
     }
     let directory = tempfile::tempdir().expect("a directory");
     for format in [Format::Csv, Format::Jsonl] {
-        assert!(Reader::open(directory.path(), format).is_err());
+        assert!(Reader::open(&Root::Any, directory.path(), format, LIMITS).is_err());
     }
 }
 
@@ -111,7 +118,7 @@ proptest! {
         for format in [Format::Csv, Format::Jsonl, Format::Parquet] {
             let path = directory.path().join("rows");
             let columns = vec![column("number", Kind::Integer), column("text", Kind::Text)];
-            let mut writer = Writer::create(&path, format, columns).expect("created");
+            let mut writer = Writer::create((&Root::Any, &path, true), format, columns).expect("created");
             for (number, text) in texts.iter().enumerate() {
                 let number = i64::try_from(number).expect("a small number");
                 writer.write(&[Cell::Integer(number), Cell::Text(text.clone())]).expect("written");
@@ -125,83 +132,4 @@ proptest! {
             prop_assert_eq!(&read, &texts);
         }
     }
-}
-
-/// Writes rows of these columns as Parquet and opens them.
-fn parquet(columns: &[Column], rows: &[Vec<Cell>]) -> (Reader, tempfile::TempDir) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("a.parquet");
-    let mut writer = Writer::create(&path, Format::Parquet, columns.to_vec()).expect("created");
-    rows.iter().for_each(|row| writer.write(row).expect("written"));
-    writer.finish().expect("finished");
-    (Reader::open(&path, Format::Parquet).expect("it opens"), directory)
-}
-
-#[test]
-fn parquet_keeps_types_lists_and_absent_values() {
-    let list = |kind| Kind::List(Box::new(kind));
-    let columns = [
-        column("flag", Kind::Flag),
-        column("integer", Kind::Integer),
-        column("single", Kind::Single),
-        column("real", Kind::Real),
-        column("text", Kind::Text),
-        column("list", list(Kind::Single)),
-        column("lists", list(list(Kind::Integer))),
-    ];
-    let singles = vec![Cell::Single(0.1), Cell::Absent];
-    let integers = |values: &[i64]| Cell::List(values.iter().copied().map(Cell::Integer).collect());
-    let rows = [
-        vec![
-            Cell::Flag(true),
-            Cell::Integer(i64::MIN),
-            Cell::Single(0.1),
-            Cell::Real(-0.1),
-            Cell::Text("数".to_owned()),
-            Cell::List(singles),
-            Cell::List(vec![integers(&[1, 2]), Cell::Absent, integers(&[])]),
-        ],
-        vec![Cell::Absent; 7],
-        vec![
-            Cell::Flag(false),
-            Cell::Integer(7),
-            Cell::Single(f32::INFINITY),
-            Cell::Real(2.0),
-            Cell::Text(String::new()),
-            Cell::List(Vec::new()),
-            Cell::List(vec![integers(&[3])]),
-        ],
-    ];
-    let (mut reader, _directory) = parquet(&columns, &rows);
-    assert_eq!(reader.columns(), Some(&columns[..]));
-    for (number, row) in (1..).zip(&rows) {
-        let read = reader.read().expect("readable").expect("a row").expect("a row");
-        assert_eq!((read.number, &read.cells), (number, row));
-    }
-    assert_eq!(reader.read(), Ok(None));
-}
-
-#[test]
-fn many_rows_of_parquet_are_read_in_order() {
-    let rows: Vec<_> = (0..70_000).map(|number| vec![Cell::Integer(number)]).collect();
-    let (mut reader, _directory) = parquet(&[column("a", Kind::Integer)], &rows);
-    for row in &rows {
-        let read = reader.read().expect("readable").expect("a row").expect("a row");
-        assert_eq!(&read.cells, row);
-    }
-    assert_eq!((reader.read(), reader.fraction()), (Ok(None), 1.0));
-}
-
-#[test]
-fn a_damaged_parquet_file_is_an_error() {
-    let rows: Vec<_> = (0..1000).map(|number| vec![Cell::Integer(number)]).collect();
-    let (_, directory) = parquet(&[column("a", Kind::Integer)], &rows);
-    let path = directory.path().join("a.parquet");
-    let mut content = fs::read(&path).expect("a file");
-    content[4..40].fill(0xff);
-    fs::write(&path, &content).expect("written");
-    let mut reader = Reader::open(&path, Format::Parquet).expect("the footer is intact");
-    assert!(reader.read().is_err());
-    fs::write(&path, &content[..content.len() - 1]).expect("written");
-    assert!(Reader::open(&path, Format::Parquet).is_err());
 }

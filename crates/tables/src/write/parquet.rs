@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{
     ArrayRef, BooleanArray, Float32Array, Float64Array, Int64Array, ListArray, RecordBatch,
-    StringArray,
+    StringArray, UInt64Array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
@@ -70,6 +70,7 @@ fn data_type(kind: &Kind) -> DataType {
     match kind {
         Kind::Flag => DataType::Boolean,
         Kind::Integer => DataType::Int64,
+        Kind::Unsigned => DataType::UInt64,
         Kind::Single => DataType::Float32,
         Kind::Real => DataType::Float64,
         Kind::Text => DataType::Utf8,
@@ -87,6 +88,11 @@ fn array(kind: &Kind, cells: &[&Cell]) -> Result<ArrayRef, ArrowError> {
         }))),
         Kind::Integer => Arc::new(Int64Array::from_iter(cells.map(|cell| match cell {
             Cell::Integer(value) => Some(*value),
+            _ => None,
+        }))),
+        Kind::Unsigned => Arc::new(UInt64Array::from_iter(cells.map(|cell| match cell {
+            Cell::Integer(value) => u64::try_from(*value).ok(),
+            Cell::Unsigned(value) => Some(*value),
             _ => None,
         }))),
         Kind::Single => Arc::new(Float32Array::from_iter(cells.map(|cell| match cell {

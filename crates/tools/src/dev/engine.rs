@@ -171,7 +171,13 @@ mod tests {
 
     fn shell(script: &str) -> Program {
         let arguments = vec!["-c".to_owned(), script.to_owned(), "sh".to_owned()];
-        Program { binary: "/bin/sh".into(), arguments, connect: |_, _| unreachable!(), passes: 1 }
+        Program {
+            binary: "/bin/sh".into(),
+            arguments,
+            connect: |_, _| unreachable!(),
+            passes: 1,
+            for_batching: false,
+        }
     }
 
     #[tokio::test]

@@ -5,7 +5,10 @@ use outrigger_proto::outrigger::v1::{
 };
 use prost::Message as _;
 
+use outrigger_tables::Kind as ColumnKind;
+
 use super::*;
+use crate::memory::Memory;
 
 const METADATA: &[u8] = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
     "inputs": [
@@ -20,8 +23,11 @@ fn known() -> Features {
 }
 
 /// The groups of rows, each of which is a JSON object; a row that is not one is malformed.
-fn groups_within(limits: &Limits, features: Features, rows: &[&str]) -> Vec<Group> {
-    let mut grouping = Grouping::new(features, &Options::default(), limits);
+fn groups_with(options: &Options, features: Features, rows: &[&str]) -> Vec<Group> {
+    groups_of(Grouping::new(features, options, None), rows)
+}
+
+fn groups_of(mut grouping: Grouping, rows: &[&str]) -> Vec<Group> {
     let mut groups = Vec::new();
     let mut done = |group| groups.push(group);
     for (number, row) in (1..).zip(rows) {
@@ -40,7 +46,7 @@ fn groups_within(limits: &Limits, features: Features, rows: &[&str]) -> Vec<Grou
 }
 
 fn groups(features: Features, rows: &[&str]) -> Vec<Group> {
-    groups_within(&Limits::default(), features, rows)
+    groups_with(&Options::default(), features, rows)
 }
 
 fn numbers(groups: &[Group]) -> Vec<Vec<u64>> {
@@ -109,10 +115,10 @@ fn a_row_that_cannot_be_scored_stays_among_the_rows_of_its_user() {
 
 #[test]
 fn a_user_with_too_many_treatments_fails_once() {
-    let limits = Limits { max_treatments: 2, ..Limits::default() };
+    let options = Options { max_treatments: 2, ..Options::default() };
     let row = r#"{"user": "u", "a": 1}"#;
     let rows = [row, row, row, "malformed", row, r#"{"user": "v", "a": 1}"#];
-    let groups = groups_within(&limits, known(), &rows);
+    let groups = groups_with(&options, known(), &rows);
     assert_eq!(numbers(&groups), [vec![1, 2, 3], vec![4], vec![5], vec![6]]);
     let counts = groups[..4].iter().flat_map(|group| &group.rows).map(|row| row.shares_failure);
     assert_eq!(counts.collect::<Vec<_>>(), [false, true, true, false, true, false]);
@@ -194,18 +200,52 @@ fn failed_rows_of_one_user_are_passed_on_before_the_end_of_the_file() {
 
 #[test]
 fn lists_and_requests_have_as_many_treatments_as_a_request_may_have() {
-    let limits = Limits { max_treatments: 2, ..Limits::default() };
+    let options = Options { max_treatments: 2, ..Options::default() };
     let rows = [
         r#"{"user": 7, "treatment": ["a", "b"], "a": [1, 2]}"#,
         r#"{"user": 7, "treatment": ["a", "b", "c"], "a": [1, 2, 3]}"#,
         r#"{"treatments": [{"features": {"a": 1}}, {"features": {"a": 1}}]}"#,
         r#"{"treatments": [{"features": {"a": 1}}, {}, {}]}"#,
     ];
-    let groups = groups_within(&limits, known(), &rows);
+    let groups = groups_with(&options, known(), &rows);
     let reasons: Vec<_> =
         groups.iter().map(|group| group.rows[0].failure.as_ref().map(|it| it.reason)).collect();
     let refused = Some(Reason::TooManyTreatments);
     assert_eq!(reasons, [None, refused, None, refused]);
+}
+
+#[test]
+fn rows_of_one_user_take_a_limited_number_of_bytes() {
+    let memory = Memory { request: 1000, ..Memory::default() };
+    let options = Options { memory, max_errors: usize::MAX, ..Options::default() };
+    let ids =
+        [r#"{"user": 7, "treatment": "ID", "x": 1, "a": 1}"#, r#"{"user": 7, "a": ["ID", 1]}"#];
+    for row in ids.map(|row| row.replace("ID", &"t".repeat(150))) {
+        let rows = vec![row.as_str(); 20];
+        let most = groups_with(&options, known(), &rows).iter().map(|it| it.rows.len()).max();
+        assert!((2..20).contains(&most.unwrap_or_default()), "{most:?}: {row}");
+    }
+}
+
+#[test]
+fn the_form_of_a_file_with_typed_columns_holds_for_rows_without_values() {
+    let list = |of| ColumnKind::List(Box::new(of));
+    let columns = [
+        ("user", ColumnKind::Integer),
+        ("expected", list(ColumnKind::Real)),
+        ("a", list(ColumnKind::Real)),
+    ]
+    .map(|(name, kind)| Column::new(name, kind));
+    let rows = [
+        r#"{"user": 7, "x": 1, "expected": [1, 2], "a": [1, 2]}"#,
+        r#"{"user": 7, "x": 1, "expected": null, "a": [1, 2, 3]}"#,
+        r#"{"user": 7, "x": 1, "expected": null, "a": null}"#,
+    ];
+    let grouping = Grouping::new(known(), &Options::default(), Some(&columns));
+    let groups = groups_of(grouping, &rows);
+    assert_eq!(numbers(&groups), [[1], [2], [3]], "not the rows of one user");
+    assert!(groups.iter().all(|group| group.rows[0].is_list));
+    assert_eq!(groups.iter().map(|group| group.treatments).collect::<Vec<_>>(), [2, 3, 0]);
 }
 
 #[test]

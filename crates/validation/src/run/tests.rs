@@ -62,13 +62,19 @@ impl Predictor for Sums {
     }
 }
 
+/// Files of CSV without an input.
+fn files(scores: &Path) -> Files {
+    let (root, input, scores) = (Root::Any, scores.to_owned(), Some(scores.to_owned()));
+    Files { root, input, format: Format::Csv, scores, overwrite: true }
+}
+
 /// Runs over a file with this content; returns the report and the scores, if they were written.
 async fn scored(name: &str, content: &str, options: &Options) -> (Report, Option<String>) {
     let directory = tempfile::tempdir().expect("a directory");
     let (input, scores) = (directory.path().join(name), directory.path().join("scores"));
     fs::write(&input, content).expect("a file");
     let format = Format::of(Path::new(name)).expect("a format");
-    let files = Files { input, format, scores: Some(scores.clone()) };
+    let files = Files { input, format, ..files(&scores) };
     let (predictor, progress) = (Sums::default(), Progress::default());
     let report = run(&files, (&predictor, Features::unknown([])), options, &progress).await;
     let report = report.expect("a report");
@@ -150,7 +156,7 @@ async fn a_predictor_that_fails_ends_the_run() {
     let directory = tempfile::tempdir().expect("a directory");
     let (input, scores) = (directory.path().join("a.csv"), directory.path().join("b.csv"));
     fs::write(&input, "x\n1\n").expect("a file");
-    let files = Files { input, format: Format::Csv, scores: Some(scores.clone()) };
+    let files = Files { input, ..files(&scores) };
     let predictor = (&Lost, Features::unknown([]));
     let ended = run(&files, predictor, &Options::default(), &Progress::default()).await;
     assert!(matches!(ended, Err(Error::Failed(_))), "{ended:?}");
@@ -169,7 +175,8 @@ async fn lists_of_parquet_are_scored_and_keep_their_types() {
     let columns =
         [("user", Kind::Integer), ("x", Kind::Single), ("a", list()), ("expected", list())]
             .map(|(name, kind)| Column::new(name, kind));
-    let mut writer = Writer::create(&input, Format::Parquet, columns.to_vec()).expect("created");
+    let mut writer = Writer::create((&Root::Any, &input, true), Format::Parquet, columns.to_vec())
+        .expect("created");
     let rows = [
         [Cell::Integer(7), Cell::Single(1.0), cells(&[2.0, 3.0]), cells(&[3.0, 4.5])],
         [Cell::Integer(8), Cell::Single(1.0), cells(&[2.0]), cells(&[3.0, 4.5])],
@@ -177,7 +184,7 @@ async fn lists_of_parquet_are_scored_and_keep_their_types() {
     rows.iter().for_each(|row| writer.write(row).expect("written"));
     writer.finish().expect("finished");
 
-    let files = Files { input, format: Format::Parquet, scores: Some(scores.clone()) };
+    let files = Files { input: input.clone(), format: Format::Parquet, ..files(&scores) };
     let predictor = (&Sums::default(), Features::unknown([]));
     let report = run(&files, predictor, &Options::default(), &Progress::default()).await;
     let report = report.expect("a report");
@@ -185,7 +192,8 @@ async fn lists_of_parquet_are_scored_and_keep_their_types() {
     assert_eq!((report.scored, report.errors), (1, 1), "{report}");
     assert_eq!(report.agreement.expect("expected scores").differing, 1);
 
-    let mut reader = Reader::open(&scores, Format::Parquet).expect("scores");
+    let mut reader =
+        Reader::open(&Root::Any, &scores, Format::Parquet, Default::default()).expect("scores");
     let columns = reader.columns().expect("columns").iter().map(|column| &*column.name);
     assert_eq!(columns.collect::<Vec<_>>(), ["user", "expected", "score", "digest", "error"]);
     let first = reader.read().expect("readable").expect("a row").expect("a row");

@@ -119,6 +119,9 @@
 {{- if not (dig "traces" "endpoint" "" $config) -}}
 {{- $_ := unset $config.traces "endpoint" -}}
 {{- end -}}
+{{- if not $config.validation -}}
+{{- $_ := unset $config "validation" -}}
+{{- end -}}
 {{- if include "outrigger.registrySecret" . -}}
 {{- $_ := set $config.images "docker_config" (include "outrigger.paths.registry" .) -}}
 {{- end -}}

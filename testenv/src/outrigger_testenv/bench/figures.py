@@ -16,6 +16,7 @@ from outrigger_testenv.bench import (
     process,
     system_calls,
     transcode,
+    validation,
 )
 from outrigger_testenv.bench.client_figures import CLIENT_COMPARISONS, CLIENT_FIGURES
 from outrigger_testenv.bench.figure import (
@@ -67,6 +68,12 @@ def _search(effort: Effort) -> float:
 
 def _visits(effort: Effort) -> float:
     return 3 + effort.repeats
+
+
+def _validated(effort: Effort) -> float:
+    # The expected rate, rows a second.
+    rows = 200_000
+    return _WARM + effort.repeats * validation.many(effort) * 8 / rows + _runs(effort)
 
 
 def _outage(name: str, about: str, measure: Callable[[Setup, Effort], Measurement]) -> Figure:
@@ -372,6 +379,31 @@ FIGURES = (
         _runs,
     ),
     *CLIENT_FIGURES,
+    Figure(
+        "validate-rows",
+        "rows a second of `outrigger validate` over those of the engine called directly with packed"
+        " tensors, 64 users a call",
+        RATIO,
+        validation.rows,
+        at_least(0.5),
+        _validated,
+    ),
+    Figure(
+        "validate-rows-pandas",
+        "the same of pandas and TensorFlow in one process",
+        RATIO,
+        validation.pandas_rows,
+        None,
+        _validated,
+    ),
+    Figure(
+        "validate-p99",
+        "99th percentile at 30 % of the capacity while the pod validates a file, over that without",
+        RATIO,
+        validation.p99,
+        at_most(1.2),
+        lambda effort: _WARM + _runs(effort) / effort.repeats + _pairs(effort),
+    ),
     _outage("hanging", "hangs", outage.hanging),
     _outage("down", "is down", outage.down),
     _allocations("path-allocations", "on the threads that serve, a columnar request"),

@@ -1,0 +1,208 @@
+//! The pages of a file's columns, read within limits: each is measured before it is decompressed.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, Read as _},
+    ops::Range,
+    sync::Arc,
+};
+
+use flate2::bufread::MultiGzDecoder;
+use parquet::{
+    arrow::arrow_reader::RowGroups,
+    basic::{Compression, Encoding, Type},
+    column::page::{Page, PageIterator, PageMetadata, PageReader},
+    errors::{ParquetError, Result},
+    file::{
+        metadata::{ParquetMetaData, RowGroupMetaData},
+        reader::ChunkReader as _,
+        serialized_reader::SerializedPageReader,
+    },
+};
+
+use super::{budget::Budget, header::Header, rows::Rows};
+
+/// The encodings of data pages that take no more memory when they are decoded than is measured.
+const ENCODINGS: [Encoding; 6] = [
+    Encoding::PLAIN,
+    Encoding::RLE,
+    #[allow(deprecated)]
+    Encoding::PLAIN_DICTIONARY,
+    Encoding::RLE_DICTIONARY,
+    Encoding::DELTA_BINARY_PACKED,
+    Encoding::BYTE_STREAM_SPLIT,
+];
+
+/// The pages of a file.
+#[derive(Debug, Clone)]
+pub(super) struct Pages {
+    pub(super) file: Arc<File>,
+    pub(super) metadata: Arc<ParquetMetaData>,
+    pub(super) budget: Arc<Budget>,
+    /// The rows that are decoded together.
+    pub(super) batch: usize,
+}
+
+impl RowGroups for Pages {
+    fn num_rows(&self) -> usize {
+        let rows = self.metadata.row_groups().iter().map(RowGroupMetaData::num_rows);
+        rows.fold(0, |sum, rows| sum.saturating_add(usize::try_from(rows).unwrap_or_default()))
+    }
+
+    fn column_chunks(&self, column: usize) -> Result<Box<dyn PageIterator>> {
+        let groups = 0..self.metadata.num_row_groups();
+        Ok(Box::new(Chunks { pages: self.clone(), column, groups }))
+    }
+
+    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
+        Box::new(self.metadata.row_groups().iter())
+    }
+
+    fn metadata(&self) -> &ParquetMetaData {
+        &self.metadata
+    }
+}
+
+/// The chunks of a column.
+struct Chunks {
+    pages: Pages,
+    column: usize,
+    groups: Range<usize>,
+}
+
+impl Iterator for Chunks {
+    type Item = Result<Box<dyn PageReader>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let group = self.groups.next()?;
+        Some(Chunk::open(&self.pages, group, self.column).map(|chunk| Box::new(chunk) as _))
+    }
+}
+
+impl PageIterator for Chunks {}
+
+/// The pages of a column in a row group.
+struct Chunk {
+    inner: SerializedPageReader<File>,
+    file: Arc<File>,
+    budget: Arc<Budget>,
+    /// The part of the file with the pages that have not been read.
+    left: Range<u64>,
+    is_gzip: bool,
+    /// True if decoded values are parts of the pages.
+    is_text: bool,
+    /// The bytes of the dictionary, and of the page that is decoded.
+    dictionary: u64,
+    page: u64,
+    /// The rows of a column of lists.
+    rows: Option<Rows>,
+}
+
+impl Chunk {
+    fn open(pages: &Pages, group: usize, column: usize) -> Result<Self> {
+        let group = pages.metadata.row_group(group);
+        let chunk = group.column(column);
+        let rows = usize::try_from(group.num_rows())?;
+        let (start, length) = chunk.byte_range();
+        let levels = chunk.column_descr().max_rep_level();
+        Ok(Self {
+            inner: SerializedPageReader::new(Arc::clone(&pages.file), chunk, rows, None)?,
+            file: Arc::clone(&pages.file),
+            budget: Arc::clone(&pages.budget),
+            left: start..start.saturating_add(length),
+            is_gzip: matches!(chunk.compression(), Compression::GZIP(_)),
+            is_text: chunk.column_type() == Type::BYTE_ARRAY,
+            dictionary: 0,
+            page: 0,
+            rows: match levels {
+                0 => None,
+                levels => Some(Rows::new(levels, pages.batch, &pages.budget)?),
+            },
+        })
+    }
+
+    /// Measures the page that comes next. Returns its bytes when it is decompressed; `None` at the
+    /// end.
+    fn measure(&mut self) -> Result<Option<u64>> {
+        while !self.left.is_empty() {
+            let header = Header::read(self.file.get_read(self.left.start)?)?;
+            let start = self.left.start.saturating_add(header.length);
+            self.left.start = start.saturating_add(header.compressed);
+            if header.is_index() {
+                continue;
+            }
+            self.budget.check(header.uncompressed.max(header.compressed))?;
+            if self.is_gzip && header.is_compressed {
+                self.check_gzip(&header, start)?;
+            }
+            return Ok(Some(header.uncompressed));
+        }
+        Ok(None)
+    }
+
+    /// Decompresses a page without keeping it: the library does not end at the declared size.
+    fn check_gzip(&self, header: &Header, start: u64) -> io::Result<()> {
+        let compressed = header.compressed.saturating_sub(header.levels);
+        let declared = header.uncompressed.saturating_sub(header.levels);
+        let input = self.file.get_read(start.saturating_add(header.levels))?;
+        let decoder = MultiGzDecoder::new(BufReader::new(input.take(compressed)));
+        let found = io::copy(&mut decoder.take(declared.saturating_add(1)), &mut io::sink())?;
+        match found > declared {
+            true => Err(io::Error::other("a page is larger than its header declares")),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks what the page takes when it is decoded, and counts it as the current one.
+    fn admit(&mut self, page: &Page, bytes: u64) -> Result<()> {
+        if let Page::DictionaryPage { buf, num_values, .. } = page {
+            if *num_values as usize > buf.len() {
+                return Err(ParquetError::General("a dictionary ends early".to_owned()));
+            }
+            return self.budget.replace(&mut self.dictionary, bytes, self.is_text);
+        }
+        if !ENCODINGS.contains(&page.encoding()) {
+            let message = format!("pages with the encoding {} are not read", page.encoding());
+            return Err(ParquetError::NYI(message));
+        }
+        if let Some(rows) = &mut self.rows {
+            rows.add(page)?;
+        }
+        self.budget.replace(&mut self.page, bytes, self.is_text)
+    }
+}
+
+impl PageReader for Chunk {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        let Some(bytes) = self.measure()? else { return Ok(None) };
+        let page = self.inner.get_next_page()?;
+        if let Some(page) = &page {
+            self.admit(page, bytes)?;
+        }
+        Ok(page)
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        self.inner.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        self.measure()?;
+        self.inner.skip_next_page()
+    }
+}
+
+impl Iterator for Chunk {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        self.budget.release(self.dictionary, self.is_text);
+        self.budget.release(self.page, self.is_text);
+    }
+}
