@@ -15,7 +15,7 @@ use outrigger_canary::Outcome;
 use outrigger_core::{Arm, Digest, EngineId, ModelKey, Selector, ServableId, Tag};
 use outrigger_run::Clock;
 use outrigger_score::Scorer;
-use outrigger_trials::{self as trials, Answered, Exposure, Profiled, Split};
+use outrigger_trials::{self as trials, Answered, Chosen, Exposure, OnCanary, Profiled, Split};
 
 use crate::{drains::Drains, load::Load, recent::Recent, routes::LastAsked};
 
@@ -82,6 +82,8 @@ pub struct Lease {
     split: Option<Arc<Split<Servable>>>,
     counted: bool,
     exposure: Option<Arc<Exposure>>,
+    /// The call of the canary, if that answers the request.
+    on_canary: Option<OnCanary>,
     /// True: if live answers the request, it is stored among the model's recent requests.
     sampled: bool,
     using: Using,
@@ -143,8 +145,8 @@ impl Lease {
     ) -> Self {
         let (tag, arm) = chosen_by(selector);
         let using = Using::new(Arc::clone(asked), clock);
-        let (split, counted, exposure, sampled) = (None, false, None, false);
-        Self { servable, tag, arm, split, counted, exposure, sampled, using }
+        let (split, counted, exposure, on_canary) = (None, false, None, None);
+        Self { servable, tag, arm, split, counted, exposure, on_canary, sampled: false, using }
     }
 
     /// Creates a lease on an arm of `split`. Only a request that is counted takes part in the trial.
@@ -155,15 +157,15 @@ impl Lease {
         asked: &Arc<LastAsked>,
         clock: Clock,
     ) -> Self {
-        let (arm, counted, exposure) = match choice {
-            Choice::Counted(key) => split.choose(key),
-            Choice::Uncounted(key) => (split.arm(key), false, None),
-            Choice::Live => (Arm::Live, false, None),
+        let (chosen, is_tried) = match choice {
+            Choice::Counted(key) => (split.choose(key), true),
+            Choice::Uncounted(key) => (Chosen::uncounted(split.arm(key)), false),
+            Choice::Live => (Chosen::uncounted(Arm::Live), false),
         };
-        let is_counted = matches!(choice, Choice::Counted(_));
+        let Chosen { arm, is_counted: counted, exposure, on_canary } = chosen;
         let lease = Self::new(Arc::clone(split.servable(arm)), selector, asked, clock);
-        let (split, exposure) = (is_counted.then(|| Arc::clone(split)), exposure.map(Arc::new));
-        Self { arm, split, counted, exposure, ..lease }
+        let (split, exposure) = (is_tried.then(|| Arc::clone(split)), exposure.map(Arc::new));
+        Self { arm, split, counted, exposure, on_canary, ..lease }
     }
 
     /// Whether the requested tag has a canary on trial.
@@ -176,11 +178,29 @@ impl Lease {
         self.counted
     }
 
-    /// Records the outcome of the request, `latency` after its arrival, if a trial counts it.
+    /// Records the outcome of the request, `latency` after its arrival, if it is part of a trial.
     pub fn observe(&self, latency: Duration, outcome: Outcome) {
-        if let Some(split) = self.split.as_ref().filter(|_| self.counted) {
-            split.observe(self.arm, latency, outcome);
+        if let Some(split) = &self.split {
+            split.observe(self.arm, self.counted, latency, outcome);
         }
+    }
+
+    /// Records that the request was refused before its run. The trial counts that for neither arm.
+    pub fn refused(&self, latency: Duration) {
+        if let Some(split) = &self.split {
+            split.observe(self.arm, false, latency, Outcome::Failed);
+        }
+    }
+
+    /// True if the request is one of a canary on trial, whose calls in flight are limited: it does
+    /// not wait for its turn at the version's [`Load`].
+    pub fn is_capped(&self) -> bool {
+        self.on_canary.is_some()
+    }
+
+    /// Ends the canary's call, which was answered or has failed, so that another one may begin.
+    pub fn end_call(&self) {
+        self.on_canary.iter().for_each(OnCanary::end);
     }
 
     /// A lease on the live version, as a fallback when the canary does not answer; it takes no part
@@ -239,6 +259,7 @@ impl Lease {
             split: None,
             counted: false,
             exposure: None,
+            on_canary: None,
             sampled: self.sampled,
             using: self.using.clone(),
         }

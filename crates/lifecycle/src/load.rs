@@ -186,9 +186,7 @@ impl Load {
     /// The version is crowded, and the request would be late.
     pub fn enter(self: &Arc<Self>, ask: &Ask) -> Result<Entry, Late> {
         let now = micros(ask.now);
-        if self.window.began.load(Relaxed) == 0 {
-            self.window.began.store(now, Relaxed);
-        }
+        self.begin_window(now);
         if !self.is_crowded_at(now) {
             return Ok(Entry::Running(self.admit(now)));
         }
@@ -197,6 +195,19 @@ impl Load {
             self.window.has_waited.store(true, Relaxed);
         }
         entry
+    }
+
+    /// Begins a request without a wait: the number of such requests is limited elsewhere.
+    pub fn enter_at_once(self: &Arc<Self>, now: Instant) -> Running {
+        let now = micros(now);
+        self.begin_window(now);
+        self.admit(now)
+    }
+
+    fn begin_window(&self, now: u64) {
+        if self.window.began.load(Relaxed) == 0 {
+            self.window.began.store(now, Relaxed);
+        }
     }
 
     /// Records that the caller of a request which was admitted at this time gave up before its

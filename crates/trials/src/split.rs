@@ -10,6 +10,7 @@ use outrigger_score::Scorer;
 use crate::{
     aside::Aside,
     exposure::Exposure,
+    in_flight::{Calls, InFlight},
     outcomes::{Outcomes, Recorded},
     profile::Profiled,
     shadow::Shadow,
@@ -38,9 +39,43 @@ pub struct Split<S> {
     /// equal in every process.
     pub(crate) salt: Arc<str>,
     pub(crate) outcomes: Arc<Outcomes>,
+    /// The canary's calls in flight.
+    pub(crate) calls: Arc<Calls>,
     /// The part of live's requests that the canary answers as well.
     pub(crate) shadow: f64,
     pub(crate) aside: Aside,
+}
+
+/// The part of a request in a trial.
+#[derive(Debug)]
+pub struct Chosen {
+    /// The arm that answers it.
+    pub arm: Arm,
+    /// True if the trial counts its outcome.
+    pub is_counted: bool,
+    /// The exposure to log.
+    pub exposure: Option<Exposure>,
+    /// The call of the canary, if that answers it.
+    pub on_canary: Option<OnCanary>,
+}
+
+/// A request's call of the canary. Clones share it. It should [end](Self::end) when the canary has
+/// answered or failed. If the last clone is dropped before, it counts as in flight for longer.
+#[derive(Debug, Clone)]
+pub struct OnCanary(Arc<InFlight>);
+
+impl Chosen {
+    /// A request that takes no part in the trial.
+    pub fn uncounted(arm: Arm) -> Self {
+        Self { arm, is_counted: false, exposure: None, on_canary: None }
+    }
+}
+
+impl OnCanary {
+    /// Ends the call, so that another one may begin.
+    pub fn end(&self) {
+        self.0.end();
+    }
 }
 
 /// A request that has been answered.
@@ -67,24 +102,38 @@ impl<S: Servable> Split<S> {
         }
     }
 
-    /// The arm of a request with that key, whether the trial counts its outcome, and the exposure
-    /// to log. The trial counts the first request of each key. A key's first request on an arm is
-    /// its exposure to that arm: when the share grows, keys move from live to the canary.
-    pub fn choose(&self, key: &str) -> (Arm, bool, Option<Exposure>) {
-        let Some(share) = self.share else { return (Arm::Live, true, None) };
+    /// The part in the trial of a request with that key. The trial counts the first request of each
+    /// key. A key's first request on an arm is its exposure to that arm: when the share grows, keys
+    /// move from live to the canary.
+    ///
+    /// While the canary has as many calls in flight as it may have, live answers all requests, and
+    /// none counts: to leave out only those assigned to the canary would bias the comparison.
+    pub fn choose(&self, key: &str) -> Chosen {
+        let Some(share) = self.share else {
+            return Chosen { is_counted: true, ..Chosen::uncounted(Arm::Live) };
+        };
         let draw = self.draw(key);
         let arm = draw.arm(share);
-        if key.is_empty() {
-            return (arm, true, None);
+        let on_canary = (arm == Arm::Canary).then(|| self.calls.begin()).flatten();
+        let has_room = on_canary.is_some() || arm != Arm::Canary && self.calls.has_room();
+        if !has_room {
+            if arm == Arm::Canary {
+                self.calls.leave_to_live();
+            }
+            return Chosen::uncounted(Arm::Live);
         }
-        let is_first = self.outcomes.is_first(draw);
+        let on_canary = on_canary.map(|call| OnCanary(Arc::new(call)));
+        if key.is_empty() {
+            return Chosen { arm, is_counted: true, exposure: None, on_canary };
+        }
+        let is_counted = self.outcomes.is_first(draw);
         let is_exposed = || match arm {
             Arm::Canary => self.outcomes.is_first_on_canary(draw),
-            _ => is_first,
+            _ => is_counted,
         };
         let exposed = Exposure::is_logged() && is_exposed();
         let exposure = exposed.then(|| Exposure::new(key, self.servable(arm).key(), arm, share));
-        (arm, is_first, exposure)
+        Chosen { arm, is_counted, exposure, on_canary }
     }
 
     /// The version that answers for that arm.
@@ -92,10 +141,13 @@ impl<S: Servable> Split<S> {
         if arm == Arm::Canary { &self.canary } else { &self.live }
     }
 
-    /// Records the outcome of a request, for the trial.
-    pub fn observe(&self, arm: Arm, latency: Duration, outcome: Outcome) {
+    /// Records the outcome of a request, for the trial. `is_counted`: it is part of the comparison.
+    pub fn observe(&self, arm: Arm, is_counted: bool, latency: Duration, outcome: Outcome) {
         let observation = Observation { arm, latency, outcome };
-        self.outcomes.record(Recorded::Outcome(self.share, observation));
+        self.outcomes.record(match is_counted {
+            true => Recorded::Outcome(self.share, observation),
+            false => Recorded::LeftOut(observation),
+        });
     }
 
     /// Counts the features of a request for its arm, if it is one of those to examine.
@@ -130,11 +182,13 @@ impl<S: Servable> Split<S> {
         }
         let plan = &self.live.scorer().plan;
         let Ok(Some(live)) = plan.best(answered.packed, answered.outputs) else { return };
+        let Some(call) = self.calls.begin() else { return self.outcomes.count_skipped() };
         let compare = || {
             let shadow = Shadow {
                 lease: on_canary(),
                 request: answered.request.clone(),
                 live,
+                call,
                 outcomes: Arc::clone(&self.outcomes),
             };
             shadow.compare()

@@ -38,6 +38,7 @@ LATER = {
     "outrigger_canary_stand_ins_total": PREDICTION,
     "outrigger_model_memory_bytes": IN_ENGINE,
     "outrigger_canary_decisions_total": TRIAL,
+    "outrigger_canary_left_to_live_total": TRIAL,
     "outrigger_canary_requests_total": TRIAL,
     "outrigger_canary_shadows_total": TRIAL,
     "outrigger_canary_share": TRIAL,
