@@ -3,6 +3,7 @@
 //! in as values. `docs/canary.md` has the statistics and their sources.
 
 mod assignment;
+mod breaker;
 mod cap;
 mod capacity;
 mod config;
@@ -24,6 +25,7 @@ mod verdict;
 pub use outrigger_core::Arm;
 
 pub use assignment::{Draw, Exposures};
+pub use breaker::{Probes, Slots};
 pub use cap::Cap;
 pub use config::{Config, LatencyLimits, Limits, NonFiniteLimits, SkewLimits};
 pub use decider::{Course, Decider};

@@ -15,6 +15,7 @@ use self::split::{Split, SplitProgress, Stopwatch};
 use crate::{
     Course, Decider, Decision, Observation, OnStarved, Pair, Ramp, Reference, Settings, Share,
     Statistics, Step, Verdict, WarmUp,
+    breaker::{Breaker, Probes},
     capacity::Capacity,
     statistics::Stage,
 };
@@ -33,6 +34,8 @@ pub struct Trial {
     phase: Phase,
     promising: bool,
     capacity: Capacity,
+    /// Determines the random choices.
+    seed: u64,
 }
 
 #[derive(Debug)]
@@ -63,11 +66,12 @@ impl Progress {
 }
 
 impl Trial {
-    /// Begins a trial, or resumes one that an earlier process has saved.
-    pub fn new(settings: Arc<Settings>, progress: Progress, now: Moment) -> Self {
+    /// Begins a trial, or resumes one that an earlier process has saved. Its random choices
+    /// follow from the seed.
+    pub fn new(settings: Arc<Settings>, progress: Progress, seed: u64, now: Moment) -> Self {
         let phase = match progress.split {
             None => Phase::WarmUp(Vec::new()),
-            Some(seen) => Phase::Split(Box::new(Split::resume(seen, now))),
+            Some(seen) => Phase::Split(Box::new(Split::resume(seen, seed, now))),
         };
         Self {
             decider: Decider::new(settings.judge.clone()),
@@ -77,6 +81,7 @@ impl Trial {
             phase,
             promising: false,
             capacity: Capacity::new(now),
+            seed,
         }
     }
 
@@ -99,6 +104,9 @@ impl Trial {
     /// that arrived when the canary had as many calls in flight as it may have.
     pub fn see(&mut self, observation: &Observation) {
         self.capacity.observe(observation);
+        if let Some(breaker) = self.breaker_mut() {
+            breaker.observe(observation);
+        }
     }
 
     /// Records a request that both arms answered.
@@ -124,9 +132,13 @@ impl Trial {
         self.follow(verdict, now)
     }
 
-    /// Splits the traffic once enough is known of live, and measures the engine's work.
+    /// Splits the traffic once enough is known of live, and measures the engine's work and
+    /// live's state.
     pub fn advance(&mut self, now: Moment) {
         self.capacity.measure(now);
+        if let Some(breaker) = self.breaker_mut() {
+            breaker.tick(now);
+        }
         if self.is_warmed_up(now) {
             self.split(now);
         }
@@ -151,7 +163,10 @@ impl Trial {
         let overdue = self.spent(now) >= self.settings.judge.maximum_time;
         match decision {
             Decision::Rollback => Some(Conclusion::Rollback(Cause::Proved)),
-            Decision::Promote if self.is_fully_ramped(now) => self.promote(Cause::Proved),
+            _ if self.is_overload() => Some(Conclusion::Rollback(Cause::Overload)),
+            Decision::Promote if self.is_fully_ramped(now) && !self.is_held_back() => {
+                self.promote(Cause::Proved)
+            }
             Decision::Starved => self.starved(),
             _ if overdue => self.starved(),
             _ => {
@@ -159,6 +174,13 @@ impl Trial {
                 None
             }
         }
+    }
+
+    /// True if it is proved that live is far worse with the canary than without it, with
+    /// half of the error that the judge may make.
+    fn is_overload(&self) -> bool {
+        let error = (1.0 - self.settings.judge.confidence) / 2.0;
+        self.probes().is_some_and(|probes| probes.are_harmful(error))
     }
 
     fn promote(&mut self, cause: Cause) -> Option<Conclusion> {
@@ -189,7 +211,7 @@ impl Trial {
 
     fn split(&mut self, now: Moment) {
         let Phase::WarmUp(sample) = &self.phase else { return };
-        let split = Split::begin(sample, self.settings.judge.quantile(), now);
+        let split = Split::begin(sample, self.settings.judge.quantile(), self.seed, now);
         self.phase = Phase::Split(Box::new(split));
     }
 
@@ -267,10 +289,47 @@ impl Trial {
     /// mean time of its calls; `None` if none has ended yet. A request that arrives while
     /// that many are in flight is live's, and is left out of the comparison, whichever arm
     /// it is assigned to: this depends on earlier requests only.
+    ///
+    /// 0 while live is far worse than before the split, or was until lately.
     pub fn most_in_flight(&self, took: Option<Duration>) -> u32 {
+        if self.breaker().is_some_and(|breaker| !breaker.is_closed()) {
+            return 0;
+        }
         let share = self.share().map_or(0.0, Share::probability);
         let part = share + (1.0 - share) * self.settings.shadow;
         self.capacity.most_in_flight(part, took)
+    }
+
+    /// True if the canary gets requests only in probes or not at all, because live was far
+    /// worse than before the split.
+    pub fn is_held_back(&self) -> bool {
+        self.breaker().is_some_and(|breaker| !breaker.is_at_rest())
+    }
+
+    /// The probes that show whether the canary makes live far worse; `None` before the
+    /// split.
+    pub fn probes(&self) -> Option<&Probes> {
+        self.breaker().map(Breaker::probes)
+    }
+
+    fn breaker_mut(&mut self) -> Option<&mut Breaker> {
+        match &mut self.phase {
+            Phase::WarmUp(_) => None,
+            Phase::Split(split) => split.breaker.as_mut(),
+        }
+    }
+
+    fn breaker(&self) -> Option<&Breaker> {
+        match &self.phase {
+            Phase::WarmUp(_) => None,
+            Phase::Split(split) => split.breaker.as_ref(),
+        }
+    }
+
+    /// True if the canary's calls take so much longer than live's that it gets only its
+    /// share of the engine, and not of the requests. `took` is the mean time of its calls.
+    pub fn is_costly(&self, took: Duration) -> bool {
+        self.capacity.is_costly(took)
     }
 
     /// The settings.
@@ -293,6 +352,10 @@ impl Trial {
             Cause::Proved => verdict,
             Cause::Starved => format!("it will not be decided in time; {verdict}"),
             Cause::ShareMismatch => format!("share_mismatch; {verdict}"),
+            Cause::Overload => {
+                let probes = self.probes().map(ToString::to_string).unwrap_or_default();
+                format!("overload: {probes}; {verdict}")
+            }
         }
     }
 

@@ -50,6 +50,8 @@ pub(crate) struct Running {
     starved: bool,
     /// The requests assigned to the canary that live answered, for want of room.
     left_to_live: u64,
+    /// True if the canary was held back when last checked.
+    held_back: bool,
 }
 
 /// The arguments of [`Running::new`].
@@ -72,7 +74,7 @@ impl Running {
             key,
             pair,
             canary_tag,
-            trial: Trial::new(settings, progress, now),
+            trial: Trial::new(settings, progress, rand::random(), now),
             salt: pair.canary.to_string().into(),
             outcomes: Arc::new(Outcomes::new(exposures)),
             calls: Arc::default(),
@@ -86,6 +88,7 @@ impl Running {
             looking: false,
             starved: false,
             left_to_live: 0,
+            held_back: false,
         }
     }
 
@@ -142,6 +145,7 @@ impl Running {
         let verdict = self.evidence(now).map(|evidence| judge.verdict(&evidence));
         let conclusion = self.trial.follow(verdict, now);
         self.report_sizes();
+        self.report_held_back();
         self.report_skew();
         self.report_time(conclusion, now);
         (self.report_share(before), conclusion)

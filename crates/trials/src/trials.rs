@@ -126,7 +126,9 @@ impl Trials {
         let Some(running) = self.set.running.get_mut(key) else { return };
         let by = By::judge(running.reason(conclusion.cause()));
         match conclusion {
-            Conclusion::Rollback(Cause::Proved) if running.promotion.retract() => {
+            Conclusion::Rollback(Cause::Proved | Cause::Overload)
+                if running.promotion.retract() =>
+            {
                 self.set.roll_back(key, by);
             }
             _ if running.promotion.by().is_some() => {}

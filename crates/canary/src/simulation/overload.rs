@@ -128,7 +128,7 @@ impl Course {
         Self {
             random: Random::new(seed),
             engine: Engine::new(setup.servers),
-            trial: Trial::new(settings, Progress::default(), Moment::default()),
+            trial: Trial::new(settings, Progress::default(), seed, Moment::default()),
             cap: Cap::default(),
             requests: BTreeMap::new(),
             last: 0,
@@ -276,6 +276,7 @@ impl Course {
         }
         let elapsed = now - self.split_at.unwrap_or(now);
         self.report.elapsed = elapsed;
+        self.report.pauses = self.trial.probes().map_or(0, |probes| probes.pauses);
         self.report.canary = self.trial.statistics().map_or(0, |it| it.requests().1);
         if let Some(conclusion) = conclusion {
             self.conclude(conclusion);

@@ -27,6 +27,9 @@ pub struct Overloaded {
     /// Requests assigned to the canary that live answered, because as many calls of the
     /// canary were in flight as may be.
     pub left_to_live: u64,
+    /// The number of times that the canary's requests were stopped, because live was far
+    /// worse than before the split.
+    pub pauses: u64,
     /// Seconds in which more than one in a hundred of live's requests failed or took more
     /// than twice the 99th percentile before the split.
     pub slow_seconds: u64,
@@ -43,11 +46,12 @@ impl fmt::Display for Overloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reason = if self.reason.is_empty() { "no conclusion" } else { &self.reason };
         let (elapsed, failed) = (written(self.elapsed), 100.0 * self.failed_share());
-        let Self { canary, left_to_live, callers, slow_seconds, .. } = self;
+        let Self { canary, left_to_live, callers, pauses, slow_seconds, .. } = self;
         writeln!(f, "{reason}")?;
         writeln!(
             f,
-            "  after {elapsed}, {canary} requests on the canary, {left_to_live} left to live"
+            "  after {elapsed}, {canary} requests on the canary, {left_to_live} left to live, \
+             {pauses} pauses"
         )?;
         writeln!(f, "  {failed:.2}% of {callers} callers failed")?;
         writeln!(

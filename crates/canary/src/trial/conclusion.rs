@@ -18,6 +18,8 @@ pub enum Cause {
     Starved,
     /// The trial cannot be decided in time, and the arms' sizes do not fit the share.
     ShareMismatch,
+    /// Live is proved to be far worse with the canary than without it.
+    Overload,
 }
 
 impl Conclusion {

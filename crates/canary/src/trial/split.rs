@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Course, Observation, Reference, Share, Statistics, Verdict,
+    breaker::{Breaker, BreakerProgress},
     statistics::{Pace, Stage, Window},
 };
 
@@ -24,6 +25,8 @@ pub(super) struct Split {
     /// Canary requests at the start of that step.
     pub(super) step_requests: u64,
     pub(super) verdict: Option<Verdict>,
+    /// `None` for a split that a version without a breaker began.
+    pub(super) breaker: Option<Breaker>,
 }
 
 /// The saved state of a split.
@@ -34,6 +37,8 @@ pub(super) struct SplitProgress {
     statistics: Statistics,
     step_spent: Duration,
     step_requests: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    breaker: Option<BreakerProgress>,
 }
 
 /// Elapsed time, summed over process restarts.
@@ -45,23 +50,25 @@ pub(super) struct Stopwatch {
 
 impl Split {
     /// Begins a split after a warm-up in which live answered like `sample`.
-    pub(super) fn begin(sample: &[Observation], quantile: f64, now: Moment) -> Self {
+    pub(super) fn begin(sample: &[Observation], quantile: f64, seed: u64, now: Moment) -> Self {
         let reference = Arc::new(Reference::new(sample, quantile));
-        Self::new(Statistics::new(reference), now)
+        let breaker = Breaker::new(sample, seed, now);
+        Self::new(Statistics::new(reference), Some(breaker), now)
     }
 
     /// Resumes from the state of an earlier process. The recent window is not saved: it
     /// fills again within minutes.
-    pub(super) fn resume(seen: SplitProgress, now: Moment) -> Self {
+    pub(super) fn resume(seen: SplitProgress, seed: u64, now: Moment) -> Self {
+        let breaker = seen.breaker.map(|breaker| Breaker::resume(breaker, seed, now));
         Self {
             time: Stopwatch::start(seen.spent, now),
             step_time: Stopwatch::start(seen.step_spent, now),
             step_requests: seen.step_requests,
-            ..Self::new(seen.statistics, now)
+            ..Self::new(seen.statistics, breaker, now)
         }
     }
 
-    fn new(statistics: Statistics, now: Moment) -> Self {
+    fn new(statistics: Statistics, breaker: Option<Breaker>, now: Moment) -> Self {
         Self {
             time: Stopwatch::start(Duration::ZERO, now),
             statistics,
@@ -70,6 +77,7 @@ impl Split {
             step_time: Stopwatch::start(Duration::ZERO, now),
             step_requests: 0,
             verdict: None,
+            breaker,
         }
     }
 
@@ -97,6 +105,7 @@ impl Split {
             statistics: self.statistics.clone(),
             step_spent: self.step_time.elapsed(now),
             step_requests: self.step_requests,
+            breaker: self.breaker.as_ref().map(Breaker::progress),
         }
     }
 }

@@ -4,7 +4,7 @@ use outrigger_canary::Share;
 use outrigger_core::{Arm, machines::TagKey};
 
 use super::{
-    CANARY_DECISIONS, CANARY_LOST, CANARY_REQUESTS, CANARY_SHADOWS, CANARY_STARVED,
+    CANARY_DECISIONS, CANARY_LOST, CANARY_PAUSES, CANARY_REQUESTS, CANARY_SHADOWS, CANARY_STARVED,
     CANARY_VERDICTS, canaries, left_to_live, model, share,
 };
 use crate::views::CanaryOutcome;
@@ -25,6 +25,7 @@ pub(crate) fn trial_begins(key: &TagKey, of_traffic: Option<Share>) {
     let name = &key.name;
     share(key, of_traffic);
     metrics::counter!(CANARY_STARVED, "model" => model(name)).absolute(0);
+    metrics::counter!(CANARY_PAUSES, "model" => model(name)).absolute(0);
     left_to_live(name, 0);
     for outcome in CanaryOutcome::ALL {
         let outcome = outcome.as_str();

@@ -22,6 +22,29 @@ impl Running {
         metrics::sizes_fit(&self.key, fits);
     }
 
+    /// Logs and counts when the canary's requests stop because live is far worse, and logs when
+    /// they go on.
+    pub(super) fn report_held_back(&mut self) {
+        let held_back = self.trial.is_held_back();
+        metrics::held_back(&self.key, held_back);
+        if held_back != self.held_back {
+            let (name, tag, digest) = (&self.key.name, &self.key.tag, self.pair.canary);
+            if held_back {
+                metrics::paused(name);
+                tracing::warn!(
+                    model.name = %name, model.tag = %tag, model.digest = %digest,
+                    "live is far worse than before the split: it answers the canary's requests"
+                );
+            } else {
+                tracing::info!(
+                    model.name = %name, model.tag = %tag, model.digest = %digest,
+                    "the canary gets requests again"
+                );
+            }
+        }
+        self.held_back = held_back;
+    }
+
     pub(super) fn report_skew(&self) {
         for arm in [Arm::Live, Arm::Canary] {
             if let Some(farthest) = self.deviations(arm, 1).first() {
