@@ -3,12 +3,16 @@
 //! in as values. `docs/canary.md` has the statistics and their sources.
 
 mod assignment;
+mod breaker;
+mod cap;
+mod capacity;
 mod config;
 mod decider;
 mod evidence;
 mod label;
 mod observation;
 mod profile;
+mod random;
 mod reference;
 mod settings;
 mod share;
@@ -21,6 +25,8 @@ mod verdict;
 pub use outrigger_core::Arm;
 
 pub use assignment::{Draw, Exposures};
+pub use breaker::{Probes, Slots};
+pub use cap::Cap;
 pub use config::{Config, LatencyLimits, Limits, NonFiniteLimits, SkewLimits};
 pub use decider::{Course, Decider};
 pub use label::{LABEL, Layer};

@@ -1,17 +1,21 @@
 //! The judge on generated or logged traffic.
 
 mod drift;
+mod engine;
 mod log;
-mod random;
+mod overload;
+mod overloaded;
 mod report;
 mod traffic;
 mod trial;
 
 use std::time::Duration;
 
+pub use crate::random::Random;
 pub use drift::Drift;
 pub use log::{Log, Logged, TooShort};
-pub use random::Random;
+pub use overload::Overload;
+pub use overloaded::Overloaded;
 pub use report::{Power, Report};
 pub use traffic::{Effect, Generated, Live, Traffic};
 pub use trial::{Ending, Trial};

@@ -23,6 +23,7 @@ pub use deviation::Deviation;
 pub use features::Features;
 pub(crate) use pace::Pace;
 pub use pairs::Pairs;
+pub(crate) use sketch::Sketch;
 pub(crate) use threshold::Threshold;
 pub use window::Window;
 

@@ -1,5 +1,7 @@
 //! The course of one trial: warm-up, split, judgement, ramp, conclusion.
 
+mod conclusion;
+mod split;
 #[cfg(test)]
 mod tests;
 
@@ -8,10 +10,14 @@ use std::{sync::Arc, time::Duration};
 use outrigger_core::{Arm, Moment};
 use serde::{Deserialize, Serialize};
 
+pub use self::conclusion::{Cause, Conclusion};
+use self::split::{Split, SplitProgress, Stopwatch};
 use crate::{
     Course, Decider, Decision, Observation, OnStarved, Pair, Ramp, Reference, Settings, Share,
     Statistics, Step, Verdict, WarmUp,
-    statistics::{Pace, Stage, Window},
+    breaker::{Breaker, Probes},
+    capacity::Capacity,
+    statistics::Stage,
 };
 
 /// The trial of one canary against one live version.
@@ -27,6 +33,9 @@ pub struct Trial {
     step: usize,
     phase: Phase,
     promising: bool,
+    capacity: Capacity,
+    /// Determines the random choices.
+    seed: u64,
 }
 
 #[derive(Debug)]
@@ -35,85 +44,6 @@ enum Phase {
     WarmUp(Vec<Observation>),
     /// The traffic is split between the arms.
     Split(Box<Split>),
-}
-
-#[derive(Debug)]
-struct Split {
-    time: Stopwatch,
-    statistics: Statistics,
-    /// Both arms' recent requests, for display only. The judge uses all requests: a test
-    /// that is restarted could err anew each time.
-    lately: Window<Stage>,
-    pace: Pace,
-    /// Time in the present step of the ramp.
-    step_time: Stopwatch,
-    /// Canary requests at the start of that step.
-    step_requests: u64,
-    verdict: Option<Verdict>,
-}
-
-/// Elapsed time, summed over process restarts.
-#[derive(Debug, Clone, Copy)]
-struct Stopwatch {
-    before: Duration,
-    since: Moment,
-}
-
-impl Split {
-    /// Resumes from the statistics of an earlier process. The recent window is not saved:
-    /// it fills again within minutes.
-    fn begin(seen: SplitProgress, now: Moment) -> Self {
-        Self {
-            time: Stopwatch::start(seen.spent, now),
-            statistics: seen.statistics,
-            lately: Window::new(Duration::from_secs(30), 10),
-            pace: Pace::new(now),
-            step_time: Stopwatch::start(seen.step_spent, now),
-            step_requests: seen.step_requests,
-            verdict: None,
-        }
-    }
-
-    fn observe(&mut self, share: Share, observation: &Observation, now: Moment) {
-        let (reference, threshold) = (self.statistics.reference(), self.statistics.threshold());
-        self.lately.at(now).record(reference, threshold, observation);
-        self.statistics.record(share, observation);
-        self.pace.count(now);
-    }
-
-    fn course(&self, now: Moment) -> Course {
-        Course { elapsed: self.time.elapsed(now), pace: self.pace.per_second(now) }
-    }
-}
-
-impl Stopwatch {
-    fn start(before: Duration, since: Moment) -> Self {
-        Self { before, since }
-    }
-
-    fn elapsed(self, now: Moment) -> Duration {
-        self.before + now.since(self.since)
-    }
-}
-
-/// The outcome of a trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Conclusion {
-    /// The canary may become live.
-    Promote(Cause),
-    /// The canary must be removed.
-    Rollback(Cause),
-}
-
-/// The reason of a conclusion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// The sequential tests have decided.
-    Proved,
-    /// The trial cannot be decided in time.
-    Starved,
-    /// The trial cannot be decided in time, and the arms' sizes do not fit the share.
-    ShareMismatch,
 }
 
 /// The saved state from which a later process resumes the trial.
@@ -128,15 +58,6 @@ pub struct Progress {
     split: Option<SplitProgress>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SplitProgress {
-    spent: Duration,
-    statistics: Statistics,
-    step_spent: Duration,
-    step_requests: u64,
-}
-
 impl Progress {
     /// Time on trial.
     pub fn spent(&self) -> Duration {
@@ -145,11 +66,12 @@ impl Progress {
 }
 
 impl Trial {
-    /// Begins a trial, or resumes one that an earlier process has saved.
-    pub fn new(settings: Arc<Settings>, progress: Progress, now: Moment) -> Self {
+    /// Begins a trial, or resumes one that an earlier process has saved. Its random choices
+    /// follow from the seed.
+    pub fn new(settings: Arc<Settings>, progress: Progress, seed: u64, now: Moment) -> Self {
         let phase = match progress.split {
             None => Phase::WarmUp(Vec::new()),
-            Some(seen) => Phase::Split(Box::new(Split::begin(seen, now))),
+            Some(seen) => Phase::Split(Box::new(Split::resume(seen, seed, now))),
         };
         Self {
             decider: Decider::new(settings.judge.clone()),
@@ -158,12 +80,15 @@ impl Trial {
             step: progress.step,
             phase,
             promising: false,
+            capacity: Capacity::new(now),
+            seed,
         }
     }
 
     /// Records a request that ended at `now`. `share` is `None` for a request that was
     /// not split.
     pub fn observe(&mut self, share: Option<Share>, observation: &Observation, now: Moment) {
+        self.see(observation);
         match (&mut self.phase, share) {
             (Phase::WarmUp(sample), _)
                 if (sample.len() as u64) < self.settings.warm_up.requests =>
@@ -172,6 +97,15 @@ impl Trial {
             }
             (Phase::Split(split), Some(share)) => split.observe(share, observation, now),
             _ => {}
+        }
+    }
+
+    /// Records a request that the comparison leaves out: a further request of a key, or one
+    /// that arrived when the canary had as many calls in flight as it may have.
+    pub fn see(&mut self, observation: &Observation) {
+        self.capacity.observe(observation);
+        if let Some(breaker) = self.breaker_mut() {
+            breaker.observe(observation);
         }
     }
 
@@ -198,8 +132,13 @@ impl Trial {
         self.follow(verdict, now)
     }
 
-    /// Splits the traffic once enough is known of live.
+    /// Splits the traffic once enough is known of live, and measures the engine's work and
+    /// live's state.
     pub fn advance(&mut self, now: Moment) {
+        self.capacity.measure(now);
+        if let Some(breaker) = self.breaker_mut() {
+            breaker.tick(now);
+        }
         if self.is_warmed_up(now) {
             self.split(now);
         }
@@ -224,7 +163,10 @@ impl Trial {
         let overdue = self.spent(now) >= self.settings.judge.maximum_time;
         match decision {
             Decision::Rollback => Some(Conclusion::Rollback(Cause::Proved)),
-            Decision::Promote if self.is_fully_ramped(now) => self.promote(Cause::Proved),
+            _ if self.is_overload() => Some(Conclusion::Rollback(Cause::Overload)),
+            Decision::Promote if self.is_fully_ramped(now) && !self.is_held_back() => {
+                self.promote(Cause::Proved)
+            }
             Decision::Starved => self.starved(),
             _ if overdue => self.starved(),
             _ => {
@@ -232,6 +174,13 @@ impl Trial {
                 None
             }
         }
+    }
+
+    /// True if it is proved that live is far worse with the canary than without it, with
+    /// half of the error that the judge may make.
+    fn is_overload(&self) -> bool {
+        let error = (1.0 - self.settings.judge.confidence) / 2.0;
+        self.probes().is_some_and(|probes| probes.are_harmful(error))
     }
 
     fn promote(&mut self, cause: Cause) -> Option<Conclusion> {
@@ -262,14 +211,8 @@ impl Trial {
 
     fn split(&mut self, now: Moment) {
         let Phase::WarmUp(sample) = &self.phase else { return };
-        let reference = Reference::new(sample, self.settings.judge.quantile());
-        let nothing = SplitProgress {
-            spent: Duration::ZERO,
-            statistics: Statistics::new(Arc::new(reference)),
-            step_spent: Duration::ZERO,
-            step_requests: 0,
-        };
-        self.phase = Phase::Split(Box::new(Split::begin(nothing, now)));
+        let split = Split::begin(sample, self.settings.judge.quantile(), self.seed, now);
+        self.phase = Phase::Split(Box::new(split));
     }
 
     /// Keeps the verdict, and corrects it where the ramp has not ended. Returns its
@@ -293,8 +236,7 @@ impl Trial {
         let Phase::Split(split) = &mut self.phase else { return };
         if due {
             self.step += 1;
-            split.step_time = Stopwatch::start(Duration::ZERO, now);
-            split.step_requests = split.statistics.requests().1;
+            split.next_step(now);
         }
     }
 
@@ -343,6 +285,53 @@ impl Trial {
         }
     }
 
+    /// The limit of the canary's calls in flight, shadowed requests included. `took` is the
+    /// mean time of its calls; `None` if none has ended yet. A request that arrives while
+    /// that many are in flight is live's, and is left out of the comparison, whichever arm
+    /// it is assigned to: this depends on earlier requests only.
+    ///
+    /// 0 while live is far worse than before the split, or was until lately.
+    pub fn most_in_flight(&self, took: Option<Duration>) -> u32 {
+        if self.breaker().is_some_and(|breaker| !breaker.is_closed()) {
+            return 0;
+        }
+        let share = self.share().map_or(0.0, Share::probability);
+        let part = share + (1.0 - share) * self.settings.shadow;
+        self.capacity.most_in_flight(part, took)
+    }
+
+    /// True if the canary gets requests only in probes or not at all, because live was far
+    /// worse than before the split.
+    pub fn is_held_back(&self) -> bool {
+        self.breaker().is_some_and(|breaker| !breaker.is_at_rest())
+    }
+
+    /// The probes that show whether the canary makes live far worse; `None` before the
+    /// split.
+    pub fn probes(&self) -> Option<&Probes> {
+        self.breaker().map(Breaker::probes)
+    }
+
+    fn breaker_mut(&mut self) -> Option<&mut Breaker> {
+        match &mut self.phase {
+            Phase::WarmUp(_) => None,
+            Phase::Split(split) => split.breaker.as_mut(),
+        }
+    }
+
+    fn breaker(&self) -> Option<&Breaker> {
+        match &self.phase {
+            Phase::WarmUp(_) => None,
+            Phase::Split(split) => split.breaker.as_ref(),
+        }
+    }
+
+    /// True if the canary's calls take so much longer than live's that it gets only its
+    /// share of the engine, and not of the requests. `took` is the mean time of its calls.
+    pub fn is_costly(&self, took: Duration) -> bool {
+        self.capacity.is_costly(took)
+    }
+
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -353,6 +342,20 @@ impl Trial {
         match &self.phase {
             Phase::WarmUp(_) => None,
             Phase::Split(split) => split.verdict.as_ref(),
+        }
+    }
+
+    /// The reason of a conclusion with the figures of the last verdict, on one line.
+    pub fn reason(&self, cause: Cause) -> String {
+        let verdict = self.verdict().map(ToString::to_string).unwrap_or_default();
+        match cause {
+            Cause::Proved => verdict,
+            Cause::Starved => format!("it will not be decided in time; {verdict}"),
+            Cause::ShareMismatch => format!("share_mismatch; {verdict}"),
+            Cause::Overload => {
+                let probes = self.probes().map(ToString::to_string).unwrap_or_default();
+                format!("overload: {probes}; {verdict}")
+            }
         }
     }
 
@@ -387,12 +390,7 @@ impl Trial {
     pub fn progress(&self, now: Moment) -> Progress {
         let split = match &self.phase {
             Phase::WarmUp(_) => None,
-            Phase::Split(split) => Some(SplitProgress {
-                spent: split.time.elapsed(now),
-                statistics: split.statistics.clone(),
-                step_spent: split.step_time.elapsed(now),
-                step_requests: split.step_requests,
-            }),
+            Phase::Split(split) => Some(split.progress(now)),
         };
         Progress { spent: self.spent(now), step: self.step, split }
     }

@@ -17,7 +17,7 @@ pub enum Decision {
     Promote,
     /// The canary is harmful.
     Rollback,
-    /// No decision is possible by the maximum time: there are too few requests, or the
+    /// No decision is possible by the maximum time: too few requests count, or the
     /// arms' sizes do not fit the share.
     Starved,
 }

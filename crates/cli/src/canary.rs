@@ -11,7 +11,7 @@ use std::{
 
 use outrigger_canary::{
     Config, Decider, LatencyLimits, Limits, NonFiniteLimits, Reference, Share,
-    simulation::{Effect, Generated, Live, Log, Logged, Report, Traffic},
+    simulation::{Effect, Generated, Live, Log, Logged, Overload, Report, Traffic},
 };
 
 use crate::exit::{self, Exit, Output};
@@ -41,9 +41,13 @@ pub(crate) enum Command {
 /// with "error": true or "non_finite": true instead of the score, "share" where the
 /// canary's share of the traffic changes, and the routing "key" of requests that have
 /// one: only the first request of each key counts.
+///
+/// With --servers, both arms share an engine, so that a canary that costs much slows live
+/// down too. It prints what callers notice until the verdict.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   outrigger canary simulate --rate 200 --share 5% --canary-latency 1.2
+  outrigger canary simulate --rate 400 --latency 1ms --canary-latency 200 --servers 2
   outrigger canary simulate --log outcomes.jsonl --share 10% -o json")]
 pub(crate) struct Simulate {
     /// Logged requests, instead of generated ones.
@@ -59,6 +63,8 @@ pub(crate) struct Simulate {
     traffic: TrafficArguments,
     #[command(flatten)]
     canary: CanaryArguments,
+    #[command(flatten)]
+    engine: EngineArguments,
     #[command(flatten)]
     limits: LimitArguments,
     /// Simulated canaries of each kind, to estimate the time until a decision.
@@ -120,6 +126,19 @@ struct CanaryArguments {
     canary_non_finite: f64,
 }
 
+/// The engine, if both arms share its capacity.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Shared engine")]
+struct EngineArguments {
+    /// Requests that the engine works on at a time, for example its cores. The latency is then
+    /// the time that a request takes there, and its wait comes on top.
+    #[arg(long, value_name = "N", conflicts_with = "log", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    servers: Option<u32>,
+    /// Time after which callers give up.
+    #[arg(long, default_value = "1s", requires = "servers", value_parser = humantime::parse_duration)]
+    deadline: Duration,
+}
+
 /// The judge's configuration.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Judge")]
@@ -168,6 +187,13 @@ pub(crate) fn run(command: Command) -> Result<(), Exit> {
 
 fn simulate(arguments: &Simulate) -> Result<(), Exit> {
     let decider = decider(&arguments.limits)?;
+    if let Some(servers) = arguments.engine.servers {
+        let report = overload(arguments, servers)?.run(decider.config().clone(), arguments.seed);
+        return match arguments.output {
+            Output::Text => exit::print(report),
+            Output::Json => exit::print_json(&serde_json::json!(report)),
+        };
+    }
     let report = match &arguments.log {
         Some(log) => logged(&decider, arguments, log)?,
         None => generated(&decider, arguments)?,
@@ -178,11 +204,26 @@ fn simulate(arguments: &Simulate) -> Result<(), Exit> {
     }
 }
 
-fn generated(decider: &Decider, arguments: &Simulate) -> Result<Report, Exit> {
-    let TrafficArguments { rate, errors, latency, sigma } = arguments.traffic;
+fn traffic(arguments: &Simulate) -> Result<Traffic, Exit> {
+    let TrafficArguments { errors, latency, sigma, .. } = arguments.traffic;
     let live = Live::Generated(Generated { error_rate: errors, latency, sigma });
     let effect = arguments.canary.effect(errors)?;
-    let traffic = Traffic::new(arguments.share, live, effect, arguments.seed);
+    Ok(Traffic::new(arguments.share, live, effect, arguments.seed))
+}
+
+/// A trial on an engine that both arms share.
+fn overload(arguments: &Simulate, servers: u32) -> Result<Overload, Exit> {
+    Ok(Overload {
+        traffic: traffic(arguments)?,
+        rate: arguments.traffic.rate,
+        servers: servers as usize,
+        deadline: arguments.engine.deadline,
+        most: arguments.most,
+    })
+}
+
+fn generated(decider: &Decider, arguments: &Simulate) -> Result<Report, Exit> {
+    let (traffic, rate) = (traffic(arguments)?, arguments.traffic.rate);
     let report = Report::generated(decider, traffic.clone(), rate, arguments.most);
     Ok(report.with_power(decider, &traffic, rate, arguments.runs, arguments.most))
 }

@@ -168,6 +168,22 @@ fn a_simulated_canary_is_judged_and_its_power_is_reported() {
 }
 
 #[test]
+fn a_canary_on_a_shared_engine_is_simulated_with_its_callers() {
+    let traffic = ["--rate", "400", "--errors", "0%", "--latency", "1ms", "--servers", "2"];
+    let simulate = |more: &[&str]| {
+        outrigger(
+            &[&["canary", "simulate", "--canary-latency", "200"], &traffic[..], more].concat(),
+        )
+    };
+    let report = json(&simulate(&["-o", "json"]));
+    assert!(report["reason"].as_str().is_some_and(|it| it.starts_with("rollback: ")), "{report:#}");
+    assert!(report["left_to_live"].as_u64() > Some(0), "{report:#}");
+    assert_eq!(report["failed"], 0, "{report:#}");
+    let printed = text(&simulate(&[]).stdout);
+    assert!(printed.contains("callers failed"), "{printed}");
+}
+
+#[test]
 fn a_log_is_replayed() {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = scratch.path().join("outcomes.jsonl");
@@ -213,6 +229,8 @@ fn invalid_simulation_settings_are_usage_errors() {
         ["--share", "0%"],
         ["--maximum-time", "1s"],
         ["--rate", "0"],
+        ["--servers", "0"],
+        ["--deadline", "1s"],
     ] {
         let output = outrigger(&[&["canary", "simulate"], &wrong[..]].concat());
         assert_eq!(output.status.code(), Some(64), "{wrong:?}: {}", text(&output.stderr));

@@ -17,7 +17,7 @@ use outrigger_canary::Outcome;
 use outrigger_core::{Arm, Digest, EngineId, ModelKey, Selector, ServableId, Tag};
 use outrigger_run::Clock;
 use outrigger_score::Scorer;
-use outrigger_trials::{self as trials, Answered, Exposure, Profiled, Split};
+use outrigger_trials::{self as trials, Answered, Chosen, Exposure, OnCanary, Profiled, Split};
 
 pub use batch::Divided;
 
@@ -85,11 +85,15 @@ pub struct Lease {
     /// The split that it belongs to, with true if its trial counts it.
     split: Option<Arc<Split<Servable>>>,
     counted: bool,
+    /// True: the canary had no room for the request, which live answers and the trial leaves out.
+    left_out: bool,
     /// True if the latency of the request does not depend on the arms of other users.
     timed: bool,
     /// The user who stands for the request in statistics, by position in the engine's call.
     user: usize,
     exposed: Option<Exposed>,
+    /// The call of the canary, if that answers the request.
+    on_canary: Option<OnCanary>,
     /// True: if live answers the request, it is stored among the model's recent requests.
     sampled: bool,
     using: Using,
@@ -160,9 +164,11 @@ impl Lease {
             arm,
             split: None,
             counted: false,
+            left_out: false,
             timed: true,
             user: 0,
             exposed: None,
+            on_canary: None,
             sampled: false,
             using,
         }
@@ -185,9 +191,12 @@ impl Lease {
             }
             Choice::Live => return Self { arm: Arm::Live, ..lease(Arm::Live) },
         };
-        let (arm, counted) = split.choose(key);
-        let exposed = split.expose(key, arm).map(|exposure| Arc::new(vec![(0, exposure)]));
-        Self { arm, split: Some(Arc::clone(split)), counted, exposed, ..lease(arm) }
+        let Chosen { arm, is_counted: counted, is_left_out: left_out, on_canary } =
+            split.choose(key);
+        let exposure = if left_out { None } else { split.expose(key, arm) };
+        let exposed = exposure.map(|exposure| Arc::new(vec![(0, exposure)]));
+        let split = Some(Arc::clone(split));
+        Self { arm, split, counted, left_out, exposed, on_canary, ..lease(arm) }
     }
 
     /// Whether the requested tag has a canary on trial.
@@ -200,11 +209,29 @@ impl Lease {
         self.counted
     }
 
-    /// Records the outcome of the request, `latency` after its arrival, if a trial counts it.
+    /// Records the outcome of the request, `latency` after its arrival, if it is part of a trial.
     pub fn observe(&self, latency: Duration, outcome: Outcome) {
-        if let Some(split) = self.split.as_ref().filter(|_| self.counted) {
-            split.observe(self.arm, self.timed.then_some(latency), outcome);
+        if let Some(split) = &self.split {
+            split.observe(self.arm, self.counted, self.timed.then_some(latency), outcome);
         }
+    }
+
+    /// Records that the request was refused before its run. The trial counts that for neither arm.
+    pub fn refused(&self, latency: Duration) {
+        if let Some(split) = &self.split {
+            split.observe(self.arm, false, Some(latency), Outcome::Failed);
+        }
+    }
+
+    /// True if the request is one of a canary on trial, whose calls in flight are limited: it does
+    /// not wait for its turn at the version's [`Load`].
+    pub fn is_capped(&self) -> bool {
+        self.on_canary.is_some()
+    }
+
+    /// Ends the canary's call, which was answered or has failed, so that another one may begin.
+    pub fn end_call(&self) {
+        self.on_canary.iter().for_each(OnCanary::end);
     }
 
     /// The user who stands for the request in statistics, by position in the engine's call.
@@ -275,9 +302,11 @@ impl Lease {
             arm,
             split: None,
             counted: false,
+            left_out: false,
             timed: true,
             user: self.user,
             exposed: None,
+            on_canary: None,
             sampled: self.sampled,
             using: self.using.clone(),
         }

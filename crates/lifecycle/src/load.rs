@@ -203,9 +203,9 @@ impl Load {
         entry
     }
 
-    /// Begins a request at once, even if the version is crowded: the part of a batch for another arm
-    /// than the one whose turn it waited for. If it waited for both, two batches could wait for each
-    /// other.
+    /// Begins a request at once, even if the version is crowded: that of a canary, whose calls in
+    /// flight are limited elsewhere, or the part of a batch for another arm than the one whose turn
+    /// it waited for. If it waited for both, two batches could wait for each other.
     pub fn enter_at_once(self: &Arc<Self>, now: Instant) -> Running {
         let now = micros(now);
         self.begin_window(now);

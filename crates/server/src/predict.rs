@@ -161,12 +161,26 @@ impl Predictor {
         named: Option<&[u8]>,
     ) -> Result<Lease, Failure> {
         let (lease, took) = self.find(call, routing, named).await?;
-        call.caller().peer().habit().asked_for(&lease.load);
-        if !call.has_entered(&lease.load) {
-            self.limits.enter_version(call, &lease.load, true).await?;
+        let entered = self.enter(call, &lease).await;
+        if entered.is_err() {
+            lease.refused(call.started().elapsed());
         }
+        entered?;
         call.queued(took);
         Ok(lease)
+    }
+
+    /// Enters the version of `lease`, after a wait for the request's turn if it is crowded.
+    async fn enter(&self, call: &Call, lease: &Lease) -> Result<(), Failure> {
+        if lease.is_capped() {
+            call.enters_at_once(&lease.load);
+            return Ok(());
+        }
+        call.caller().peer().habit().asked_for(&lease.load);
+        match call.has_entered(&lease.load) {
+            true => Ok(()),
+            false => self.limits.enter_version(call, &lease.load, true).await,
+        }
     }
 
     /// Like [`Self::lease`], for a request that the engine does not see.

@@ -87,6 +87,10 @@ impl<'c> Attempts<'c> {
     /// The final result of the call; `None` if another attempt follows.
     pub(crate) fn settle<T>(&mut self, result: Result<T, Failure>) -> Option<Result<T, Failure>> {
         let Some(tried) = &mut self.tried else { return Some(result) };
+        // An engine goes on with a call whose deadline has passed.
+        if Instant::now() < self.terms.deadline {
+            self.lease.end_call();
+        }
         if self.terms.degraded.is_some() {
             tried.stood_in_for(&result);
             return Some(result);

@@ -10,6 +10,7 @@ mod context;
 mod decisions;
 mod effect;
 mod exposure;
+mod in_flight;
 mod jobs;
 mod judge;
 mod labels;
@@ -38,7 +39,7 @@ pub use labels::{OTHER, limit_models, model_label};
 pub use profile::Profiled;
 pub use promotion::Reply;
 pub use record::CanaryRecord;
-pub use split::{Answered, Servable, Split};
+pub use split::{Answered, Chosen, OnCanary, Servable, Split};
 pub use trials::{Arms, Trials};
 pub use views::{
     Act, ArmView, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView,

@@ -27,6 +27,9 @@ const CANARY_STARVING: &str = "outrigger_canary_starving";
 const CANARY_STARVED: &str = "outrigger_canary_starved_total";
 const CANARY_TIME: &str = "outrigger_canary_time_ratio";
 const CANARY_LOST: &str = "outrigger_canary_outcomes_lost_total";
+const CANARY_HELD_BACK: &str = "outrigger_canary_held_back";
+const CANARY_PAUSES: &str = "outrigger_canary_pauses_total";
+const CANARY_LEFT_TO_LIVE: &str = "outrigger_canary_left_to_live_total";
 const CANARY_VERDICTS: &str = "outrigger_canary_verdicts_total";
 
 /// Every metric of this crate.
@@ -84,8 +87,8 @@ pub const METRICS: &[Metric] = &[
         name: CANARY_STARVING,
         kind: MetricKind::Gauge,
         labels: &["model", "tag"],
-        help: "1 while a canary on trial gets too few requests to be decided in its time, or that \
-               time is over.",
+        help: "1 while a canary on trial is forecast not to be decided in its time, or that time \
+               is over.",
     },
     Metric {
         name: CANARY_STARVED,
@@ -105,6 +108,27 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Counter,
         labels: &[],
         help: "Outcomes of requests that were lost because a trial had no room for them.",
+    },
+    Metric {
+        name: CANARY_LEFT_TO_LIVE,
+        kind: MetricKind::Counter,
+        labels: &["model"],
+        help: "Requests assigned to a canary that live answered, because the canary had as many \
+               calls in flight as its share of the engine allows, or was held back.",
+    },
+    Metric {
+        name: CANARY_HELD_BACK,
+        kind: MetricKind::Gauge,
+        labels: &["model", "tag"],
+        help: "1 while a canary on trial gets requests only in probes or not at all, because live \
+               became far worse than before the split.",
+    },
+    Metric {
+        name: CANARY_PAUSES,
+        kind: MetricKind::Counter,
+        labels: &["model"],
+        help: "The number of times that a canary's requests were stopped, because live became far \
+               worse than before the split.",
     },
     Metric {
         name: CANARY_VERDICTS,
@@ -160,7 +184,7 @@ pub(crate) fn tried(name: &ModelName, records: &[Recorded]) {
             Recorded::Outcome(_, Observation { arm, outcome, .. }) => {
                 *requests.entry((*arm, outcome_name(*outcome))).or_default() += 1;
             }
-            Recorded::Features(..) => {}
+            Recorded::LeftOut(_) | Recorded::Features(..) => {}
             Recorded::Pair(Pair { same_top, .. }) => {
                 let outcome = if *same_top { "agreed" } else { "disagreed" };
                 *shadows.entry(outcome).or_default() += 1;
@@ -227,6 +251,21 @@ pub(crate) fn skew(key: &TagKey, arm: Arm, size: f64) {
         metrics::gauge!(CANARY_SKEW, "model" => model, "tag" => tag, "arm" => arm.as_str())
             .set(size);
     }
+}
+
+/// Records whether a canary gets only probes or nothing.
+pub(crate) fn held_back(key: &TagKey, held_back: bool) {
+    set(CANARY_HELD_BACK, key, f64::from(u8::from(held_back)));
+}
+
+/// Counts a stop of a canary's requests.
+pub(crate) fn paused(name: &ModelName) {
+    metrics::counter!(CANARY_PAUSES, "model" => model(name)).increment(1);
+}
+
+/// Counts requests assigned to the canary that live answered, for want of room.
+pub(crate) fn left_to_live(name: &ModelName, count: u64) {
+    metrics::counter!(CANARY_LEFT_TO_LIVE, "model" => model(name)).increment(count);
 }
 
 pub(crate) fn lost(count: u64) {

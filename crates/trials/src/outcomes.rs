@@ -44,6 +44,8 @@ struct Shadows {
 pub(crate) enum Recorded {
     /// Its outcome, with the canary's share at the time.
     Outcome(Option<Share>, Observation),
+    /// The outcome of a request that the comparison leaves out.
+    LeftOut(Observation),
     /// The comparison of both arms' answers.
     Pair(Pair),
     /// The categories of the request's features, with the canary's share at the time.

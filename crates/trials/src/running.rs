@@ -1,15 +1,17 @@
 //! One canary on trial.
 
+mod report;
+
 use std::{sync::Arc, time::Duration};
 
 use outrigger_canary::{
-    Arm, Cause, Conclusion, Decision, Deviation, Mode, Settings, Share, Trial,
-    statistics::Comparison,
+    Arm, Cause, Conclusion, Deviation, Mode, Settings, Trial, statistics::Comparison,
 };
 use outrigger_core::{Failure, Moment, machines::TagKey};
 
 use crate::{
     effect::Effect,
+    in_flight::Calls,
     jobs::{Job, Kind, promote::Push},
     judge::{Evidence, Judge},
     metrics,
@@ -34,6 +36,7 @@ pub(crate) struct Running {
     pub(crate) trial: Trial,
     pub(crate) salt: Arc<str>,
     pub(crate) outcomes: Arc<Outcomes>,
+    pub(crate) calls: Arc<Calls>,
     /// The profiles of live and of the canary.
     profiles: [Option<Arc<Profiled>>; 2],
     pub(crate) promotion: Promotion,
@@ -45,6 +48,10 @@ pub(crate) struct Running {
     pub(crate) looking: bool,
     /// True after the trial was found to need more time than it has.
     starved: bool,
+    /// The requests assigned to the canary that live answered, for want of room.
+    left_to_live: u64,
+    /// True if the canary was held back when last checked.
+    held_back: bool,
 }
 
 /// The arguments of [`Running::new`].
@@ -67,9 +74,10 @@ impl Running {
             key,
             pair,
             canary_tag,
-            trial: Trial::new(settings, progress, now),
+            trial: Trial::new(settings, progress, rand::random(), now),
             salt: pair.canary.to_string().into(),
             outcomes: Arc::new(Outcomes::new(exposures)),
+            calls: Arc::default(),
             profiles,
             promotion: match decided {
                 Some(Decided::Recommended) => Promotion::Recommended,
@@ -79,6 +87,8 @@ impl Running {
             fits: true,
             looking: false,
             starved: false,
+            left_to_live: 0,
+            held_back: false,
         }
     }
 
@@ -105,11 +115,15 @@ impl Running {
         metrics::tried(&self.key.name, &records);
         metrics::unpaired(&self.key.name, self.outcomes.take_unpaired());
         metrics::lost(self.outcomes.take_lost());
+        let left_to_live = self.calls.take_left_to_live();
+        metrics::left_to_live(&self.key.name, left_to_live);
+        self.left_to_live += left_to_live;
         for record in records {
             match record {
                 Recorded::Outcome(share, observation) => {
                     self.trial.observe(share, &observation, now);
                 }
+                Recorded::LeftOut(observation) => self.trial.see(&observation),
                 Recorded::Pair(pair) => self.trial.observe_pair(&pair),
                 Recorded::Features(share, arm, categories) => {
                     self.trial.observe_features(share, arm, &categories);
@@ -127,9 +141,11 @@ impl Running {
     ) -> (bool, Option<Conclusion>) {
         let before = self.trial.share();
         self.trial.advance(now);
+        self.calls.limit(self.trial.most_in_flight(self.calls.took()));
         let verdict = self.evidence(now).map(|evidence| judge.verdict(&evidence));
         let conclusion = self.trial.follow(verdict, now);
         self.report_sizes();
+        self.report_held_back();
         self.report_skew();
         self.report_time(conclusion, now);
         (self.report_share(before), conclusion)
@@ -139,66 +155,6 @@ impl Running {
         let (statistics, course) = self.trial.evidence(now)?;
         let (Pair { live, canary }, decider) = (self.pair, self.trial.decider());
         Some(Evidence { tag: &self.key, live, canary, statistics, course, decider })
-    }
-
-    /// Logs once when the sizes of the arms stop matching the share, and sets the metric for it.
-    fn report_sizes(&mut self) {
-        let sample_ratio = self.trial.verdict().map(|verdict| &verdict.sample_ratio);
-        let fits = sample_ratio.is_none_or(|it| it.fits);
-        if let Some(ratio) = sample_ratio.filter(|_| self.fits && !fits) {
-            tracing::warn!(
-                model.name = %self.key.name, model.tag = %self.key.tag,
-                model.digest = %self.pair.canary, expected = ratio.expected, seen = ratio.seen,
-                "the arms' sizes do not fit the canary's share: it is not promoted while they do not"
-            );
-        }
-        self.fits = fits;
-        metrics::sizes_fit(&self.key, fits);
-    }
-
-    fn report_skew(&self) {
-        for arm in [Arm::Live, Arm::Canary] {
-            if let Some(farthest) = self.deviations(arm, 1).first() {
-                metrics::skew(&self.key, arm, farthest.size());
-            }
-        }
-    }
-
-    /// Records the part of its time that the trial has used, and logs once if it starves.
-    fn report_time(&mut self, end: Option<Conclusion>, now: Moment) {
-        let (trial, maximum) = (&self.trial, self.trial.settings().judge.maximum_time);
-        let ratio = trial.spent(now).as_secs_f64() / maximum.as_secs_f64();
-        let said = trial.verdict().is_some_and(|verdict| verdict.decision == Decision::Starved);
-        let given_up = end.is_some_and(|end| {
-            let (Conclusion::Promote(cause) | Conclusion::Rollback(cause)) = end;
-            cause != Cause::Proved
-        });
-        let starving = given_up || !trial.is_promising() && (said || ratio >= 1.0);
-        metrics::time_used(&self.key, ratio, starving);
-        if starving && !self.starved {
-            self.starved = true;
-            metrics::starved(&self.key.name);
-            tracing::warn!(
-                model.name = %self.key.name, model.tag = %self.key.tag,
-                model.digest = %self.pair.canary,
-                "the canary starves: it cannot be decided in time"
-            );
-        }
-    }
-
-    /// Logs and records the share. Returns true if it differs from `before`.
-    fn report_share(&self, before: Option<Share>) -> bool {
-        let share = self.trial.share();
-        metrics::share(&self.key, share);
-        if share != before {
-            tracing::info!(
-                model.name = %self.key.name, model.tag = %self.key.tag,
-                model.digest = %self.pair.canary,
-                share = share.map_or(0.0, Share::probability),
-                "the canary's share has changed"
-            );
-        }
-        share != before
     }
 
     /// Makes the canary live in the place that the trial's mode names, unless that is under way.
@@ -274,13 +230,17 @@ impl Running {
         VerdictView::of(&self.trial, deviations.collect())
     }
 
-    /// The reason of a conclusion, in one line.
+    /// The reason of a conclusion, in one line. It says if the canary takes more of the engine than
+    /// its share.
     pub(crate) fn reason(&self, cause: Cause) -> String {
-        let verdict = self.trial.verdict().map(ToString::to_string).unwrap_or_default();
-        match cause {
-            Cause::Proved => verdict,
-            Cause::Starved => format!("it will not be decided in time; {verdict}"),
-            Cause::ShareMismatch => format!("share_mismatch; {verdict}"),
+        let reason = self.trial.reason(cause);
+        match self.calls.took().filter(|took| self.trial.is_costly(*took)) {
+            Some(took) if self.left_to_live > 0 => format!(
+                "{reason}; overload: its calls take {took:.0?}, more than three times as long as \
+                 live's usually do, and live answered {} of its requests",
+                self.left_to_live
+            ),
+            _ => reason,
         }
     }
 

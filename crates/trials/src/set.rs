@@ -105,6 +105,7 @@ impl TrialSet {
         self.changed.insert(key.name.clone());
         metrics::share(key, None);
         metrics::sizes_fit(key, true);
+        metrics::held_back(key, false);
         metrics::time_used(key, 0.0, false);
         Some(running)
     }

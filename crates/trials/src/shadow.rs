@@ -7,6 +7,7 @@ use outrigger_features::{Arrived, Best};
 use tokio::time::Instant;
 
 use crate::{
+    in_flight::InFlight,
     outcomes::{Outcomes, Recorded},
     split::Servable,
 };
@@ -21,6 +22,8 @@ pub(crate) struct Shadow<L> {
     pub(crate) request: Arrived,
     /// The treatment that live ranks first.
     pub(crate) live: Best,
+    /// The call of the canary.
+    pub(crate) call: InFlight,
     pub(crate) outcomes: Arc<Outcomes>,
 }
 
@@ -38,7 +41,12 @@ impl<L: Deref<Target: Servable>> Shadow<L> {
     async fn pair(&self) -> Option<Pair> {
         let (scorer, live) = (self.lease.scorer(), &self.live);
         let mut packed = scorer.pack_arrived(&self.request).ok()?;
-        let outputs = scorer.score(&mut packed, Instant::now() + PATIENCE).await.ok()?;
+        let deadline = Instant::now() + PATIENCE;
+        let outputs = scorer.score(&mut packed, deadline).await;
+        if Instant::now() < deadline {
+            self.call.end();
+        }
+        let outputs = outputs.ok()?;
         let plan = &scorer.plan;
         let best = plan.best(&packed, &outputs, 0).ok().flatten();
         let score = plan.score_at(&packed, &outputs, live.position);

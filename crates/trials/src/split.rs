@@ -10,6 +10,7 @@ use outrigger_score::Scorer;
 use crate::{
     aside::Aside,
     exposure::Exposure,
+    in_flight::{Calls, InFlight},
     outcomes::{Outcomes, Recorded},
     profile::Profiled,
     shadow::Shadow,
@@ -38,9 +39,36 @@ pub struct Split<S> {
     /// equal in every process.
     pub(crate) salt: Arc<str>,
     pub(crate) outcomes: Arc<Outcomes>,
+    /// The canary's calls in flight.
+    pub(crate) calls: Arc<Calls>,
     /// The part of live's requests that the canary answers as well.
     pub(crate) shadow: f64,
     pub(crate) aside: Aside,
+}
+
+/// The part of a request in a trial.
+#[derive(Debug)]
+pub struct Chosen {
+    /// The arm that answers it.
+    pub arm: Arm,
+    /// True if the trial counts its outcome.
+    pub is_counted: bool,
+    /// True if the canary has no room for another call, so that the trial leaves the request out.
+    pub is_left_out: bool,
+    /// The call of the canary, if that answers it.
+    pub on_canary: Option<OnCanary>,
+}
+
+/// A request's call of the canary. Clones share it. It should [end](Self::end) when the canary has
+/// answered or failed. If the last clone is dropped before, it counts as in flight for longer.
+#[derive(Debug, Clone)]
+pub struct OnCanary(Arc<InFlight>);
+
+impl OnCanary {
+    /// Ends the call, so that another one may begin.
+    pub fn end(&self) {
+        self.0.end();
+    }
 }
 
 /// A request of one user that has been answered, alone or in a batch.
@@ -69,12 +97,35 @@ impl<S: Servable> Split<S> {
         }
     }
 
-    /// The arm of a request with that key, and whether the trial counts its outcome: it counts the
-    /// first request of each key.
-    pub fn choose(&self, key: &str) -> (Arm, bool) {
-        let Some(share) = self.share else { return (Arm::Live, true) };
+    /// The part in the trial of a request with that key. The trial counts the first request of each
+    /// key.
+    ///
+    /// While the canary has as many calls in flight as it may have, live answers all requests, and
+    /// none counts: to leave out only those assigned to the canary would bias the comparison.
+    pub fn choose(&self, key: &str) -> Chosen {
+        let on_live = |is_counted, is_left_out| {
+            let (arm, on_canary) = (Arm::Live, None);
+            Chosen { arm, is_counted, is_left_out, on_canary }
+        };
+        let Some(share) = self.share else { return on_live(true, false) };
         let draw = self.draw(key);
-        (draw.arm(share), key.is_empty() || self.outcomes.is_first(draw))
+        let arm = draw.arm(share);
+        let on_canary = (arm == Arm::Canary).then(|| self.begin_on_canary()).flatten();
+        if on_canary.is_none() && (arm == Arm::Canary || !self.calls.has_room()) {
+            return on_live(false, true);
+        }
+        let is_counted = key.is_empty() || self.outcomes.is_first(draw);
+        Chosen { arm, is_counted, is_left_out: false, on_canary }
+    }
+
+    /// Begins a call of the canary for a request that is assigned to it; `None` if it has as many
+    /// calls in flight as it may have: live answers then.
+    pub fn begin_on_canary(&self) -> Option<OnCanary> {
+        let call = self.calls.begin();
+        if call.is_none() {
+            self.calls.leave_to_live();
+        }
+        call.map(|call| OnCanary(Arc::new(call)))
     }
 
     /// The arms of a batch's users by their keys; `None` while only live is measured. The user at
@@ -100,11 +151,14 @@ impl<S: Servable> Split<S> {
         if arm == Arm::Canary { &self.canary } else { &self.live }
     }
 
-    /// Records the outcome of a request, for the trial. The latency is `None` if it cannot be
-    /// compared between the arms.
-    pub fn observe(&self, arm: Arm, latency: Option<Duration>, outcome: Outcome) {
+    /// Records the outcome of a request, for the trial. `is_counted`: it is part of the comparison.
+    /// The latency is `None` if it cannot be compared between the arms.
+    pub fn observe(&self, arm: Arm, is_counted: bool, latency: Option<Duration>, outcome: Outcome) {
         let observation = Observation { arm, latency, outcome };
-        self.outcomes.record(Recorded::Outcome(self.share, observation));
+        self.outcomes.record(match is_counted {
+            true => Recorded::Outcome(self.share, observation),
+            false => Recorded::LeftOut(observation),
+        });
     }
 
     /// Counts the features of a request for its arm, if it is one of those to examine.
@@ -140,11 +194,13 @@ impl<S: Servable> Split<S> {
         let plan = &self.live.scorer().plan;
         let Answered { packed, outputs, user, .. } = *answered;
         let Ok(Some(live)) = plan.best(packed, outputs, user) else { return };
+        let Some(call) = self.calls.begin() else { return self.outcomes.count_skipped() };
         let compare = || {
             let shadow = Shadow {
                 lease: on_canary(),
                 request: answered.request.clone(),
                 live,
+                call,
                 outcomes: Arc::clone(&self.outcomes),
             };
             shadow.compare()

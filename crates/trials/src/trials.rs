@@ -124,10 +124,11 @@ impl Trials {
     /// harm in every round, so a rollback also follows a failed promotion.
     fn conclude(&mut self, key: &TagKey, conclusion: Conclusion) {
         let Some(running) = self.set.running.get_mut(key) else { return };
-        let (Conclusion::Promote(cause) | Conclusion::Rollback(cause)) = conclusion;
-        let by = By::judge(running.reason(cause));
+        let by = By::judge(running.reason(conclusion.cause()));
         match conclusion {
-            Conclusion::Rollback(Cause::Proved) if running.promotion.retract() => {
+            Conclusion::Rollback(Cause::Proved | Cause::Overload)
+                if running.promotion.retract() =>
+            {
                 self.set.roll_back(key, by);
             }
             _ if running.promotion.by().is_some() => {}
@@ -251,6 +252,7 @@ impl Trials {
             share: arms.share,
             salt: Arc::clone(&running.salt),
             outcomes: Arc::clone(&running.outcomes),
+            calls: Arc::clone(&running.calls),
             shadow: running.trial.settings().shadow,
             aside: self.aside.clone(),
         })

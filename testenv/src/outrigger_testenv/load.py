@@ -36,7 +36,10 @@ class Report:
     """The report of a load run.
 
     `wrong` counts answers whose scores are not those expected of their digest, `repeated` the
-    failures after which a patient client sent the request again.
+    failures after which a patient client sent the request again. With a rate, `course` has a line
+    for each request: the seconds since the beginning at which it was due, its latency in seconds
+    (negative if it failed), the digest that answered it (empty if it failed), and true if live
+    answered in place of a failed canary.
     """
 
     requests: int = 0
@@ -48,6 +51,7 @@ class Report:
     repeated: Counter[str] = field(default_factory=Counter)
     first_errors: list[str] = field(default_factory=list)
     milliseconds: dict[str, float] = field(default_factory=dict)
+    course: list[tuple[float, float, str, bool]] = field(default_factory=list)
 
     def __str__(self) -> str:
         latency = " ".join(f"{name} {value:.1f} ms" for name, value in self.milliseconds.items())
@@ -58,7 +62,9 @@ class Report:
 
 
 class Load:
-    """Sends requests one after the other on each of `concurrency` lanes until stopped.
+    """Sends requests one after the other on each of `concurrency` lanes until stopped. With `rate`,
+    so many a second are due at set times, whether or not others are answered, and latencies count
+    from these times.
 
     `expected` maps digests to the score that all their answers must have. `wait_for` waits for a
     digest's first answer. With `patient`, requests that meet UNAVAILABLE are sent again until
@@ -75,6 +81,7 @@ class Load:
         *,
         patient: bool = False,
         deadline: float = 30.0,
+        rate: float | None = None,
     ):
         frames = [message.SerializeToString() for message in requests]
         if not frames:
@@ -87,6 +94,7 @@ class Load:
         self._command += [str(self._requests), str(self._expected), str(concurrency)]
         self._command += ["--deadline", str(deadline)]
         self._command += ["--patient"] if patient else []
+        self._command += ["--rate", str(rate)] if rate else []
         self._child: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._changed = threading.Condition()
@@ -174,7 +182,7 @@ class _Runner:
         self.latencies: list[float] = []
         self.running = True
 
-    async def run(self, concurrency: int) -> Report:
+    async def run(self, concurrency: int, rate: float | None) -> Report:
         loop = asyncio.get_running_loop()
         watching = loop.run_in_executor(None, self._until_closed)
         start = time.monotonic()
@@ -185,8 +193,11 @@ class _Runner:
         async with grpc.aio.insecure_channel(self.target, options=options) as channel:
             predict = channel.unary_unary(_PREDICT)
             async with asyncio.TaskGroup() as lanes:
-                for lane in range(concurrency):
-                    lanes.create_task(self._lane(predict, lane))
+                if rate is not None:
+                    await self._at_rate(predict, rate, lanes)
+                else:
+                    for lane in range(concurrency):
+                        lanes.create_task(self._lane(predict, lane))
         await watching
         self.report.seconds = time.monotonic() - start
         if self.latencies:
@@ -202,18 +213,47 @@ class _Runner:
     async def _lane(self, predict: grpc.aio.UnaryUnaryMultiCallable, lane: int) -> None:
         at = lane
         while self.running:
-            sent = time.perf_counter()
-            try:
-                answer = await self._call(predict, self.requests[at % len(self.requests)])
-            except grpc.aio.AioRpcError as error:
-                self._failed(error)
-            else:
-                self.latencies.append(time.perf_counter() - sent)
-                self._answered(pb.PredictResponse.FromString(answer))
-            self.report.requests += 1
-            if self.report.requests % _PROGRESS == 0:
-                _print({"done": self.report.requests})
+            await self._send(predict, at, time.perf_counter())
             at += 1
+
+    async def _at_rate(
+        self, predict: grpc.aio.UnaryUnaryMultiCallable, rate: float, lanes: asyncio.TaskGroup
+    ) -> None:
+        start, at = time.perf_counter(), 0
+        while self.running:
+            due = at / rate
+            await asyncio.sleep(max(0.0, start + due - time.perf_counter()))
+            lanes.create_task(self._record(predict, at, start, due))
+            at += 1
+
+    async def _record(
+        self, predict: grpc.aio.UnaryUnaryMultiCallable, at: int, start: float, due: float
+    ) -> None:
+        answer = await self._send(predict, at, start + due)
+        if answer is None:
+            self.report.course.append((due, -1.0, "", False))
+        else:
+            took = time.perf_counter() - start - due
+            stood_in = answer.HasField("degraded")
+            self.report.course.append((due, took, answer.model.digest, stood_in))
+
+    async def _send(
+        self, predict: grpc.aio.UnaryUnaryMultiCallable, at: int, due: float
+    ) -> pb.PredictResponse | None:
+        """Sends a request, counts its outcome, and returns the answer; None if it failed."""
+        answer = None
+        try:
+            frame = await self._call(predict, self.requests[at % len(self.requests)])
+        except grpc.aio.AioRpcError as error:
+            self._failed(error)
+        else:
+            self.latencies.append(time.perf_counter() - due)
+            answer = pb.PredictResponse.FromString(frame)
+            self._answered(answer)
+        self.report.requests += 1
+        if self.report.requests % _PROGRESS == 0:
+            _print({"done": self.report.requests})
+        return answer
 
     async def _call(self, predict: grpc.aio.UnaryUnaryMultiCallable, request: bytes) -> bytes:
         deadline = time.monotonic() + self.deadline
@@ -273,11 +313,12 @@ def main() -> int:
     parser.add_argument("concurrency", type=int)
     parser.add_argument("--patient", action="store_true")
     parser.add_argument("--deadline", type=float, required=True)
+    parser.add_argument("--rate", type=float)
     options = parser.parse_args()
     expected = json.loads(options.expected.read_text())
     frames, patient, deadline = _frames(options.requests), options.patient, options.deadline
     runner = _Runner(options.target, frames, expected, patient, deadline)
-    report = asyncio.run(runner.run(options.concurrency))
+    report = asyncio.run(runner.run(options.concurrency, options.rate))
     _print(vars(report))
     return 0
 

@@ -54,3 +54,15 @@ def test_a_patient_client_repeats_refused_requests(target, tmp_path):
     seen = report(target, tmp_path, patient=True, expected={"sha256:1": 2.0})
     assert (seen.failed, seen.repeated) == (0, {"UNAVAILABLE": 3})
     assert seen.wrong == seen.requests, "answers are checked as those of others are"
+
+
+def test_requests_at_a_rate_have_a_course(target, tmp_path):
+    seen = report(target, tmp_path, rate=200.0)
+    assert len(seen.course) == seen.requests
+    course = sorted(tuple(line) for line in seen.course)
+    due = [line[0] for line in course]
+    assert due == pytest.approx([at / 200 for at in range(len(course))])
+    failed = [line for line in course if line[1] < 0]
+    assert len(failed) == 3 and all(line[2:] == ("", False) for line in failed)
+    answered = [line for line in course if line[1] >= 0]
+    assert answered and all(line[2:] == ("sha256:1", False) for line in answered)

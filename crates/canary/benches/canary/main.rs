@@ -11,6 +11,7 @@
 mod cost;
 mod drift;
 mod judges;
+mod overload;
 mod tuning;
 mod users;
 
@@ -66,6 +67,7 @@ fn main() {
     alike(&decider, canaries);
     returning(&decider, canaries);
     drift::drifting(&decider, canaries);
+    overload::overloading(&decider, canaries);
     let harm = regressions().map(|regression| worse(&decider, &regression, canaries));
 
     // The common judges are slower to simulate, and fewer canaries measure their harm

@@ -195,7 +195,7 @@ impl fmt::Display for Power {
 }
 
 /// Formats a time in its one or two largest units.
-fn written(time: Duration) -> String {
+pub(super) fn written(time: Duration) -> String {
     let seconds = time.as_secs();
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     match seconds {

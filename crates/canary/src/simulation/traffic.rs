@@ -152,12 +152,24 @@ impl Traffic {
 
     /// The next request as it is without a drift.
     fn undisturbed(&mut self) -> Observation {
-        if self.random.happens(self.share.probability()) {
-            let observation = self.live.observe(Arm::Canary, &mut self.random);
-            self.changed(observation)
-        } else {
-            self.live.observe(Arm::Live, &mut self.random)
-        }
+        let is_canary = self.random.happens(self.share.probability());
+        self.of_arm(if is_canary { Arm::Canary } else { Arm::Live })
+    }
+
+    /// The next request of this arm; `is_split`: the traffic is split by now.
+    pub(super) fn request_of(&mut self, arm: Arm, is_split: bool) -> Observation {
+        let factor = match is_split {
+            true => self.drifting.factor(&mut self.random),
+            false => self.drifting.before(&mut self.random),
+        };
+        let observation = self.of_arm(arm);
+        slowed(observation, factor)
+    }
+
+    /// The next request of this arm, without a drift.
+    fn of_arm(&mut self, arm: Arm) -> Observation {
+        let observation = self.live.observe(arm, &mut self.random);
+        if arm == Arm::Canary { self.changed(observation) } else { observation }
     }
 
     fn changed(&mut self, mut observation: Observation) -> Observation {

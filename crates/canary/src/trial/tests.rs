@@ -21,7 +21,7 @@ impl Bench {
         let layer = Layer::from_json(settings).expect("a configuration");
         let settings = Settings::try_from(&layer.message()).expect("valid");
         let now = Moment::at(Duration::from_secs(1));
-        Self { trial: Trial::new(Arc::new(settings), progress, now), now, count: 0 }
+        Self { trial: Trial::new(Arc::new(settings), progress, 1, now), now, count: 0 }
     }
 
     /// Runs one second with `requests` requests; `canary` gives the canary's outcomes.
@@ -296,4 +296,82 @@ fn a_canary_that_disagrees_is_rolled_back_by_pairs_alone() {
     let rollback = Some(Conclusion::Rollback(Cause::Proved));
     assert_eq!(rolled_back(|pair| pair % 3 == 0), rollback);
     assert_eq!(rolled_back(|pair| pair % 20 == 0), None);
+}
+
+/// A second in which live takes so many times as long as usual; both arms do alike.
+fn slowed(bench: &mut Bench, requests: u64, times: impl FnOnce(bool) -> f64) -> Option<Conclusion> {
+    let has_canary = bench.trial.most_in_flight(None) > 0;
+    let (share, times) = (bench.trial.share(), times(has_canary && bench.trial.share().is_some()));
+    for _ in 0..requests {
+        bench.count += 1;
+        let draw = |step: f64| (bench.count as f64 * step).fract();
+        let is_canary = share.is_some_and(|it| draw(0.414_213_562_373_095) < it.probability());
+        let arm = if is_canary && has_canary { Arm::Canary } else { Arm::Live };
+        let latency = Duration::from_secs_f64(times * (0.010 + 0.040 * draw(0.732)));
+        let outcome = Outcome::Scored(draw(0.618_033_988_749_895));
+        let seen = Observation { arm, latency: Some(latency), outcome };
+        match has_canary {
+            true => bench.trial.observe(share, &seen, bench.now),
+            false => bench.trial.see(&seen),
+        }
+    }
+    bench.now = bench.now + Duration::from_secs(1);
+    bench.trial.tick(bench.now)
+}
+
+#[test]
+fn a_canary_that_makes_both_arms_slow_alike_is_rolled_back_as_an_overload() {
+    let mut bench = Bench::new(&quick());
+    slowed(&mut bench, 1000, |_| 1.0);
+    assert!(bench.trial.share().is_some());
+    let mut bad = 0;
+    let conclusion = (0..1000).find_map(|_| {
+        slowed(&mut bench, 500, |has_canary| {
+            bad += u32::from(has_canary);
+            if has_canary { 20.0 } else { 1.0 }
+        })
+    });
+    assert_eq!(conclusion, Some(Conclusion::Rollback(Cause::Overload)));
+    assert_eq!(bad, 3);
+    let reason = bench.trial.reason(Cause::Overload);
+    assert!(reason.starts_with("overload: live was far worse"), "{reason}");
+}
+
+#[test]
+fn a_canary_like_live_is_promoted_though_live_became_far_worse() {
+    let mut bench = Bench::new(&quick());
+    slowed(&mut bench, 1000, |_| 1.0);
+    let mut paused = 0;
+    let conclusion = (0..1000).find_map(|_| {
+        paused += u32::from(bench.trial.is_held_back());
+        slowed(&mut bench, 500, |_| 5.0)
+    });
+    assert_eq!(conclusion, Some(Conclusion::Promote(Cause::Proved)));
+    assert!((1..10).contains(&paused), "{paused}: the pause has shown nothing");
+}
+
+#[test]
+fn nothing_is_promoted_while_the_canary_is_held_back() {
+    let mut bench = Bench::new(&quick());
+    slowed(&mut bench, 1000, |_| 1.0);
+    slowed(&mut bench, 500, |_| 20.0);
+    assert!(bench.trial.is_held_back());
+    let verdict = Verdict {
+        decision: Decision::Promote,
+        ..bench.trial.verdict().expect("the split has begun").clone()
+    };
+    assert_eq!(bench.trial.follow(Some(verdict), bench.now), None);
+}
+
+#[test]
+fn a_pause_survives_a_restart() {
+    let mut bench = Bench::new(&quick());
+    slowed(&mut bench, 1000, |_| 1.0);
+    slowed(&mut bench, 500, |_| 20.0);
+    let saved = serde_json::to_string(&bench.trial.progress(bench.now)).expect("serialisable");
+    let mut bench = Bench::resumed(&quick(), serde_json::from_str(&saved).expect("readable"));
+    assert!(bench.trial.is_held_back() && bench.trial.most_in_flight(None) == 0);
+    let conclusion = (0..1000)
+        .find_map(|_| slowed(&mut bench, 500, |has_canary| if has_canary { 20.0 } else { 1.0 }));
+    assert_eq!(conclusion, Some(Conclusion::Rollback(Cause::Overload)), "with its old level");
 }

@@ -32,19 +32,32 @@ impl Lease {
         keys: impl FnOnce() -> Vec<&'k str>,
     ) -> (Self, Option<Divided>) {
         self.user = chosen;
-        let Some(split) = self.split.clone() else { return (self, None) };
+        let Some(split) = self.split.clone().filter(|_| !self.left_out) else {
+            return (self, None);
+        };
         let keys = keys();
         let here = self.arm;
         let Some(arms) = split.arms_of_batch(&keys, chosen, here) else { return (self, None) };
+        let is_divided = arms.iter().any(|arm| *arm != here);
+        let mut on_canary = None;
+        if is_divided && here == Arm::Live {
+            on_canary = split.begin_on_canary();
+            if on_canary.is_none() {
+                // Live answers all users.
+                (self.counted, self.left_out, self.exposed) = (false, true, None);
+                return (self, None);
+            }
+        }
         self.timed = keys.iter().all(|key| *key == keys[chosen]);
         self.user = arms[..chosen].iter().filter(|arm| **arm == here).count();
         self.expose(&split, &keys, &arms, Some(chosen));
-        if arms.iter().all(|arm| *arm == here) {
+        if !is_divided {
             return (self, None);
         }
         let there = if here == Arm::Live { Arm::Canary } else { Arm::Live };
         let other = self.on(there, &split);
-        let mut other = Self { split: Some(Arc::clone(&split)), user: 0, sampled: false, ..other };
+        let part = Some(Arc::clone(&split));
+        let mut other = Self { split: part, user: 0, on_canary, sampled: false, ..other };
         other.expose(&split, &keys, &arms, None);
         (self, Some(Divided { other, arms }))
     }

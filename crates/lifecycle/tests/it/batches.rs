@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use outrigger_canary::Outcome;
 use outrigger_core::Arm;
 use outrigger_lifecycle::{ArmView, Canaries, Divided, Handle, Lease};
 use serde_json::json;
@@ -44,6 +43,8 @@ async fn users_of_a_batch_have_the_arms_of_their_keys() {
     assert_ne!((main.arm(), &main.key), (other.arm(), &other.key));
     assert_eq!(arms[7], main.arm());
     assert_eq!(main.user(), arms[..7].iter().filter(|arm| **arm == main.arm()).count());
+    main.end_call();
+    other.end_call();
     for (key, arm) in keys.iter().zip(&arms) {
         let alone = lease(&handle, key).await;
         assert_eq!((alone.arm(), alone.is_counted()), (*arm, *key != keys[7]), "{key}");
@@ -51,6 +52,30 @@ async fn users_of_a_batch_have_the_arms_of_their_keys() {
     let canary = if main.arm() == Arm::Canary { &main } else { &other };
     let stand_in = canary.stand_in().expect("live answers if the canary fails");
     assert_eq!((stand_in.arm(), stand_in.is_tried()), (Arm::Live, false));
+}
+
+#[tokio::test]
+async fn a_batch_for_whose_part_the_canary_has_no_room_is_answered_by_live() {
+    let (_rig, handle) = split().await;
+    let keys: Vec<_> = (0..20).map(|number| format!("user-{number}")).collect();
+    let mut of_live = Vec::new();
+    for (position, key) in keys.iter().enumerate() {
+        let alone = lease(&handle, key).await;
+        alone.end_call();
+        if alone.arm() == Arm::Live {
+            of_live.push(position);
+        }
+    }
+    // Takes all of the canary's calls.
+    let mut calls = Vec::new();
+    while let call = lease(&handle, "").await
+        && (call.is_counted() || calls.is_empty())
+    {
+        calls.push(call);
+    }
+    let (whole, divided) = leases(&handle, &keys, of_live[0]).await;
+    assert!(divided.is_none() && !whole.is_counted());
+    assert_eq!((whole.arm(), whole.user()), (Arm::Live, of_live[0]));
 }
 
 #[tokio::test]
@@ -69,11 +94,14 @@ async fn a_batch_of_one_arm_is_not_divided() {
     assert!(seen.contains(&Arm::Live) && seen.contains(&Arm::Canary));
 }
 
-/// Observes the failure of 2,000 batches of these users, which takes 100 s each.
-async fn fail_slowly(handle: &Handle, keys: impl Fn(usize) -> Vec<String>) {
+/// Observes 2,000 batches of these users, for which the canary takes 100 s.
+async fn answer_slowly(handle: &Handle, keys: impl Fn(usize) -> Vec<String>) {
     for batch in 0..2000 {
-        let (lease, _) = leases(handle, &keys(batch), 0).await;
-        lease.observe(Duration::from_secs(100), Outcome::Failed);
+        let (lease, divided) = leases(handle, &keys(batch), 0).await;
+        lease.end_call();
+        divided.iter().for_each(|divided| divided.other.end_call());
+        let seconds = if lease.arm() == Arm::Canary { 100.0 } else { 0.01 };
+        lease.observe(Duration::from_secs_f64(seconds), well(&lease));
     }
 }
 
@@ -84,12 +112,16 @@ fn arms(seen: &Canaries) -> &[ArmView] {
 #[tokio::test]
 async fn the_latency_of_a_batch_is_compared_only_if_its_users_have_one_key() {
     let (_rig, handle) = split().await;
-    let slow = |arm: &ArmView| arm.trial.latency_p95.is_some_and(|seconds| seconds > 90.0);
-    fail_slowly(&handle, |batch| vec![format!("a-{batch}"), format!("b-{batch}")]).await;
-    let failed = |it: &Canaries| arms(it).iter().map(|arm| arm.trial.failed).sum::<u64>();
+    let is_slow = |it: &Canaries| {
+        let slow = |arm: &ArmView| arm.trial.latency_p95.is_some_and(|seconds| seconds > 90.0);
+        arms(it).iter().any(slow)
+    };
+    let requests = |it: &Canaries| arms(it).iter().map(|arm| arm.trial.requests).sum::<u64>();
+    let before = requests(&*canaries(&handle, |_| true).await);
+    answer_slowly(&handle, |batch| vec![format!("a-{batch}"), format!("b-{batch}")]).await;
     // A few keys are taken for others that have counted.
-    let seen = canaries(&handle, |it| failed(it) > 1900).await;
-    assert!(!arms(&seen).iter().any(slow), "{seen:?}");
-    fail_slowly(&handle, |_| vec![String::new(); 2]).await;
-    canaries(&handle, |it| arms(it).len() == 2 && arms(it).iter().all(slow)).await;
+    let seen = canaries(&handle, |it| requests(it) > before + 1900).await;
+    assert!(!is_slow(&seen), "{seen:?}");
+    answer_slowly(&handle, |_| vec![String::new(); 2]).await;
+    canaries(&handle, is_slow).await;
 }

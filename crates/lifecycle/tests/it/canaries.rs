@@ -66,6 +66,7 @@ pub(crate) fn traffic_of(
         loop {
             for _ in 0..50 {
                 let lease = acquire(&handle, model).await.expect("served all the time");
+                lease.end_call();
                 lease.observe(Duration::from_millis(10), outcome(&lease));
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -157,7 +157,9 @@ async fn call(
         pace.tick().await;
         let lease = acquire(&handle, model).await.expect("served all the time");
         let sum = rand::random_range(SCORES);
-        match score(&lease, sum).await {
+        let score = score(&lease, sum).await;
+        lease.end_call();
+        match score {
             Ok(score) => lease.observe(Default::default(), Outcome::Scored(score.into())),
             Err(error) => {
                 assert_eq!(lease.arm(), Arm::Canary, "{error}");

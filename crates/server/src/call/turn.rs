@@ -79,6 +79,12 @@ impl Call {
         drop(before);
     }
 
+    /// Counts the request, whose body has been read, in the load of a version without a wait.
+    pub(crate) fn enters_at_once(&self, load: &Arc<Load>) {
+        let running = load.enter_at_once(Instant::now());
+        self.enters(running);
+    }
+
     /// True if the request has entered the version of `load` before its body was read. Its duration
     /// is measured from now on. If it has entered another version, it leaves that one.
     pub(crate) fn has_entered(&self, load: &Arc<Load>) -> bool {

@@ -4,8 +4,8 @@ use outrigger_canary::Share;
 use outrigger_core::{Arm, machines::TagKey};
 
 use super::{
-    CANARY_DECISIONS, CANARY_LOST, CANARY_REQUESTS, CANARY_SHADOWS, CANARY_STARVED,
-    CANARY_VERDICTS, canaries, model, share,
+    CANARY_DECISIONS, CANARY_LOST, CANARY_PAUSES, CANARY_REQUESTS, CANARY_SHADOWS, CANARY_STARVED,
+    CANARY_VERDICTS, canaries, left_to_live, model, share,
 };
 use crate::views::CanaryOutcome;
 
@@ -25,6 +25,8 @@ pub(crate) fn trial_begins(key: &TagKey, of_traffic: Option<Share>) {
     let name = &key.name;
     share(key, of_traffic);
     metrics::counter!(CANARY_STARVED, "model" => model(name)).absolute(0);
+    metrics::counter!(CANARY_PAUSES, "model" => model(name)).absolute(0);
+    left_to_live(name, 0);
     for outcome in CanaryOutcome::ALL {
         let outcome = outcome.as_str();
         metrics::counter!(CANARY_DECISIONS, "model" => model(name), "outcome" => outcome)

@@ -26,6 +26,10 @@ use crate::{
     },
 };
 
+/// The state of a canary whose requests were stopped for live's sake.
+const HELD_BACK: &str = "live is far worse than before the split, or was lately: the canary gets \
+                         requests only in single probes";
+
 impl Trials {
     /// The models with a trial, and those whose trial has just ended.
     pub fn models(&self) -> BTreeSet<ModelName> {
@@ -208,6 +212,9 @@ fn phase(running: &Running, standstill: Option<&str>) -> (CanaryPhase, String) {
     let message = match &running.promotion {
         Promotion::Failed { failure, .. } => failure.to_string(),
         Promotion::Overtaken(_) => "the tag has moved in the meantime".to_owned(),
+        Promotion::Undecided if standstill.is_none() && running.trial.is_held_back() => {
+            HELD_BACK.to_owned()
+        }
         _ => standstill.unwrap_or_default().to_owned(),
     };
     (phase, message)

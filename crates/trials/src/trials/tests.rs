@@ -9,7 +9,10 @@ use outrigger_score::Scorer;
 use serde_json::json;
 
 use super::*;
-use crate::{CanaryOutcome, CanaryPhase, Evidence, LocalJudge, PackageFacts, Profiled, TagState};
+use crate::{
+    CanaryOutcome, CanaryPhase, Chosen, Evidence, LocalJudge, OnCanary, PackageFacts, Profiled,
+    TagState,
+};
 
 /// A judge that follows a script.
 #[derive(Clone)]
@@ -204,9 +207,10 @@ impl Rig {
         let (live, canary) = (servable(live()), servable(canary()));
         let split = self.trials.split(&key("latest"), &arms, live, canary).expect("on trial");
         for number in 0..count {
-            let (arm, _) = split.choose("");
+            let chosen = split.choose("");
             let score = Outcome::Scored(number as f64 / count as f64);
-            split.observe(arm, Some(Duration::from_millis(10)), score);
+            split.observe(chosen.arm, chosen.is_counted, Some(Duration::from_millis(10)), score);
+            chosen.on_canary.iter().for_each(OnCanary::end);
         }
     }
 
@@ -286,12 +290,44 @@ fn the_local_judge_decides_by_the_requests_of_this_process() {
     let (live, canary) = (servable(live()), servable(canary()));
     let split = rig.trials.split(&key("latest"), &arms, live, canary).expect("on trial");
     for _ in 0..2000 {
-        let (arm, _) = split.choose("");
+        let Chosen { arm, on_canary, .. } = split.choose("");
         let outcome = if arm == Arm::Canary { Outcome::Failed } else { Outcome::Scored(0.5) };
-        split.observe(arm, Some(Duration::from_millis(10)), outcome);
+        split.observe(arm, true, Some(Duration::from_millis(10)), outcome);
+        on_canary.iter().for_each(OnCanary::end);
     }
     rig.judge();
     assert_eq!(rig.shown().decisions[0].outcome, CanaryOutcome::RolledBack);
+}
+
+#[test]
+fn no_request_counts_while_the_canary_has_no_room() {
+    let mut rig = Rig::split(Scripted::new());
+    let answer = Answer::Ready(live(), 1);
+    let arms = rig.trials.arms(&key("latest"), &answer, &rig.cx).expect("on trial");
+    let (live, canary) = (servable(live()), servable(canary()));
+    let split = rig.trials.split(&key("latest"), &arms, live, canary).expect("on trial");
+    let mut in_flight = Vec::new();
+    while in_flight.is_empty() {
+        in_flight.extend(split.choose("").on_canary);
+    }
+    for user in 0..100 {
+        let chosen = split.choose(&format!("user-{user}"));
+        assert_eq!((chosen.arm, chosen.is_counted), (Arm::Live, false));
+        split.observe(Arm::Live, false, Some(Duration::from_millis(10)), Outcome::Empty);
+    }
+    in_flight.iter().for_each(OnCanary::end);
+    rig.judge();
+    let verdict = rig.shown().canaries[0].verdict.clone().expect("judged");
+    assert_eq!((verdict.live, verdict.canary), (0, 0));
+    // The keys have not counted yet, so they count now, in their own arms.
+    let mut counted = [0, 0];
+    for user in 0..100 {
+        let chosen = split.choose(&format!("user-{user}"));
+        counted[usize::from(chosen.arm == Arm::Canary)] += u32::from(chosen.is_counted);
+        chosen.on_canary.iter().for_each(OnCanary::end);
+    }
+    assert_eq!(counted[0] + counted[1], 100);
+    assert!(counted[1] > 20, "{counted:?}");
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ from outrigger_testenv.bench import (
     engine,
     many,
     outage,
+    overload,
     page,
     path,
     process,
@@ -164,6 +165,25 @@ _CANARY_FIGURES = (
         PERCENT,
         at_least(99),
     ),
+    _canary(
+        "canary-overload-failed",
+        "callers that fail while a canary costs much of a simulated engine that both arms share, in"
+        " the worst of four scenarios",
+        PERCENT,
+        at_most(0.1),
+    ),
+    _canary(
+        "canary-overload-slow",
+        "the same: seconds in which live's p99 is more than twice that before the split",
+        SECONDS,
+        at_most(5),
+    ),
+    _canary(
+        "canary-overload-rolled-back",
+        "the same: canaries that are rolled back",
+        PERCENT,
+        at_least(100),
+    ),
     *_worse("errors", "3 % errors against 1 %", 1500),
     *_worse("latency", "1.5 times the latency", 1500),
     *_worse("scores-shifted", "scores moved by a quarter of a standard deviation", 1000),
@@ -186,6 +206,27 @@ _CANARY_PATH = Figure(
     canary.path,
     at_most(2),
     lambda _: 50,
+)
+
+_OVERLOAD_FIGURES = (
+    Figure(
+        "overload-failed",
+        "callers that fail while a canary costs 0.05 or 0.2 s of a core, 10 % of 400 or 30 % of 300"
+        " requests a second, in the worst of these",
+        PERCENT,
+        overload.failed,
+        at_most(0.1),
+        lambda _: overload.SECONDS,
+    ),
+    Figure(
+        "overload-slow",
+        "the same: seconds in which live's p99 is more than twice that before the split",
+        SECONDS,
+        overload.slow,
+        at_most(5),
+        # The figure before has run the scenarios.
+        lambda _: 0,
+    ),
 )
 
 # Each within 3 % of the earlier commit.
@@ -466,6 +507,7 @@ FIGURES = (
     ),
     *_CANARY_FIGURES,
     _CANARY_PATH,
+    *_OVERLOAD_FIGURES,
     Figure(
         "ui-first-paint",
         "the page in headless Chromium, nothing cached: until the first text is to be seen",
