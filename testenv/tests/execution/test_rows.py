@@ -131,7 +131,7 @@ def test_the_pod_scores_a_file_as_predict_does(case, served, pod, files, form):
         report = client.score_file(NAME, *names, **how)
     assert report.passed, report
     command = ["models", "validate", f"{NAME}@{served[0]}", "--input", names[0]]
-    done = pod.serve.run(*command, "--atol", "1e-6", "-o", "json")
+    done = pod.serve.run(*command, "--atol", "1e-6", "-o", "json", timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads(done.stdout)["rows"]
     assert (rows["scored"], rows["agreement"]["compared"]) == (

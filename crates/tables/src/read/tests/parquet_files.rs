@@ -195,7 +195,7 @@ fn lists_of_a_few_bytes_have_a_limited_number_of_values() {
         }
     };
     assert_eq!(error.problem, Problem::TooLarge, "{error}");
-    // As many values as may be decoded, but more than a row may take.
+    // The values are as many as may be decoded, but more than a row may take.
     let (_, directory) = parquet(&[column("a", list)], &[row(most), row(3)]);
     let (path, limits) = (directory.path().join("a.parquet"), Limits { row: 1 << 18, ..LIMITS });
     let mut reader = Reader::open(&Root::Any, &path, Format::Parquet, limits).expect("rows");
