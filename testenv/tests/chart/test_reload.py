@@ -28,6 +28,7 @@ OTHER = {
     "number, 0 to 1": 0.77,
     "numbers by caller": {"token:gateway": 77},
     "numbers by model": {"churn": 77},
+    "path": "/var/lib/other",
     "plain, server, optional or mutual": "optional",
     "rights by caller": {"*": ["read"]},
     "size": "77MiB",
