@@ -140,32 +140,43 @@ impl Run {
     /// Scores the file, and sends the progress and the outcome. Ends early if nobody listens.
     async fn report_to(self, events: Sender<Event>) {
         let progress = Progress::default();
-        let mut ended = pin!(AssertUnwindSafe(self.score(&progress)).catch_unwind());
-        let mut ticks = interval(INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let outcome = loop {
-            tokio::select! {
-                biased;
-                () = events.closed() => {
-                    metrics::validated(metrics::CANCELLED, progress.rows());
-                    return;
-                }
-                outcome = &mut ended => break outcome,
-                // A slow caller misses the progress only.
-                _ = ticks.tick() => drop(events.try_send(Ok(report::progress(&progress)))),
-            }
+        let Some(outcome) = self.outcome(&events, &progress).await else {
+            metrics::validated(metrics::CANCELLED, progress.rows());
+            return;
         };
-        let outcome = outcome.unwrap_or_else(|_panic| {
-            metrics::panicked(Method::Validation);
-            Err(Failure::new(Reason::Internal, "a defect in the server; its log has more"))
-        });
         self.log(&outcome);
         let reason =
             outcome.as_ref().map_or_else(|failure| failure.reason.as_str(), |_| metrics::OK);
         metrics::validated(reason, progress.rows());
         let event = outcome.map(|report| report::report(&report));
+        // A caller who has the outcome can begin another run.
+        drop(self);
         // The caller may have gone away meanwhile.
         let _ = events.send(event.map_err(|failure| crate::failure::to_status(&failure))).await;
+    }
+
+    /// Scores the file, and sends the progress. Returns `None` if nobody listens any more.
+    async fn outcome(
+        &self,
+        events: &Sender<Event>,
+        progress: &Progress,
+    ) -> Option<Result<Report, Failure>> {
+        let mut ended = pin!(AssertUnwindSafe(self.score(progress)).catch_unwind());
+        let mut ticks = interval(INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                () = events.closed() => return None,
+                outcome = &mut ended => break outcome,
+                // A slow caller misses the progress only.
+                _ = ticks.tick() => drop(events.try_send(Ok(report::progress(progress)))),
+            }
+        };
+        Some(outcome.unwrap_or_else(|_panic| {
+            metrics::panicked(Method::Validation);
+            Err(Failure::new(Reason::Internal, "a defect in the server; its log has more"))
+        }))
     }
 
     async fn score(&self, progress: &Progress) -> Result<Report, Failure> {

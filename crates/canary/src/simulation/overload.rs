@@ -63,7 +63,7 @@ enum Event {
     Tick,
     /// The engine is done with an attempt at this request.
     Done(u64, Attempt),
-    /// Nobody waits for that attempt any more.
+    /// The deadline of that attempt has passed.
     Late(u64, Attempt),
 }
 
