@@ -116,13 +116,13 @@ class ControlPlane:
         self.process.start()
         self.process.wait_until(lambda: self.get("/readyz" if wait else "/healthz")[0] == 200)
 
-    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str | Path, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Runs a command of the binary for the admin listener, as the server's user."""
         return subprocess.run(
             [outrigger(), *arguments, "--admin", self.admin],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=timeout,
             env={**os.environ, **self._variables},
             check=False,
         )
