@@ -7,11 +7,9 @@ from outrigger_testenv.bench import (
     allocations,
     batching,
     before,
-    canary,
     engine,
     many,
     outage,
-    overload,
     page,
     path,
     process,
@@ -19,21 +17,17 @@ from outrigger_testenv.bench import (
     transcode,
     validation,
 )
+from outrigger_testenv.bench.canary_figures import CANARY_FIGURES
 from outrigger_testenv.bench.client_figures import CLIENT_COMPARISONS, CLIENT_FIGURES
 from outrigger_testenv.bench.figure import (
     ALLOCATIONS,
     CORES,
-    FULL,
     KILOBYTES,
     MEGABYTES,
-    MICROSECONDS,
     MILLISECONDS,
-    NANOSECONDS,
     PERCENT,
     RATE,
     RATIO,
-    REGRESSIONS,
-    REQUESTS,
     SECONDS,
     Effort,
     Figure,
@@ -98,136 +92,6 @@ def _allocations(name: str, about: str) -> Figure:
     # No target here: the test has the limit.
     return Figure(name, about, ALLOCATIONS, partial(allocations.counted, name), None, lambda _: 7)
 
-
-def _canary(name: str, about: str, unit: str, target: Target) -> Figure:
-    # Measuring the first of these figures runs the benchmark for all.
-    return Figure(name, about, unit, partial(canary.simulated, name), target, _canary_seconds)
-
-
-def _canary_seconds(effort: Effort) -> float:
-    # Seconds on two cores.
-    whole = 240 if effort == FULL else 40
-    return whole / _CANARIES
-
-
-def _worse(name: str, about: str, most: float) -> tuple[Figure, ...]:
-    """Figures of a canary with a defect: the share found, the requests needed, and the harm until
-    then.
-    """
-    name = f"canary-{name}"
-    return (
-        _canary(f"{name}-rolled-back", about, PERCENT, at_least(99)),
-        _canary(f"{name}-median", f"{about}: its requests until then", REQUESTS, at_most(most)),
-        _canary(
-            f"{name}-harm-ratio",
-            f"{about}: its bad answers until then over the best of the usual judges",
-            RATIO,
-            at_most(1.3),
-        ),
-    )
-
-
-_CANARY_FIGURES = (
-    _canary(
-        "canary-alike-rolled-back",
-        "canaries like live that are rolled back, looked at after every request",
-        PERCENT,
-        at_most(1),
-    ),
-    _canary(
-        "canary-alike-promoted",
-        "canaries like live that are promoted within 20,000 requests",
-        PERCENT,
-        at_least(95),
-    ),
-    _canary(
-        "canary-users-first-request-rolled-back",
-        "the same for users who come back, the first request of each counted",
-        PERCENT,
-        at_most(1),
-    ),
-    _canary(
-        "canary-drift-promoted",
-        "canaries like live that are promoted within 20,000 requests while the latency of both"
-        " changes, in the worst of four ways",
-        PERCENT,
-        at_least(95),
-    ),
-    _canary(
-        "canary-drift-rolled-back",
-        "canaries like live that are rolled back while the latency of both changes",
-        PERCENT,
-        at_most(1),
-    ),
-    _canary(
-        "canary-drift-latency-rolled-back",
-        "1.5 times the latency, while the latency of both changes",
-        PERCENT,
-        at_least(99),
-    ),
-    _canary(
-        "canary-overload-failed",
-        "callers that fail while a canary costs much of a simulated engine that both arms share, in"
-        " the worst of four scenarios",
-        PERCENT,
-        at_most(0.1),
-    ),
-    _canary(
-        "canary-overload-slow",
-        "the same: seconds in which live's p99 is more than twice that before the split",
-        SECONDS,
-        at_most(5),
-    ),
-    _canary(
-        "canary-overload-rolled-back",
-        "the same: canaries that are rolled back",
-        PERCENT,
-        at_least(100),
-    ),
-    *_worse("errors", "3 % errors against 1 %", 1500),
-    *_worse("latency", "1.5 times the latency", 1500),
-    *_worse("scores-shifted", "scores moved by a quarter of a standard deviation", 1000),
-    *_worse("scores-constant", "constant scores", 200),
-    *_worse("nan", "NaN in 0.5 % of the answers", 1500),
-    _canary(
-        "canary-harm-least",
-        "of these five, those with less harm than under any of the usual judges",
-        REGRESSIONS,
-        at_least(4),
-    ),
-    _canary("canary-request", "what a request pays for being compared", NANOSECONDS, at_most(2000)),
-)
-_CANARIES = len(_CANARY_FIGURES)
-
-_CANARY_PATH = Figure(
-    "canary-path-us",
-    "CPU of the server that a request takes more while a canary is on trial",
-    MICROSECONDS,
-    canary.path,
-    at_most(2),
-    lambda _: 50,
-)
-
-_OVERLOAD_FIGURES = (
-    Figure(
-        "overload-failed",
-        "callers that fail while a canary costs 0.05 or 0.2 s of a core, 10 % of 400 or 30 % of 300"
-        " requests a second, in the worst of these",
-        PERCENT,
-        overload.failed,
-        at_most(0.1),
-        lambda _: overload.SECONDS / 2,
-    ),
-    Figure(
-        "overload-slow",
-        "the same: seconds in which live's p99 is more than twice that before the split",
-        SECONDS,
-        overload.slow,
-        at_most(5),
-        # One run of the scenarios gives both figures.
-        lambda _: overload.SECONDS / 2,
-    ),
-)
 
 # Each within 3 % of the earlier commit.
 _NOT_LESS = at_least(0.97)
@@ -505,9 +369,7 @@ FIGURES = (
         at_most(10),
         partial(many.seconds, 1000, 1),
     ),
-    *_CANARY_FIGURES,
-    _CANARY_PATH,
-    *_OVERLOAD_FIGURES,
+    *CANARY_FIGURES,
     Figure(
         "ui-first-paint",
         "the page in headless Chromium, nothing cached: until the first text is to be seen",
