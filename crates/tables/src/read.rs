@@ -14,7 +14,7 @@ use std::{
 use crate::{Cell, Column, Error, Format, Limits, Names, Root, error::Cause};
 
 /// One row.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Row {
     /// Its position in the file, counted from 1. A header and blank lines are not counted.
     pub number: u64,
@@ -33,14 +33,15 @@ pub struct Malformed {
     pub message: String,
 }
 
-/// The values of one row with their names, or the reason why the row cannot be read.
-type Parsed = Result<(Names, Vec<Cell>), String>;
+/// A row whose names and cells were read, or the reason why it cannot be read.
+type Parsed = Result<(), String>;
 
 /// Reads a file one row at a time.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
-    rows: u64,
+    /// The last row. Its memory is used again for the next one.
+    row: Row,
     source: Source,
 }
 
@@ -66,7 +67,7 @@ impl Reader {
             })
         };
         let source = open().map_err(|cause| Error::new(path, cause))?;
-        Ok(Self { path: path.to_owned(), rows: 0, source })
+        Ok(Self { path: path.to_owned(), row: Row::default(), source })
     }
 
     /// The columns of all rows; `None` if each row names its own.
@@ -96,22 +97,23 @@ impl Reader {
         if size == 0 { 1.0 } else { (read as f64 / size as f64).min(1.0) }
     }
 
-    /// The next row; `None` at the end.
+    /// The next row; `None` at the end. Its cells may be taken out.
     ///
     /// # Errors
     /// The file cannot be read any further.
-    pub fn read(&mut self) -> Result<Option<Result<Row, Malformed>>, Error> {
-        let parsed = match &mut self.source {
-            Source::Csv(source) => source.read(),
-            Source::Jsonl(source) => source.read(),
-            Source::Parquet(source) => source.read(),
+    pub fn read(&mut self) -> Result<Option<Result<&mut Row, Malformed>>, Error> {
+        let Self { path, row, source } = self;
+        let number = row.number + 1;
+        let parsed = match source {
+            Source::Csv(source) => source.read(row),
+            Source::Jsonl(source) => source.read(row),
+            Source::Parquet(source) => source.read(row),
         };
-        let parsed = parsed.map_err(|cause| Error::new(&self.path, cause.at_row(self.rows + 1)))?;
+        let parsed = parsed.map_err(|cause| Error::new(path, cause.at_row(number)))?;
         let Some(parsed) = parsed else { return Ok(None) };
-        self.rows += 1;
-        let number = self.rows;
+        row.number = number;
         Ok(Some(match parsed {
-            Ok((names, cells)) => Ok(Row { number, names, cells }),
+            Ok(()) => Ok(row),
             Err(message) => Err(Malformed { number, message }),
         }))
     }

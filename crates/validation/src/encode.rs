@@ -8,7 +8,10 @@ use outrigger_proto::{
 use outrigger_tables::Cell;
 use prost::Message as _;
 
-use crate::{features::Features, value::value};
+use crate::{
+    features::{Features, Type},
+    value::value,
+};
 
 /// The fields of `PredictRequest`.
 const REQUEST_ID: u32 = 2;
@@ -29,13 +32,25 @@ pub(crate) fn put_feature(
     cell: &Cell,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
+    put_typed((features, entity, features.type_of(entity, name)), name, cell, out)
+}
+
+/// Appends the feature in a cell as [`put_feature`], for which its type has been looked up.
+///
+/// # Errors
+/// No feature can have such a value.
+pub(crate) fn put_typed(
+    (features, entity, of): (&Features, Entity, Option<Type>),
+    name: &str,
+    cell: &Cell,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
     if let Cell::Object(members) = cell {
-        for (key, cell) in members {
-            put_feature((features, entity), &format!("{name}.{key}"), cell, out)?;
-        }
-        return Ok(());
+        return members.iter().try_for_each(|(key, cell)| {
+            put_feature((features, entity), &format!("{name}.{key}"), cell, out)
+        });
     }
-    let Some(of) = features.type_of(entity, name) else { return Ok(()) };
+    let Some(of) = of else { return Ok(()) };
     let kind = value(cell, of).map_err(|message| format!("{name}: {message}"))?;
     if kind.is_some() {
         let field = if entity == Entity::User { 1 } else { 2 };

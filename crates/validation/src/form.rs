@@ -5,11 +5,11 @@ use outrigger_features::metadata::Entity;
 use outrigger_tables::{Cell, Column, Kind, Row};
 
 use crate::{
-    encode::{put_feature, put_id, put_treatment, request},
-    features::Features,
+    encode::{put_feature, put_id, put_treatment, put_typed, request},
+    features::{Features, Type},
     group::{Group, GroupRow, malformed},
     options::Reserved,
-    roles::{Roles, TREATMENTS},
+    roles::{FeatureColumn, Roles, TREATMENTS},
 };
 
 /// The limits of a request.
@@ -123,10 +123,9 @@ fn list_parts(
     };
     limits.check_count(count)?;
     let mut parts = Parts { count, ..Parts::default() };
-    for index in &roles.of_user {
-        let cell = &row.cells[*index];
-        put_feature((features, Entity::User), &roles.names[*index], cell, &mut parts.user)
-            .map_err(malformed)?;
+    for FeatureColumn { index, of } in &roles.of_user {
+        let (name, cell) = (&roles.names[*index], &row.cells[*index]);
+        put_typed((features, Entity::User, *of), name, cell, &mut parts.user).map_err(malformed)?;
     }
     let columns = treatment_columns(row, roles, count, features).map_err(malformed)?;
     for at in 0..count {
@@ -134,8 +133,8 @@ fn list_parts(
         if let Some(ids) = ids {
             put_id(&ids[at], &mut treatment);
         }
-        for (name, cells) in &columns {
-            put_feature((features, Entity::Treatment), name, &cells[at], &mut treatment)
+        for (name, of, cells) in &columns {
+            put_typed((features, Entity::Treatment, *of), name, &cells[at], &mut treatment)
                 .map_err(malformed)?;
         }
         put_treatment(&treatment, &mut parts.treatments);
@@ -147,27 +146,29 @@ fn list_parts(
 /// The number of treatments of a row that has neither ids nor expected scores: that of the values in
 /// the first column that has only features of treatments; 0 if there is none.
 fn count_of(row: &Row, roles: &Roles, features: &Features) -> usize {
-    let only = |index: &&usize| {
-        features.are_known() && !features.may_hold(Entity::User, &roles.names[**index])
+    let only = |column: &&FeatureColumn| {
+        features.are_known() && !features.may_hold(Entity::User, &roles.names[column.index])
     };
-    let mut lists = roles.of_treatment.iter().filter(only).map(|index| &row.cells[*index]);
+    let mut lists = roles.of_treatment.iter().filter(only).map(|column| &row.cells[column.index]);
     lists
         .find_map(|cell| if let Cell::List(cells) = cell { Some(cells.len()) } else { None })
         .unwrap_or_default()
 }
 
-/// The columns with a value for each of the `count` treatments, with their names.
+/// The columns with a value for each of the `count` treatments, with their names and types.
 fn treatment_columns<'a>(
     row: &'a Row,
     roles: &'a Roles,
     count: usize,
     features: &Features,
-) -> Result<Vec<(&'a str, &'a [Cell])>, String> {
+) -> Result<Vec<(&'a str, Option<Type>, &'a [Cell])>, String> {
     let mut columns = Vec::new();
-    for index in &roles.of_treatment {
+    for FeatureColumn { index, of } in &roles.of_treatment {
         let (name, cell) = (&*roles.names[*index], &row.cells[*index]);
         match cell {
-            Cell::List(cells) if cells.len() == count => columns.push((name, cells.as_slice())),
+            Cell::List(cells) if cells.len() == count => {
+                columns.push((name, *of, cells.as_slice()))
+            }
             Cell::Absent => {}
             // It is a feature of the user.
             _ if !features.are_known() => {}
@@ -183,7 +184,7 @@ fn treatment_columns<'a>(
 }
 
 /// The group of a row in the request form.
-pub(crate) fn http(row: Row, roles: &Roles, mut head: GroupRow, model: Model<'_>) -> Group {
+pub(crate) fn http(row: &mut Row, roles: &Roles, mut head: GroupRow, model: Model<'_>) -> Group {
     let mut texts = [String::new(), String::new()];
     (head.user, head.treatment) = (Cell::Absent, Cell::Absent);
     match http_parts(row, roles, &mut texts, &mut head, model) {
@@ -194,7 +195,7 @@ pub(crate) fn http(row: Row, roles: &Roles, mut head: GroupRow, model: Model<'_>
 
 /// Reads the members of a request; `texts` are its id and its routing key.
 fn http_parts(
-    row: Row,
+    row: &mut Row,
     roles: &Roles,
     texts: &mut [String; 2],
     head: &mut GroupRow,
@@ -202,7 +203,7 @@ fn http_parts(
 ) -> Result<Parts, Failure> {
     let mut parts = Parts::default();
     let mut ids = Vec::new();
-    for (index, cell) in row.cells.into_iter().enumerate() {
+    for (index, cell) in row.cells.drain(..).enumerate() {
         match (&*roles.names[index], cell) {
             _ if roles.expected == Some(index) => {}
             // The command names the model.

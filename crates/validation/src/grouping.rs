@@ -7,12 +7,12 @@ use outrigger_features::metadata::Entity;
 use outrigger_tables::{Cell, Column, Malformed, Names, Row};
 
 use crate::{
-    encode::{put_feature, put_id, put_treatment, request},
+    encode::{put_id, put_treatment, put_typed, request},
     features::Features,
     form::{self, Form, RequestLimits},
     group::{Group, GroupRow, fail_all, malformed},
     options::{Options, Reserved},
-    roles::Roles,
+    roles::{FeatureColumn, Roles},
     text::cut,
 };
 
@@ -44,6 +44,8 @@ struct Open {
     /// The encoded features of the user, and the number of the row that they are from.
     features: Option<(Vec<u8>, u64)>,
     treatments: Vec<u8>,
+    /// The memory in which a part of a row is encoded.
+    encoded: Vec<u8>,
     /// The bytes of the reserved columns.
     reserved: usize,
     failed: usize,
@@ -70,7 +72,7 @@ impl Grouping {
     }
 
     /// Takes the next row; passes groups that are complete to `done`.
-    pub(crate) fn add(&mut self, row: Result<Row, Malformed>, done: &mut impl FnMut(Group)) {
+    pub(crate) fn add(&mut self, row: Result<&mut Row, Malformed>, done: &mut impl FnMut(Group)) {
         let row = match row {
             Ok(row) => row,
             Err(Malformed { number, message }) => {
@@ -87,11 +89,11 @@ impl Grouping {
             expected: cell(roles.expected),
             ..GroupRow::default()
         };
-        match self.form.unwrap_or_else(|| Form::of(&row, &roles)) {
-            Form::Row => self.add_row(&row, &roles, head, done),
+        match self.form.unwrap_or_else(|| Form::of(row, &roles)) {
+            Form::Row => self.add_row(row, &roles, head, done),
             Form::List => {
                 self.close(done);
-                done(form::list(&row, &roles, head, (&self.features, &self.limits)));
+                done(form::list(row, &roles, head, (&self.features, &self.limits)));
             }
             Form::Request => {
                 self.close(done);
@@ -203,24 +205,25 @@ impl Open {
         head: &GroupRow,
         features: &Features,
     ) -> Result<(), String> {
-        let put = |entity: Entity, columns: &[usize], out: &mut Vec<u8>| {
-            columns.iter().try_for_each(|index| {
-                put_feature((features, entity), &roles.names[*index], &row.cells[*index], out)
+        let put = |entity: Entity, columns: &[FeatureColumn], out: &mut Vec<u8>| {
+            columns.iter().try_for_each(|FeatureColumn { index, of }| {
+                let (name, cell) = (&roles.names[*index], &row.cells[*index]);
+                put_typed((features, entity, *of), name, cell, out)
             })
         };
-        let mut treatment = Vec::new();
-        put_id(&head.treatment, &mut treatment);
-        put(Entity::Treatment, &roles.of_treatment, &mut treatment)?;
-        let is_first = self.features.is_none();
-        if is_first || features.are_known() {
-            let mut user = Vec::new();
-            put(Entity::User, &roles.of_user, &mut user)?;
-            let (first, number) = self.features.get_or_insert_with(|| (user.clone(), row.number));
-            if *first != user {
+        self.encoded.clear();
+        if self.features.is_none() || features.are_known() {
+            put(Entity::User, &roles.of_user, &mut self.encoded)?;
+            let first = || (self.encoded.clone(), row.number);
+            let (first, number) = self.features.get_or_insert_with(first);
+            if *first != self.encoded {
                 return Err(format!("the user has other features than in row {number}"));
             }
+            self.encoded.clear();
         }
-        put_treatment(&treatment, &mut self.treatments);
+        put_id(&head.treatment, &mut self.encoded);
+        put(Entity::Treatment, &roles.of_treatment, &mut self.encoded)?;
+        put_treatment(&self.encoded, &mut self.treatments);
         Ok(())
     }
 

@@ -3,7 +3,10 @@
 use outrigger_features::metadata::Entity;
 use outrigger_tables::Names;
 
-use crate::{features::Features, options::Reserved};
+use crate::{
+    features::{Features, Type},
+    options::Reserved,
+};
 
 /// The column of a request's treatments, in the form of a request.
 pub(crate) const TREATMENTS: &str = "treatments";
@@ -19,11 +22,20 @@ pub(crate) struct Roles {
     pub(crate) treatments: Option<usize>,
     /// The columns that may hold features of the user, by name: equal users have equal encodings,
     /// whatever the order of the columns.
-    pub(crate) of_user: Vec<usize>,
+    pub(crate) of_user: Vec<FeatureColumn>,
     /// The columns that may hold features of treatments.
-    pub(crate) of_treatment: Vec<usize>,
+    pub(crate) of_treatment: Vec<FeatureColumn>,
     /// The columns that are neither reserved nor features.
     pub(crate) ignored: Vec<usize>,
+}
+
+/// A column that may hold features of an entity.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct FeatureColumn {
+    pub(crate) index: usize,
+    /// The type of the feature with the column's name; `None` if the model has only features whose
+    /// names begin with it and a dot.
+    pub(crate) of: Option<Type>,
 }
 
 impl Roles {
@@ -36,16 +48,19 @@ impl Roles {
             if [user, treatment, expected].contains(&Some(index)) {
                 continue;
             }
-            let holds = [Entity::User, Entity::Treatment].map(|of| features.may_hold(of, name));
-            let roles = [(holds[0], &mut of_user), (holds[1], &mut of_treatment)];
-            for (_, role) in roles.into_iter().filter(|(holds, _)| *holds) {
-                role.push(index);
+            let mut is_ignored = true;
+            let roles = [(Entity::User, &mut of_user), (Entity::Treatment, &mut of_treatment)];
+            for (entity, role) in roles {
+                if features.may_hold(entity, name) {
+                    role.push(FeatureColumn { index, of: features.type_of(entity, name) });
+                    is_ignored = false;
+                }
             }
-            if holds == [false; 2] {
+            if is_ignored {
                 ignored.push(index);
             }
         }
-        of_user.sort_by_key(|index| &names[*index]);
+        of_user.sort_by_key(|column| &names[column.index]);
         let names = names.clone();
         let treatments = position(TREATMENTS);
         Self { user, treatment, expected, treatments, of_user, of_treatment, ignored, names }
@@ -73,11 +88,18 @@ mod tests {
         let names = ["x", "user", "a", "home", "both"].map(Arc::<str>::from);
         let roles = Roles::new(&Arc::from(names), &Reserved::default(), &features);
         assert_eq!((roles.user, roles.treatment, roles.expected), (Some(1), None, None));
-        assert_eq!((roles.of_user, roles.of_treatment), (vec![4, 3], vec![2, 4]));
+        let number = Some(Type::Number);
+        let column = |index, of| FeatureColumn { index, of };
+        assert_eq!(roles.of_user, [column(4, number), column(3, None)]);
+        assert_eq!(roles.of_treatment, [column(2, number), column(4, number)]);
         assert_eq!(roles.ignored, [0]);
         let unknown = Features::unknown([]);
         let roles = Roles::new(&roles.names, &Reserved::default(), &unknown);
-        assert_eq!(roles.of_treatment, [0, 2, 3, 4]);
-        assert_eq!(roles.of_user, [2, 4, 3, 0], "by name");
+        let indices =
+            |columns: &[FeatureColumn]| columns.iter().map(|column| column.index).collect();
+        let (of_user, of_treatment): (Vec<_>, Vec<_>) =
+            (indices(&roles.of_user), indices(&roles.of_treatment));
+        assert_eq!(of_treatment, [0, 2, 3, 4]);
+        assert_eq!(of_user, [2, 4, 3, 0], "by name");
     }
 }

@@ -4,11 +4,13 @@ use std::{fs::File, str, sync::Arc};
 
 use csv::{ByteRecord, ReaderBuilder};
 
-use super::{Counted, Parsed};
+use super::{Counted, Parsed, Row};
 use crate::{Cell, Column, Kind, Names, cell::repeated, error::Cause};
 
 /// The bytes that are read at once.
 const BUFFER: usize = 64 << 10;
+/// The most bytes of a text whose memory is used again.
+const REUSED: usize = 256;
 
 /// An open file.
 #[derive(Debug)]
@@ -48,25 +50,30 @@ impl Source {
         self.reader.get_ref().position()
     }
 
-    /// The next row.
+    /// The next row, which is written to `row`.
     ///
     /// # Errors
     /// The file cannot be read any further.
-    pub(super) fn read(&mut self) -> Result<Option<Parsed>, Cause> {
+    pub(super) fn read(&mut self, row: &mut Row) -> Result<Option<Parsed>, Cause> {
         self.reader.get_mut().allow_row();
         let more = self.reader.read_byte_record(&mut self.record);
         if !more.map_err(cause)? {
             return Ok(None);
         }
-        Ok(Some(self.cells().map(|cells| (Arc::clone(&self.names), cells))))
+        Ok(Some(self.write_to(row)))
     }
 
-    fn cells(&self) -> Result<Vec<Cell>, String> {
+    fn write_to(&self, row: &mut Row) -> Parsed {
         let (found, expected) = (self.record.len(), self.names.len());
         if found != expected {
             return Err(format!("{found} cells, but the header has {expected}"));
         }
-        self.record.iter().zip(self.names.iter()).map(|(bytes, name)| cell(bytes, name)).collect()
+        if !Arc::ptr_eq(&row.names, &self.names) {
+            row.names = Arc::clone(&self.names);
+            row.cells.resize(expected, Cell::Absent);
+        }
+        let texts = self.record.iter().zip(self.names.iter());
+        texts.zip(&mut row.cells).try_for_each(|((bytes, name), cell)| write(bytes, name, cell))
     }
 }
 
@@ -78,10 +85,13 @@ fn cause(error: csv::Error) -> Cause {
     }
 }
 
-fn cell(bytes: &[u8], name: &str) -> Result<Cell, String> {
-    if bytes.is_empty() {
-        return Ok(Cell::Absent);
-    }
+/// Writes the text of a cell of the column `name`. The memory of a short earlier text is used again.
+fn write(bytes: &[u8], name: &str, cell: &mut Cell) -> Parsed {
     let text = str::from_utf8(bytes).map_err(|_| format!("{name}: not UTF-8"))?;
-    Ok(Cell::Untyped(text.to_owned()))
+    match cell {
+        _ if text.is_empty() => *cell = Cell::Absent,
+        Cell::Untyped(before) if before.capacity() <= REUSED => text.clone_into(before),
+        _ => *cell = Cell::Untyped(text.to_owned()),
+    }
+    Ok(())
 }

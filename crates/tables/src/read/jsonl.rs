@@ -6,8 +6,8 @@ use std::{
     sync::Arc,
 };
 
-use super::{Counted, Parsed, too_long};
-use crate::{Cell, Names, error::Cause};
+use super::{Counted, Parsed, Row, too_long};
+use crate::{Cell, error::Cause};
 
 /// An open file.
 #[derive(Debug)]
@@ -16,32 +16,30 @@ pub(super) struct Source {
     line: Vec<u8>,
     /// The most bytes of a line.
     row: usize,
-    /// The names of the row before.
-    names: Names,
 }
 
 impl Source {
     /// Reads a file with lines of at most `row` bytes.
     pub(super) fn new(file: File, row: usize) -> Result<Self, Cause> {
-        let (input, names) = (BufReader::new(Counted::new(file, row)?), Arc::from([]));
-        Ok(Self { input, line: Vec::new(), row, names })
+        let input = BufReader::new(Counted::new(file, row)?);
+        Ok(Self { input, line: Vec::new(), row })
     }
 
     pub(super) fn position(&self) -> (u64, u64) {
         self.input.get_ref().position()
     }
 
-    /// The next row.
+    /// The next row, which is written to `row`.
     ///
     /// # Errors
     /// The file cannot be read any further.
-    pub(super) fn read(&mut self) -> Result<Option<Parsed>, Cause> {
+    pub(super) fn read(&mut self, row: &mut Row) -> Result<Option<Parsed>, Cause> {
         loop {
             match self.read_line()? {
                 Line::End => return Ok(None),
                 Line::TooLong => return Ok(Some(Err(too_long(self.row)))),
                 Line::Read if self.line.trim_ascii().is_empty() => {}
-                Line::Read => return Ok(Some(self.parse())),
+                Line::Read => return Ok(Some(self.parse(row))),
             }
         }
     }
@@ -60,18 +58,19 @@ impl Source {
         Ok(Line::TooLong)
     }
 
-    fn parse(&mut self) -> Parsed {
+    fn parse(&self, row: &mut Row) -> Parsed {
         // serde counts the line break as the end of a line.
         let Cell::Object(members) = Cell::parse(self.line.trim_ascii_end())? else {
             return Err("not a JSON object".to_owned());
         };
-        let same = members.len() == self.names.len()
-            && members.iter().zip(self.names.iter()).all(|((name, _), before)| **name == **before);
+        let same = members.len() == row.names.len()
+            && members.iter().zip(row.names.iter()).all(|((name, _), before)| **name == **before);
         if !same {
-            self.names = members.iter().map(|(name, _)| Arc::from(name.as_str())).collect();
+            row.names = members.iter().map(|(name, _)| Arc::from(name.as_str())).collect();
         }
-        let cells = members.into_iter().map(|(_, cell)| cell).collect();
-        Ok((Arc::clone(&self.names), cells))
+        row.cells.clear();
+        row.cells.extend(members.into_iter().map(|(_, cell)| cell));
+        Ok(())
     }
 }
 

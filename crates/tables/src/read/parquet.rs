@@ -32,7 +32,7 @@ use parquet::{
 };
 
 use self::{budget::Budget, pages::Pages};
-use super::Parsed;
+use super::{Parsed, Row};
 use crate::{Cell, Column, Kind, Limits, Names, cell::repeated, error::Cause};
 
 /// The most rows that are decoded at once, and about the most bytes.
@@ -122,11 +122,11 @@ impl Source {
         (self.read, self.rows)
     }
 
-    /// The next row.
+    /// The next row, which is written to `row`.
     ///
     /// # Errors
     /// The file cannot be read any further.
-    pub(super) fn read(&mut self) -> Result<Option<Parsed>, Cause> {
+    pub(super) fn read(&mut self, row: &mut Row) -> Result<Option<Parsed>, Cause> {
         while self.batch.as_ref().is_none_or(|batch| self.next == batch.num_rows()) {
             self.batch = None;
             self.budget.begin_batch();
@@ -140,13 +140,19 @@ impl Source {
             }
         }
         let Some(batch) = &self.batch else { return Ok(None) };
-        let (row, mut left) = (self.next, self.most);
+        let (index, mut left) = (self.next, self.most);
         self.next += 1;
         self.read += 1;
-        let cells = batch.columns().iter().map(|column| cell(&**column, row, &mut left));
-        let too_large = || format!("a row takes more than {} bytes of memory", self.most);
-        let cells = cells.collect::<Option<_>>().ok_or_else(too_large);
-        Ok(Some(cells.map(|cells| (Arc::clone(&self.names), cells))))
+        row.names = Arc::clone(&self.names);
+        row.cells.clear();
+        for column in batch.columns() {
+            let Some(cell) = cell(&**column, index, &mut left) else {
+                let message = format!("a row takes more than {} bytes of memory", self.most);
+                return Ok(Some(Err(message)));
+            };
+            row.cells.push(cell);
+        }
+        Ok(Some(Ok(())))
     }
 }
 

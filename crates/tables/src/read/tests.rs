@@ -26,7 +26,7 @@ fn rows(content: &[u8], format: Format) -> Vec<Result<Row, Malformed>> {
     let (mut reader, _file) = open(content, format);
     let mut rows = Vec::new();
     while let Some(row) = reader.read().expect("readable") {
-        rows.push(row);
+        rows.push(row.cloned());
     }
     assert_eq!(reader.fraction(), 1.0);
     rows
@@ -53,6 +53,30 @@ fn csv_has_a_header_quotes_and_absent_cells() {
     assert_eq!((second.number, &second.cells[2]), (2, &untyped(" ")));
     assert!(Arc::ptr_eq(&first.names, &second.names));
     assert_eq!(rows.len(), 2);
+}
+
+#[test]
+fn a_row_has_nothing_of_the_one_before() {
+    let long = "x".repeat(1000);
+    let csv = format!("a,b,c\n{long},1,2\n,{long},\n3,,4\n");
+    let rows = rows(csv.as_bytes(), Format::Csv);
+    let cells = |at: usize| &rows[at].as_ref().expect("a row").cells;
+    assert_eq!(cells(1)[..], [Cell::Absent, untyped(&long), Cell::Absent]);
+    assert_eq!(cells(2)[..], [untyped("3"), Cell::Absent, untyped("4")]);
+}
+
+#[test]
+fn the_memory_of_long_texts_is_not_kept() {
+    // Each cell has been as long as a row in turn, and the last row is short.
+    let long = "x".repeat(100_000);
+    let csv = format!("a,b,c\n{long},1,2\n1,{long},2\n1,2,{long}\n1,2,3\n");
+    let (mut reader, _file) = open(csv.as_bytes(), Format::Csv);
+    for _ in 0..3 {
+        reader.read().expect("readable");
+    }
+    let row = reader.read().expect("readable").expect("a row").expect("a row");
+    let capacity = |cell: &Cell| if let Cell::Untyped(text) = cell { text.capacity() } else { 0 };
+    assert!(row.cells.iter().map(capacity).sum::<usize>() < 1000, "{:?}", row.cells);
 }
 
 #[test]

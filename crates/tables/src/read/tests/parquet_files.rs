@@ -74,7 +74,8 @@ fn many_rows_of_parquet_are_read_in_order() {
         let read = reader.read().expect("readable").expect("a row").expect("a row");
         assert_eq!(&read.cells, row);
     }
-    assert_eq!((reader.read(), reader.fraction()), (Ok(None), 1.0));
+    assert_eq!(reader.read(), Ok(None));
+    assert_eq!(reader.fraction(), 1.0);
 }
 
 #[test]
@@ -199,7 +200,7 @@ fn lists_of_a_few_bytes_have_a_limited_number_of_values() {
     let (_, directory) = parquet(&[column("a", list)], &[row(most), row(3)]);
     let (path, limits) = (directory.path().join("a.parquet"), Limits { row: 1 << 18, ..LIMITS });
     let mut reader = Reader::open(&Root::Any, &path, Format::Parquet, limits).expect("rows");
-    let first = reader.read().expect("readable").expect("a row");
+    let first = reader.read().expect("readable").expect("a row").cloned();
     assert!(malformed(&first).1.starts_with("a row takes more than"), "{first:?}");
     assert_eq!(reader.read().expect("readable").expect("a row").expect("a row").cells, row(3));
 }
