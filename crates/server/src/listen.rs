@@ -56,6 +56,8 @@ const CONNECTION_WINDOW: u32 = 32 << 20;
 const FRAME: u32 = 1 << 20;
 /// The most bytes of a request's headers, as HTTP/2 counts them; gRPC's are a few hundred.
 const HEADERS: u32 = 16 << 10;
+/// The most bytes that hyper reads ahead of a body over HTTP/1.
+const HTTP1_BUFFER: usize = 256 << 10;
 const STREAMS: u32 = 1024;
 /// The most requests of a connection that were reset before the server looked at them: as many as a
 /// caller may have open at once, because all of them can be reset while the machine is busy. Reset
@@ -221,14 +223,15 @@ fn protocol() -> Builder<TokioExecutor> {
     builder
 }
 
-/// Gives HTTP/2 connections windows within their share of the pool of unread bytes: hyper keeps what
-/// nobody reads up to its windows.
+/// Gives a connection windows and a buffer within its share of the pool of unread bytes: hyper keeps
+/// what nobody reads up to these. Headers must fit in the buffer of HTTP/1.
 fn with_windows(mut builder: Builder<TokioExecutor>, share: usize) -> Builder<TokioExecutor> {
     let connection = u32::try_from(share).unwrap_or(CONNECTION_WINDOW).min(CONNECTION_WINDOW);
     builder
         .http2()
         .initial_stream_window_size(connection.min(STREAM_WINDOW))
         .initial_connection_window_size(connection);
+    builder.http1().max_buf_size((share / 4).clamp(HEADERS as usize, HTTP1_BUFFER));
     builder
 }
 

@@ -1,5 +1,11 @@
-use axum::{extract::DefaultBodyLimit, http::StatusCode};
+use axum::{
+    extract::DefaultBodyLimit,
+    http::{Request, Response, StatusCode},
+};
 use h2::{Ping, Reason, SendStream, client};
+use http_body_util::BodyExt as _;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::TokioIo;
 use outrigger_testkit::http2::{self, Announced};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -8,7 +14,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::*;
+use super::{unread::LEAST_SHARE, *};
 
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -178,5 +184,43 @@ async fn silent_connections_keep_nobody_out() {
         silent.push(served.connect().await);
         let (sender, _connection) = polite(&served).await;
         sender.ready().await.expect("a connection that is served");
+    }
+}
+
+/// Reads the body of a request for `/read`, and leaves that of any other unread.
+async fn reads_some(request: Request<Incoming>) -> Result<Response<String>, hyper::Error> {
+    if request.uri().path() == "/read" {
+        request.into_body().collect().await?;
+        return Ok(Response::new(String::new()));
+    }
+    std::future::pending().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_over_http1_stays_with_its_sender_until_it_is_read() {
+    const LENGTH: usize = 4 << 20;
+    const PIPE: usize = 1 << 20;
+    for (share, most) in [(LEAST_SHARE, HEADERS as usize), (4 << 20, HTTP1_BUFFER)] {
+        let (mut caller, server) = tokio::io::duplex(PIPE);
+        let serving = async move {
+            let builder = with_windows(protocol(), share);
+            builder.serve_connection(TokioIo::new(server), service_fn(reads_some)).await.ok();
+        };
+        tokio::spawn(serving);
+        let head =
+            |path| format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {LENGTH}\r\n\r\n");
+        // Bytes that come fast make hyper read more at once.
+        caller.write_all(head("/read").as_bytes()).await.unwrap();
+        caller.write_all(&vec![0; LENGTH]).await.unwrap();
+        let mut answer = [0; 15];
+        caller.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        caller.write_all(head("/wait").as_bytes()).await.unwrap();
+        let (mut sent, body) = (0, vec![0; LENGTH]);
+        // The time passes when nothing else can happen.
+        while let Ok(written) = timeout(Duration::from_secs(1), caller.write(&body[sent..])).await {
+            sent += written.unwrap();
+        }
+        assert!(sent <= most + PIPE, "{sent} > {most}");
     }
 }
