@@ -7,24 +7,23 @@ use std::{
 };
 
 use super::{Counted, Parsed, too_long};
-use crate::{Cell, Names, error::Cause};
+use crate::{Cell, Limits, Names, error::Cause};
 
 /// An open file.
 #[derive(Debug)]
 pub(super) struct Source {
     input: BufReader<Counted>,
     line: Vec<u8>,
-    /// The most bytes of a line.
-    row: usize,
+    limits: Limits,
     /// The names of the row before.
     names: Names,
 }
 
 impl Source {
-    /// Reads a file with lines of at most `row` bytes.
-    pub(super) fn new(file: File, row: usize) -> Result<Self, Cause> {
-        let (input, names) = (BufReader::new(Counted::new(file, row)?), Arc::from([]));
-        Ok(Self { input, line: Vec::new(), row, names })
+    /// Reads a file whose lines are rows of text.
+    pub(super) fn new(file: File, limits: &Limits) -> Result<Self, Cause> {
+        let (input, names) = (BufReader::new(Counted::new(file, limits.row)?), Arc::from([]));
+        Ok(Self { input, line: Vec::new(), limits: *limits, names })
     }
 
     pub(super) fn position(&self) -> (u64, u64) {
@@ -39,7 +38,7 @@ impl Source {
         loop {
             match self.read_line()? {
                 Line::End => return Ok(None),
-                Line::TooLong => return Ok(Some(Err(too_long(self.row)))),
+                Line::TooLong => return Ok(Some(Err(too_long(self.limits.row)))),
                 Line::Read if self.line.trim_ascii().is_empty() => {}
                 Line::Read => return Ok(Some(self.parse())),
             }
@@ -48,11 +47,11 @@ impl Source {
 
     fn read_line(&mut self) -> io::Result<Line> {
         self.line.clear();
-        let mut input = self.input.by_ref().take(self.row as u64 + 1);
+        let mut input = self.input.by_ref().take(self.limits.row as u64 + 1);
         if input.read_until(b'\n', &mut self.line)? == 0 {
             return Ok(Line::End);
         }
-        if self.line.ends_with(b"\n") || self.line.len() <= self.row {
+        if self.line.ends_with(b"\n") || self.line.len() <= self.limits.row {
             return Ok(Line::Read);
         }
         self.line = Vec::new();
@@ -62,7 +61,8 @@ impl Source {
 
     fn parse(&mut self) -> Parsed {
         // serde counts the line break as the end of a line.
-        let Cell::Object(members) = Cell::parse(self.line.trim_ascii_end())? else {
+        let parsed = Cell::parse(self.line.trim_ascii_end(), self.limits.parsed())?;
+        let Cell::Object(members) = parsed else {
             return Err("not a JSON object".to_owned());
         };
         let same = members.len() == self.names.len()
