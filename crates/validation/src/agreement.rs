@@ -1,6 +1,7 @@
 //! Comparison of scores with expected ones.
 
 mod responses;
+mod text;
 
 use outrigger_tables::Cell;
 use serde::Serialize;
