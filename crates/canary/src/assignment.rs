@@ -64,7 +64,7 @@ impl Exposures {
         Self((0..Self::KEYS / 64).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// Whether the key of this draw is seen for the first time.
+    /// True if the key of this draw is seen for the first time.
     pub fn first(&self, draw: Draw) -> bool {
         // Mixes again, so that a key's bit does not depend on its arm.
         let place = mixed(draw.0) % Self::KEYS;

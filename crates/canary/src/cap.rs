@@ -83,10 +83,12 @@ impl Cap {
     }
 
     /// Abandons a call: nobody waits for it any more, and the engine may go on with it. It
-    /// counts as in flight for as long again as it `took`, unless that was hardly any time.
+    /// counts as in flight for as long again as it `took`. If that was hardly any time, the
+    /// call has ended, and its time says nothing about others.
     pub fn abandon(&self, took: Duration, now: Moment) {
         if took < SHORT {
-            return self.end(took);
+            self.in_flight.fetch_sub(1, SeqCst);
+            return;
         }
         self.learn(took);
         let until = micros(now.elapsed().saturating_add(took));
@@ -189,6 +191,9 @@ mod tests {
             cap.took().expect("known")
         };
         assert_eq!([call(SECOND), call(SECOND)], [SECOND; 2]);
+        assert!(cap.begin(at(1.0)));
+        cap.abandon(SHORT / 2, at(1.0));
+        assert_eq!(cap.took(), Some(SECOND), "it was hardly made");
         let later = [(); 40].map(|()| call(Duration::ZERO));
         assert!(later[39] < SECOND / 50, "{:?}", later[39]);
     }

@@ -138,7 +138,7 @@ impl Config {
         problems
     }
 
-    /// Whether any signal is watched. Signals that are not watched cannot fail, so a
+    /// True if any signal is watched. Signals that are not watched cannot fail, so a
     /// judge without signals would promote every canary.
     pub fn watches(&self) -> bool {
         self.limits().next().is_some()

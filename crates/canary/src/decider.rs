@@ -56,7 +56,7 @@ impl Decider {
         &self.config
     }
 
-    /// Whether harm is proved; cheap enough for every request. Harm is proved as soon as
+    /// True if harm is proved; cheap enough for every request. Harm is proved as soon as
     /// one signal exceeds its tolerance and is not proved to be within its margin.
     pub fn harmful(&self, statistics: &Statistics) -> bool {
         self.watched.iter().any(|watched| watched.harmful(statistics))
@@ -99,7 +99,7 @@ impl Decider {
         self.watched.iter().all(|watched| watched.harmless(statistics))
     }
 
-    /// Whether the trial has reached the configured minimum of time and requests.
+    /// True if the trial has reached the configured minimum of time and requests.
     fn meets_minimum(&self, statistics: &Statistics, elapsed: Duration) -> bool {
         elapsed >= self.config.minimum_time
             && statistics.requests().1 >= self.config.minimum_requests

@@ -46,7 +46,7 @@ impl Outcome {
 /// compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pair {
-    /// Whether both rank the same treatment first.
+    /// True if both rank the same treatment first.
     pub same_top: bool,
     /// The canary's score less live's, for the treatment that live ranks first; `None` if
     /// either score is not finite.

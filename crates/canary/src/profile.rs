@@ -171,7 +171,7 @@ impl Feature {
         self.entity
     }
 
-    /// Whether its values are words rather than numbers.
+    /// True if its values are words rather than numbers.
     pub fn has_words(&self) -> bool {
         matches!(self.values, Values::Words(_))
     }

@@ -123,9 +123,9 @@ pub(crate) struct Difference {
 
 /// The sequential test of a signal.
 pub(crate) trait Test: std::fmt::Debug + Send + Sync {
-    /// Whether the difference is proved to be larger than `tolerance`.
+    /// True if the difference is proved to be larger than `tolerance`.
     fn exceeds(&self, statistics: &Statistics, tolerance: f64, needed: f64) -> bool;
-    /// Whether the difference is proved to be smaller than `margin`.
+    /// True if the difference is proved to be smaller than `margin`.
     fn within(&self, statistics: &Statistics, margin: f64, needed: f64) -> bool;
     /// The estimate with its bounds: the values for which `exceeds` and `within` would
     /// hold.
@@ -154,13 +154,13 @@ impl Watched {
         watched.collect()
     }
 
-    /// Whether the difference is proved harmful and is not proved harmless.
+    /// True if the difference is proved harmful and is not proved harmless.
     pub(crate) fn harmful(&self, statistics: &Statistics) -> bool {
         self.test.exceeds(statistics, self.limits.tolerance, self.needed.harm)
             && !self.harmless(statistics)
     }
 
-    /// Whether the difference is proved harmless.
+    /// True if the difference is proved harmless.
     pub(crate) fn harmless(&self, statistics: &Statistics) -> bool {
         self.test.within(statistics, self.limits.margin, self.needed.harmless)
     }

@@ -196,12 +196,12 @@ impl Trial {
         let cause = if fits { Cause::Starved } else { Cause::ShareMismatch };
         match self.settings.on_starved {
             OnStarved::Rollback => Some(Conclusion::Rollback(cause)),
-            OnStarved::Promote => self.promote(cause),
-            OnStarved::Continue => None,
+            OnStarved::Promote if !self.is_held_back() => self.promote(cause),
+            OnStarved::Promote | OnStarved::Continue => None,
         }
     }
 
-    /// Whether the warm-up is complete.
+    /// True if the warm-up is complete.
     fn is_warmed_up(&self, now: Moment) -> bool {
         let Phase::WarmUp(sample) = &self.phase else { return false };
         let WarmUp { requests, time } = self.settings.warm_up;
@@ -261,7 +261,7 @@ impl Trial {
         }
     }
 
-    /// Whether no step of the ramp delays the promotion. A ramp by evidence never does,
+    /// True if no step of the ramp delays the promotion. A ramp by evidence never does,
     /// because the evidence that promotes is stronger than that of its steps.
     fn is_fully_ramped(&self, now: Moment) -> bool {
         matches!(self.settings.ramp, Ramp::Evidence { .. })
@@ -376,7 +376,7 @@ impl Trial {
         }
     }
 
-    /// Whether the canary may be promoted.
+    /// True if the canary may be promoted.
     pub fn is_promising(&self) -> bool {
         self.promising
     }

@@ -75,7 +75,7 @@ pub struct SampleRatio {
     pub expected: f64,
     /// The observed share.
     pub seen: f64,
-    /// Whether chance can explain the deviation.
+    /// True if chance can explain the deviation.
     pub fits: bool,
 }
 

@@ -118,7 +118,7 @@ struct CanaryArguments {
         allow_negative_numbers = true
     )]
     canary_shift: f64,
-    /// Whether all scores are the same.
+    /// Give all its answers the same score.
     #[arg(long, conflicts_with = "log")]
     canary_constant: bool,
     /// Share of answers with NaN.

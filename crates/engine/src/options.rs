@@ -40,15 +40,15 @@ pub struct Options {
     /// True if requests are batched only for models that have a file of their own parameters;
     /// malformed ones fail the load.
     pub per_model_batching: bool,
-    /// Whether to log a warning about warm-up requests of a model, since they are not
+    /// True if a warning is logged about warm-up requests of a model, which are not
     /// replayed.
     pub model_warmup: bool,
-    /// Whether to answer with `tensor_content` instead of lists of values.
+    /// True if outputs are sent as `tensor_content` instead of lists of values.
     pub serialization_as_tensor_content: bool,
     /// A file for the times of operations, as JSON of [`crate::step_stats::Times`]: every run is
     /// traced. Requests must not be batched.
     pub step_stats_file: Option<PathBuf>,
-    /// Whether a new label may point to a version that is not available yet.
+    /// True if a new label may point to a version that is not available yet.
     pub allow_version_labels_for_unavailable_models: bool,
 }
 

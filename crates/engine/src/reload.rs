@@ -41,7 +41,7 @@ pub struct Config<S> {
     pub poll: Poll,
     /// Concurrent loads, except during the first configuration.
     pub load_threads: usize,
-    /// Whether a new label may point to a version that is not available yet.
+    /// True if a new label may point to a version that is not available yet.
     pub labels_for_unavailable: bool,
 }
 

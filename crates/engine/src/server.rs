@@ -82,7 +82,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the cause is an invalid option.
+    /// True if the cause is an invalid option.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,

@@ -48,7 +48,7 @@ pub struct Surface {
     pub reloader: Reloader<Servable>,
     /// States of versions since the start.
     pub monitor: Monitor,
-    /// Whether to answer with `tensor_content`.
+    /// True if outputs are sent as `tensor_content`.
     pub as_content: bool,
     /// Traces every run; `None` if runs are not traced.
     pub step_stats: Option<StepStats>,

@@ -234,6 +234,11 @@ impl Lease {
         self.on_canary.iter().for_each(OnCanary::end);
     }
 
+    /// Abandons the canary's call, which was not answered in time.
+    pub fn abandon_call(&self) {
+        self.on_canary.iter().for_each(OnCanary::abandon);
+    }
+
     /// The user who stands for the request in statistics, by position in the engine's call.
     pub fn user(&self) -> usize {
         self.user

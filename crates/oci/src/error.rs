@@ -148,12 +148,12 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed when it is repeated soon.
+    /// True if the same call may succeed when it is repeated soon.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
 
-    /// Whether the content is at fault: it is missing, does not match its digest or size, or cannot
+    /// True if the content is at fault: it is missing, does not match its digest or size, or cannot
     /// be used.
     pub(crate) fn is_about_content(&self) -> bool {
         !matches!(

@@ -78,7 +78,7 @@ impl Plain {
         Ok(Self { client, hosts, head, idle, document })
     }
 
-    /// Whether `url` may be called: it is HTTPS, or its host is listed for plain HTTP.
+    /// True if `url` may be called: it is HTTPS, or its host is listed for plain HTTP.
     pub(crate) fn may_call(&self, url: &Url) -> bool {
         self.hosts.admit(url)
     }

@@ -65,7 +65,7 @@ impl Partial {
         self.position == self.layer.size
     }
 
-    /// Whether the file held bytes when it was opened; these may be wrong.
+    /// True if the file held bytes when it was opened; these may be wrong.
     pub(crate) fn has_leftover(&self) -> bool {
         self.leftover > 0
     }

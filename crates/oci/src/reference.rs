@@ -121,7 +121,7 @@ impl Reference {
         Self { repository: self.repository.clone(), selector: Some(Selector::Digest(digest)) }
     }
 
-    /// Whether the repository is under `prefix`, compared by whole segments: `team` admits
+    /// True if the repository is under `prefix`, compared by whole segments: `team` admits
     /// `team/churn` but not `team-evil`. Directories are compared as text; symbolic links are not
     /// followed.
     pub fn is_within(&self, prefix: &Prefix) -> bool {

@@ -103,7 +103,7 @@ impl Signatures {
         }
     }
 
-    /// Whether no readable signature was found.
+    /// True if no readable signature was found.
     pub fn is_empty(&self) -> bool {
         self.signed.is_empty()
     }

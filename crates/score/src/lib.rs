@@ -41,7 +41,7 @@ pub struct Scorer {
 pub struct Conditions {
     /// The deadline of the engine's answer.
     pub deadline: Instant,
-    /// Whether to fetch the propensity, if the model has it.
+    /// True if the propensity is fetched, if the model has it.
     pub propensity: bool,
 }
 

@@ -88,8 +88,9 @@ impl<'c> Attempts<'c> {
     pub(crate) fn settle<T>(&mut self, result: Result<T, Failure>) -> Option<Result<T, Failure>> {
         let Some(tried) = &mut self.tried else { return Some(result) };
         // An engine goes on with a call whose deadline has passed.
-        if Instant::now() < self.terms.deadline {
-            self.lease.end_call();
+        match Instant::now() < self.terms.deadline {
+            true => self.lease.end_call(),
+            false => self.lease.abandon_call(),
         }
         if self.terms.degraded.is_some() {
             tried.stood_in_for(&result);

@@ -116,7 +116,8 @@ impl Validation {
         let (name, selector) = routing::target(request.model.as_ref(), &self.models)?;
         let account = &self.limits.budget.requests;
         let bytes = account.limit() / 8 * SHARE;
-        let (files, options) = request::read(request, directory, Memory::within(bytes))?;
+        let limits = Memory::within(bytes, self.turns.most());
+        let (files, options) = request::read(request, directory, limits)?;
         let busy = |_| Failure::new(Reason::Overloaded, "another file is being validated");
         let place = Arc::clone(&self.place).try_acquire_owned().map_err(busy)?;
         let memory = account.charge(Owner::of(&"validation"), bytes)?;

@@ -2,11 +2,7 @@
 
 use std::fmt;
 
-use serde::{
-    Serialize, Serializer,
-    de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor},
-    ser::SerializeMap as _,
-};
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 /// A value.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -58,18 +54,6 @@ impl Cell {
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
     }
-
-    /// Parses JSON; a repeated name in an object is an error.
-    ///
-    /// # Errors
-    /// The text is not JSON.
-    pub fn parse(json: &[u8]) -> Result<Self, String> {
-        let parsed = serde_json::from_slice(json);
-        // A text has one line, so only the column of an error is of interest.
-        parsed.map_err(|error: serde_json::Error| {
-            error.to_string().replace("line 1 column", "column")
-        })
-    }
 }
 
 /// The text of a cell of CSV: empty for no value, and JSON for lists and objects.
@@ -113,69 +97,6 @@ impl Serialize for Cell {
     }
 }
 
-impl<'de> Deserialize<'de> for Cell {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Json)
-    }
-}
-
-struct Json;
-
-impl<'de> Visitor<'de> for Json {
-    type Value = Cell;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Cell, E> {
-        Ok(Cell::Absent)
-    }
-
-    fn visit_bool<E: Error>(self, flag: bool) -> Result<Cell, E> {
-        Ok(Cell::Flag(flag))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Cell, E> {
-        Ok(Cell::Integer(value))
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Cell, E> {
-        Ok(Cell::of_unsigned(value))
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Cell, E> {
-        Ok(Cell::Real(value))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Cell, E> {
-        Ok(Cell::Text(text.to_owned()))
-    }
-
-    fn visit_string<E: Error>(self, text: String) -> Result<Cell, E> {
-        Ok(Cell::Text(text))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Cell, A::Error> {
-        let mut cells = Vec::new();
-        while let Some(cell) = items.next_element()? {
-            cells.push(cell);
-        }
-        Ok(Cell::List(cells))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Cell, A::Error> {
-        let mut cells: Vec<(String, Cell)> = Vec::new();
-        while let Some(member) = members.next_entry()? {
-            cells.push(member);
-        }
-        match repeated(cells.iter().map(|(name, _)| name.as_str())) {
-            Some(name) => Err(A::Error::custom(format_args!("the key {name:?} stands here twice"))),
-            None => Ok(Cell::Object(cells)),
-        }
-    }
-}
-
 /// A name that occurs more than once.
 pub(crate) fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let mut names: Vec<_> = names.collect();
@@ -186,30 +107,6 @@ pub(crate) fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a s
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn json_is_read_with_its_types() {
-        let cell = Cell::parse(br#"{"a": [1, -2.5, "x", true, null], "b": 18446744073709551615}"#);
-        let list = vec![
-            Cell::Integer(1),
-            Cell::Real(-2.5),
-            Cell::Text("x".to_owned()),
-            Cell::Flag(true),
-            Cell::Absent,
-        ];
-        let object =
-            vec![("a".to_owned(), Cell::List(list)), ("b".to_owned(), Cell::Unsigned(u64::MAX))];
-        assert_eq!(cell, Ok(Cell::Object(object)));
-    }
-
-    #[test]
-    fn a_repeated_key_and_deep_nesting_are_refused() {
-        let error = Cell::parse(br#"{"a": {"b": 1, "b": 2}}"#).expect_err("a repeated key");
-        assert!(error.starts_with("the key \"b\" stands here twice"), "{error}");
-        assert!(!error.contains("line"), "{error}");
-        assert!(Cell::parse("[".repeat(100_000).as_bytes()).is_err());
-        assert!(Cell::parse(b"1 2").is_err());
-    }
 
     #[test]
     fn a_float32_is_written_with_as_few_digits_as_identify_it() {

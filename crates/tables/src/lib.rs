@@ -8,6 +8,7 @@ mod cell;
 mod column;
 mod error;
 mod format;
+mod json;
 mod limits;
 mod new_file;
 mod read;

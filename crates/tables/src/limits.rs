@@ -3,8 +3,8 @@
 /// Limits on the memory that reading a file takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most bytes of a row of text. A parsed row takes up to sixteen times as much memory, and
-    /// no more in Parquet.
+    /// The most bytes of a row of text. A parsed row may take sixteen times as much memory, in
+    /// Parquet too.
     pub row: usize,
     /// The most bytes of the pages of a Parquet file that are decompressed at a time: one page and
     /// one dictionary of each column, and the pages of the rows that are decoded together.

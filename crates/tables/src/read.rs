@@ -61,8 +61,8 @@ impl Reader {
         let open = || -> Result<Source, Cause> {
             let file = root.open(path)?;
             Ok(match format {
-                Format::Csv => Source::Csv(csv::Source::new(file, limits.row)?),
-                Format::Jsonl => Source::Jsonl(jsonl::Source::new(file, limits.row)?),
+                Format::Csv => Source::Csv(csv::Source::new(file, &limits)?),
+                Format::Jsonl => Source::Jsonl(jsonl::Source::new(file, &limits)?),
                 Format::Parquet => Source::Parquet(Box::new(parquet::Source::new(file, &limits)?)),
             })
         };

@@ -154,7 +154,7 @@ fn unfinished(directory: OwnedFd) -> io::Result<(Unfinished, File)> {
     for attempt in 0..ATTEMPTS {
         let name = OsString::from(format!("{UNFINISHED}{}-{attempt}", std::process::id()));
         match fs::openat(&directory, &name, CREATE_FILE, Mode::from_raw_mode(MODE)) {
-            Ok(file) => return Ok((Unfinished { directory, name }, file.into())),
+            Ok(file) => return Ok((Unfinished::new(directory, name), file.into())),
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }

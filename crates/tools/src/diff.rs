@@ -1,5 +1,6 @@
 //! Compares two packages: `outrigger diff`.
 
+mod both;
 mod features;
 mod interface;
 mod scores;
@@ -144,7 +145,7 @@ pub async fn diff(
         None => report.scores_skipped = Some("no engine was requested"),
         Some(_) if !deterministic => report.scores_skipped = Some("a model draws at random"),
         Some(program) => {
-            let scored = scores::compare(program, [a, b], settings).await?;
+            let scored = both::compare(program, [a, b], settings).await?;
             (report.golden, report.rows) = (Some(scored.golden), scored.rows);
         }
     }

@@ -39,7 +39,7 @@ impl Error {
         Self::Failed(Failure::new(Reason::Internal, format!("{what}: {error}")))
     }
 
-    /// Whether the command line is the cause.
+    /// True if the command line is the cause.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Usage(_))
     }
@@ -50,7 +50,7 @@ impl From<outrigger_validation::Error> for Error {
         match error {
             outrigger_validation::Error::Input(error) => Self::Usage(error.to_string()),
             outrigger_validation::Error::Scores(error) => {
-                Self::Failed(Failure::new(Reason::Internal, error.to_string()))
+                Self::Failed(Failure::new(Reason::FileInvalid, error.to_string()))
             }
             outrigger_validation::Error::Failed(failure) => Self::Failed(failure),
         }

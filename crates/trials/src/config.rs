@@ -5,7 +5,7 @@ use outrigger_canary::Layer;
 /// The configuration of canary trials.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CanaryDefaults {
-    /// Whether canary tags are looked for.
+    /// True if canary tags are looked for.
     pub enabled: bool,
     /// Settings below an image's label: they apply where the label sets nothing.
     pub defaults: Layer,

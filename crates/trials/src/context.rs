@@ -33,7 +33,7 @@ pub trait Context {
     /// The answer to a request for a version.
     fn answer(&self, version: &ModelKey) -> Answer;
 
-    /// Whether a version was unloaded by hand.
+    /// True if a version was unloaded by hand.
     fn is_suspended(&self, version: &ModelKey) -> bool;
 
     /// The package of a version.
@@ -58,7 +58,7 @@ pub struct TagState {
     pub checked_at: Option<Moment>,
     /// The reason of a failed last look-up; `None` if it succeeded.
     pub trouble: Option<Reason>,
-    /// Whether the registry is polled for moves of the tag.
+    /// True if the registry is polled for moves of the tag.
     pub followed: bool,
 }
 
@@ -69,6 +69,6 @@ pub struct PackageFacts {
     pub label: Option<Arc<str>>,
     /// The profile of its features, while it is up.
     pub profile: Option<Arc<Profiled>>,
-    /// Whether the version is up, and scores the same request differently each time.
+    /// True if the version is up, and scores the same request differently each time.
     pub draws: bool,
 }

@@ -17,7 +17,7 @@ pub struct Exposure {
 }
 
 impl Exposure {
-    /// Whether exposures are logged: only at level DEBUG, because keys may be personal.
+    /// True if exposures are logged: only at level DEBUG, because keys may be personal.
     pub(crate) fn is_logged() -> bool {
         tracing::enabled!(target: "outrigger_exposure", tracing::Level::DEBUG)
     }

@@ -22,14 +22,13 @@ pub(crate) struct Calls {
     left_to_live: AtomicU64,
 }
 
-/// A call of the canary in flight. It is over when it [ends](Self::end). Dropped before, it is
-/// abandoned: it counts for as long again, because an engine goes on with a call that nobody waits
-/// for any more.
+/// A call of the canary in flight. It is over when it [ends](Self::end) or is
+/// [abandoned](Self::abandon), at the latest when it is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     calls: Arc<Calls>,
     began: Instant,
-    has_ended: AtomicBool,
+    is_over: AtomicBool,
 }
 
 impl Default for Calls {
@@ -60,7 +59,7 @@ impl Calls {
         self.cap.begin(self.moment(began)).then(|| InFlight {
             calls: Arc::clone(self),
             began,
-            has_ended: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
         })
     }
 
@@ -82,19 +81,25 @@ impl Calls {
 impl InFlight {
     /// Ends the call: the canary has answered it, or failed.
     pub(crate) fn end(&self) {
-        if !self.has_ended.swap(true, Relaxed) {
+        if !self.is_over.swap(true, Relaxed) {
             self.calls.cap.end(self.began.elapsed());
+        }
+    }
+
+    /// Abandons the call: nobody waits for it any more. It counts for as long again, because an
+    /// engine goes on with such a call.
+    pub(crate) fn abandon(&self) {
+        if !self.is_over.swap(true, Relaxed) {
+            let now = Instant::now();
+            let took = now.saturating_duration_since(self.began);
+            self.calls.cap.abandon(took, self.calls.moment(now));
         }
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        if !*self.has_ended.get_mut() {
-            let now = Instant::now();
-            let took = now.saturating_duration_since(self.began);
-            self.calls.cap.abandon(took, self.calls.moment(now));
-        }
+        self.abandon();
     }
 }
 
@@ -116,11 +121,17 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_call_counts_for_longer() {
-        let calls = Arc::new(Calls::default());
-        let mut call = calls.begin().expect("room");
-        call.began = call.began.checked_sub(Duration::from_secs(3600)).expect("a time");
-        drop(call);
-        assert!(!calls.has_room(), "for another hour");
+    fn an_abandoned_or_dropped_call_counts_for_longer() {
+        for is_abandoned in [true, false] {
+            let calls = Arc::new(Calls::default());
+            let mut call = calls.begin().expect("room");
+            call.began = call.began.checked_sub(Duration::from_secs(3600)).expect("a time");
+            if is_abandoned {
+                call.abandon();
+                call.end();
+            }
+            drop(call);
+            assert!(!calls.has_room(), "for another hour");
+        }
     }
 }

@@ -83,7 +83,7 @@ impl Outcomes {
         self.lost.fetch_add(1, Relaxed);
     }
 
-    /// Whether the key is seen for the first time in this trial.
+    /// True if the key is seen for the first time in this trial.
     pub(crate) fn is_first(&self, draw: Draw) -> bool {
         self.exposures.first(draw)
     }
@@ -98,8 +98,8 @@ impl Outcomes {
         &self.exposures
     }
 
-    /// Whether the features of a request are to be examined: true for the first [`FEATURES`]
-    /// requests after each [`Self::take`].
+    /// True for the first [`FEATURES`] requests after each [`Self::take`], whose features are
+    /// examined.
     pub(crate) fn wants_features(&self, arm: Arm) -> bool {
         let left = &self.features[usize::from(arm == Arm::Canary)];
         left.load(Relaxed) > 0

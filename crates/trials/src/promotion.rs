@@ -46,12 +46,12 @@ impl Promotion {
         Self::Moved { by, missed: false }
     }
 
-    /// Whether the promotion is decided, or waits for a person's decision.
+    /// True if the promotion is decided, or waits for a person's decision.
     pub(crate) fn is_decided(&self) -> bool {
         !matches!(self, Self::Undecided)
     }
 
-    /// Whether the registry's tag is being moved, or is moved.
+    /// True if the registry's tag is being moved, or is moved.
     pub(crate) fn has_begun(&self) -> bool {
         matches!(self, Self::Moving(_) | Self::Moved { .. })
     }

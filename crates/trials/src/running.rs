@@ -69,12 +69,12 @@ impl Running {
     pub(crate) fn new(start: Start, paused: Paused, now: Moment) -> Self {
         let Start { number, key, canary_tag, settings, profiles } = start;
         let Paused { pair, progress, exposures, decided } = paused;
+        let trial = Trial::new(settings, progress, rand::random(), now);
         Self {
             number,
             key,
             pair,
             canary_tag,
-            trial: Trial::new(settings, progress, rand::random(), now),
             salt: pair.canary.to_string().into(),
             outcomes: Arc::new(Outcomes::new(exposures)),
             calls: Arc::default(),
@@ -88,7 +88,8 @@ impl Running {
             looking: false,
             starved: false,
             left_to_live: 0,
-            held_back: false,
+            held_back: trial.is_held_back(),
+            trial,
         }
     }
 

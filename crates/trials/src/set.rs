@@ -302,7 +302,7 @@ impl TrialSet {
         self.running.get_mut(key).filter(|it| it.number == number)
     }
 
-    /// Whether a trial of that canary is running or paused.
+    /// True if a trial of that canary is running or paused.
     pub(crate) fn is_tried(&self, live: &TagKey, canary: Digest) -> bool {
         let running = self.running.get(live);
         running.is_some_and(|it| it.pair.canary == canary) || self.is_paused(live, canary)

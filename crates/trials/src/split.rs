@@ -60,7 +60,8 @@ pub struct Chosen {
 }
 
 /// A request's call of the canary. Clones share it. It should [end](Self::end) when the canary has
-/// answered or failed. If the last clone is dropped before, it counts as in flight for longer.
+/// answered or failed, or be [abandoned](Self::abandon) when nobody waits for that any more. The
+/// last clone that is dropped abandons it.
 #[derive(Debug, Clone)]
 pub struct OnCanary(Arc<InFlight>);
 
@@ -68,6 +69,12 @@ impl OnCanary {
     /// Ends the call, so that another one may begin.
     pub fn end(&self) {
         self.0.end();
+    }
+
+    /// Abandons the call: it counts as in flight for as long again as it took, because the engine
+    /// may go on with it.
+    pub fn abandon(&self) {
+        self.0.abandon();
     }
 }
 

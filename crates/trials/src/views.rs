@@ -187,7 +187,7 @@ pub struct VerdictView {
     pub expected_share: f64,
     /// The canary's counted part of the requests.
     pub seen_share: f64,
-    /// Whether chance explains the difference between the two shares.
+    /// True if chance explains the difference between the two shares.
     pub shares_fit: bool,
     /// The comparison of requests that both arms answered; `None` without any.
     #[serde(default)]

@@ -1,6 +1,7 @@
 //! Comparison of scores with expected ones.
 
 mod responses;
+mod text;
 
 use outrigger_tables::Cell;
 use serde::Serialize;
@@ -96,7 +97,7 @@ impl Agreement {
     ) {
         self.compared += 1;
         self.differing += u64::from(!tolerance.accepts(score, expected));
-        let size = (score - expected).abs();
+        let size = distance(score, expected);
         if !size.is_nan() {
             self.numbers += 1;
             self.sum += size;
@@ -123,8 +124,13 @@ fn treatment(row: &GroupRow, index: Option<usize>) -> String {
 
 impl Difference {
     fn size(&self) -> f64 {
-        (f64::from(self.score) - self.expected).abs()
+        distance(self.score.into(), self.expected)
     }
+}
+
+/// The absolute difference of two scores, which is 0 for an infinity and itself.
+fn distance(score: f64, expected: f64) -> f64 {
+    if score == expected { 0.0 } else { (score - expected).abs() }
 }
 
 impl Correlation {
@@ -220,6 +226,13 @@ mod tests {
             worst.iter().map(|worst| worst.row).collect::<Vec<_>>(),
             (91..=100).rev().collect::<Vec<_>>()
         );
+    }
+
+    #[test]
+    fn an_infinity_does_not_differ_from_itself() {
+        let agreement = compared(&[(f64::INFINITY, f32::INFINITY), (1.0, 1.0)]);
+        assert_eq!((agreement.compared, agreement.differing, agreement.mean), (2, 0, 0.0));
+        assert_eq!(agreement.worst, []);
     }
 
     #[test]

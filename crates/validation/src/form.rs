@@ -186,7 +186,6 @@ fn treatment_columns<'a>(
 /// The group of a row in the request form.
 pub(crate) fn http(row: &mut Row, roles: &Roles, mut head: GroupRow, model: Model<'_>) -> Group {
     let mut texts = [String::new(), String::new()];
-    (head.user, head.treatment) = (Cell::Absent, Cell::Absent);
     match http_parts(row, roles, &mut texts, &mut head, model) {
         Ok(parts) => parts.group((&texts[0], &texts[1]), head),
         Err(failure) => Group::failed(head, failure),

@@ -1,6 +1,6 @@
 //! Makes groups of rows.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, mem, sync::Arc};
 
 use outrigger_core::Failure;
 use outrigger_features::metadata::Entity;
@@ -81,15 +81,9 @@ impl Grouping {
             }
         };
         let roles = self.roles(&row.names);
-        let cell = |index: Option<usize>| index.map_or(Cell::Absent, |at| row.cells[at].clone());
-        let head = GroupRow {
-            number: row.number,
-            user: cell(roles.user),
-            treatment: cell(roles.treatment),
-            expected: cell(roles.expected),
-            ..GroupRow::default()
-        };
-        match self.form.unwrap_or_else(|| Form::of(row, &roles)) {
+        let form = self.form.unwrap_or_else(|| Form::of(row, &roles));
+        let head = head(row, &roles, form);
+        match form {
             Form::Row => self.add_row(row, &roles, head, done),
             Form::List => {
                 self.close(done);
@@ -173,6 +167,20 @@ impl Grouping {
             }
         }
     }
+}
+
+/// Takes the reserved columns out of a row. A request has ids of its own.
+fn head(row: &mut Row, roles: &Roles, form: Form) -> GroupRow {
+    let (number, cells) = (row.number, &mut row.cells);
+    let mut taken = |index: Option<usize>| index.map(|at| mem::take(&mut cells[at]));
+    let expected = taken(roles.expected).unwrap_or_default();
+    let [user, treatment] = match form {
+        Form::Request => [Cell::Absent, Cell::Absent],
+        Form::Row | Form::List => {
+            [roles.user, roles.treatment].map(|index| taken(index).unwrap_or_default())
+        }
+    };
+    GroupRow { number, user, treatment, expected, ..GroupRow::default() }
 }
 
 impl Open {

@@ -5,11 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use outrigger_core::{Failure, Reason};
 use serde::Serialize;
 
-use crate::{
-    agreement::{Agreement, Difference},
-    options::Tolerance,
-    text::cut,
-};
+use crate::{agreement::Agreement, options::Tolerance, text::cut};
 
 /// The result of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -82,31 +78,11 @@ impl fmt::Display for Report {
         if self.stopped {
             writeln!(f, "stopped  after too many errors; no scores were written")?;
         }
-        self.agreement.as_ref().map_or(Ok(()), |agreement| self.write_agreement(agreement, f))
-    }
-}
-
-impl Report {
-    fn write_agreement(&self, agreement: &Agreement, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tolerance { atol, rtol } = self.tolerance;
-        let Agreement { compared, differing, largest, mean, .. } = agreement;
-        writeln!(
-            f,
-            "expected {compared} scores compared: {differing} differ by more than {atol} + {rtol} x |expected|"
-        )?;
-        writeln!(f, "         difference: largest {largest}, mean {mean}")?;
-        let ranks = &agreement.rank_correlation;
-        if ranks.requests > 0 {
-            let (requests, mean, lowest) = (ranks.requests, ranks.mean, ranks.lowest);
-            writeln!(
-                f,
-                "         rank correlation of {requests} requests: mean {mean:.4}, lowest {lowest:.4}"
-            )?;
-        }
-        for Difference { row, user, treatment, expected, score, .. } in &agreement.worst {
-            let of = [user.as_str(), treatment.as_str()].join(" ");
-            let of = if of.trim().is_empty() { String::new() } else { format!(" ({})", of.trim()) };
-            writeln!(f, "         row {row}{of}: {score}, expected {expected}")?;
+        let agreement = self.agreement.as_ref();
+        let lines = agreement.map(|it| it.lines(self.tolerance, ["expected", "score"], "row"));
+        for (at, line) in lines.into_iter().flatten().enumerate() {
+            let name = if at == 0 { "expected" } else { "" };
+            writeln!(f, "{name:8} {line}")?;
         }
         Ok(())
     }

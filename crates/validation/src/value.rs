@@ -5,6 +5,12 @@ use outrigger_tables::Cell;
 
 use crate::features::Type;
 
+/// The bytes of memory that each byte of a JSON list may take: a value of one digit and a comma takes
+/// a cell, and a growing list room for as many again.
+const PER_BYTE: usize = size_of::<Cell>();
+/// The bytes that a short list may take in any case.
+const LEAST: usize = 4096;
+
 /// The value in a cell for a feature of type `of`; `None` if there is none. The model decides
 /// whether it takes the value: a text that is not of the type stays text.
 ///
@@ -54,9 +60,11 @@ fn untyped(text: &str, of: Type) -> Result<Option<Kind>, String> {
     })
 }
 
-/// The values of a JSON list; `None` if the text is not one.
+/// The values of a JSON list; `None` if the text is not one, or takes more memory than values that
+/// are not lists.
 fn vector(text: &str) -> Result<Option<Kind>, String> {
-    match text.starts_with('[').then(|| Cell::parse(text.as_bytes())) {
+    let most = PER_BYTE * text.len() + LEAST;
+    match text.starts_with('[').then(|| Cell::parse(text.as_bytes(), most)) {
         Some(Ok(Cell::List(cells))) => list(&cells).map(Some),
         _ => Ok(None),
     }
@@ -154,7 +162,8 @@ mod tests {
 
     #[test]
     fn a_list_has_values_of_one_type() {
-        let list = |json: &str| value(&Cell::parse(json.as_bytes()).expect("JSON"), Type::Vector);
+        let list =
+            |json: &str| value(&Cell::parse(json.as_bytes(), LEAST).expect("JSON"), Type::Vector);
         let reals = RealList { values: vec![1.0, 0.5] };
         assert_eq!(list("[1, 0.5]"), Ok(Some(Kind::Reals(reals))));
         let texts = TextList { values: vec!["a".to_owned()] };

@@ -102,7 +102,7 @@ fn returning(decider: &Decider, canaries: u64) {
     }
 }
 
-/// Whether harm is ever proved, falsely, for a canary with live's behaviour.
+/// True if harm is ever proved, falsely, for a canary with live's behaviour.
 fn ever_harmful(decider: &Decider, seed: u64) -> bool {
     let mut traffic = traffic(Effect::NONE, seed);
     let reference = Reference::new(&traffic.before(Reference::REQUESTS), 0.95);

@@ -90,7 +90,7 @@ impl<J: Judge + Default> Running<J> {
         Self { judge: J::default(), rule, failed: 0 }
     }
 
-    /// Whether the canary is rolled back after this request.
+    /// True if the canary is rolled back after this request.
     pub(crate) fn rolls_back(&mut self, seen: &Observation) -> bool {
         if let Some(signals) = self.judge.observe(seen) {
             let mut thresholds = signals.iter().zip(&self.rule.thresholds);

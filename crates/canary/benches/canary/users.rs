@@ -20,7 +20,7 @@ pub(crate) enum Counted {
     First,
 }
 
-/// Whether a canary like live is rolled back.
+/// True if a canary like live is rolled back.
 pub(crate) fn rolled_back(decider: &Decider, counted: Counted, seed: u64) -> bool {
     let mut random = Random::new(!seed);
     let salt = seed.to_string();

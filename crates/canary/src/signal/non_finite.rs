@@ -28,7 +28,7 @@ impl NonFinite {
         proportion::log_evidence(stages, Side::More)
     }
 
-    /// Whether the canary has more than its share of the non-finite answers of both arms.
+    /// True if the canary has more than its share of the non-finite answers of both arms.
     fn exceeds_live(&self, statistics: &Statistics) -> bool {
         Rate::NON_FINITE.exceeds(statistics, 0.0, self.guard)
     }

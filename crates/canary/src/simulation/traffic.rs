@@ -85,7 +85,7 @@ pub struct Effect {
     pub latency: f64,
     /// Shift of the scores, in standard deviations.
     pub shift: f64,
-    /// Whether all scores are the mean of live's.
+    /// True if all scores are the mean of live's.
     pub constant: bool,
     /// Share of answers that are not finite.
     pub non_finite: f64,

@@ -67,7 +67,7 @@ impl ArmStatistics {
         above > 0
     }
 
-    /// Whether its scores were counted in the bins of `reference`.
+    /// True if its scores were counted in the bins of `reference`.
     pub(super) fn is_on_scale_of(&self, reference: &Reference) -> bool {
         self.score_bins.is_empty() || self.score_bins.len() == reference.edges().len() + 1
     }

@@ -111,7 +111,7 @@ pub(crate) const FIRST: i32 = -1036;
 /// The bin of [`Sketch::MOST`].
 pub(crate) const LAST: i32 = 1037;
 
-/// Whether `index` is within the sketch's range.
+/// True if `index` is within the sketch's range.
 pub(crate) fn is_bin(index: i32) -> bool {
     (FIRST..=LAST).contains(&index)
 }

@@ -352,15 +352,23 @@ fn a_canary_like_live_is_promoted_though_live_became_far_worse() {
 
 #[test]
 fn nothing_is_promoted_while_the_canary_is_held_back() {
-    let mut bench = Bench::new(&quick());
+    let mut settings = quick();
+    settings["onStarved"] = serde_json::json!("ON_STARVED_PROMOTE");
+    let mut bench = Bench::new(&settings);
     slowed(&mut bench, 1000, |_| 1.0);
     slowed(&mut bench, 500, |_| 20.0);
     assert!(bench.trial.is_held_back());
-    let verdict = Verdict {
-        decision: Decision::Promote,
-        ..bench.trial.verdict().expect("the split has begun").clone()
-    };
-    assert_eq!(bench.trial.follow(Some(verdict), bench.now), None);
+    let verdict = bench.trial.verdict().expect("the split has begun").clone();
+    for decision in [Decision::Promote, Decision::Starved] {
+        let verdict = Verdict { decision, ..verdict.clone() };
+        assert_eq!(bench.trial.follow(Some(verdict), bench.now), None, "{decision:?}");
+    }
+    while bench.trial.is_held_back() {
+        slowed(&mut bench, 500, |_| 1.0);
+    }
+    let verdict = Verdict { decision: Decision::Starved, ..verdict };
+    let promote = Some(Conclusion::Promote(Cause::Starved));
+    assert_eq!(bench.trial.follow(Some(verdict), bench.now), promote);
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl Executor {
 /// A worker thread.
 struct Worker {
     shared: Arc<Mutex<Shared>>,
-    /// Whether `running` includes this worker.
+    /// True if `running` includes this worker.
     counted: bool,
 }
 

@@ -26,7 +26,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether nothing is in memory or being loaded.
+    /// True if nothing is in memory or being loaded.
     pub(super) fn is_settled(self) -> bool {
         matches!(self, Self::New | Self::Unloaded | Self::Failed)
     }
@@ -35,7 +35,7 @@ impl Phase {
 /// A servable under management.
 pub(super) struct Harness<S> {
     pub(super) phase: Phase,
-    /// Whether the version should be in memory.
+    /// True if the version should be in memory.
     pub(super) aspired: bool,
     pub(super) loader: Arc<dyn Loader<S>>,
     /// Set in `Ready` and `UnloadRequested`.

@@ -66,7 +66,7 @@ impl Services {
     }
 }
 
-/// Whether a path, `/service/method`, belongs to this service.
+/// True if a path, `/service/method`, belongs to this service.
 fn in_service(path: &str, service: &str) -> bool {
     let method = path.strip_prefix('/').and_then(|path| path.strip_prefix(service));
     method.is_some_and(|method| method.starts_with('/'))

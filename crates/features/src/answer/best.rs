@@ -15,8 +15,8 @@ pub struct Best {
 }
 
 impl Plan {
-    /// Returns the best treatment of the user at position `user`; `None` if there are no treatments, or the
-    /// request did not ask for the score.
+    /// Returns the best treatment of the user at position `user`; `None` if there are no
+    /// treatments, or the request did not ask for the score.
     ///
     /// # Errors
     /// SCORES_INVALID, as [`Plan::answer`].

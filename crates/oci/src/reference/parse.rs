@@ -86,7 +86,7 @@ fn check_grammar(host: &str, path: &str) -> Result<(), String> {
         .to_owned())
 }
 
-/// Whether this is a host name or IPv4 address, optionally with a port.
+/// True if this is a host name or IPv4 address, optionally with a port.
 fn is_host(host: &str) -> bool {
     let (name, port) = host.split_once(':').unwrap_or((host, "0"));
     let is_label = |label: &str| {
@@ -97,7 +97,7 @@ fn is_host(host: &str) -> bool {
     name.split('.').all(is_label) && !port.is_empty() && port.chars().all(|c| c.is_ascii_digit())
 }
 
-/// Whether this is a path segment: lower-case letters and digits, separated by '.', '_', '__' or
+/// True if this is a path segment: lower-case letters and digits, separated by '.', '_', '__' or
 /// any number of '-'.
 fn is_component(component: &str) -> bool {
     let is_separator =

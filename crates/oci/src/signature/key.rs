@@ -78,7 +78,7 @@ impl PublicKey {
         Digest::of(&self.spki)
     }
 
-    /// Whether `signature` was made over `message` with this key.
+    /// True if `signature` was made over `message` with this key.
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let Ok(key) = RawPublicKeyEntity::try_from(&self.spki) else { return false };
         self.algorithms().any(|it| key.verify_signature(it, message, signature).is_ok())

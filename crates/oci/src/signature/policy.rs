@@ -88,7 +88,7 @@ impl Policy {
         longest.filter(|rule| !rule.files.is_empty())
     }
 
-    /// Whether no image has to be signed.
+    /// True if no image has to be signed.
     pub fn is_empty(&self) -> bool {
         self.rules.iter().all(|rule| rule.files.is_empty())
     }

@@ -80,7 +80,7 @@ async fn a_real_registry_with_a_password() {
     assert_eq!(client.resolve(&latest).await.unwrap(), digest);
 }
 
-/// Whether the program ran; it may not be installed.
+/// True if the program ran; it may not be installed.
 fn run(program: &str, arguments: &[&str]) -> bool {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let Some(output) = if_installed(program, output) else { return false };

@@ -5,10 +5,12 @@ use std::{fs::File, str, sync::Arc};
 use csv::{ByteRecord, ReaderBuilder};
 
 use super::{Counted, Parsed, Row};
-use crate::{Cell, Column, Kind, Names, cell::repeated, error::Cause};
+use crate::{Cell, Column, Kind, Limits, Names, cell::repeated, error::Cause};
 
 /// The bytes that are read at once.
 const BUFFER: usize = 64 << 10;
+/// The bytes of memory that a column takes, with what its readers keep for it.
+const COLUMN: usize = 256;
 /// The most bytes of a text whose memory is used again.
 const REUSED: usize = 256;
 
@@ -22,9 +24,9 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Reads the header of a file with rows of at most `row` bytes.
-    pub(super) fn new(file: File, row: usize) -> Result<Self, Cause> {
-        let mut file = Counted::new(file, row)?;
+    /// Reads the header of a file.
+    pub(super) fn new(file: File, limits: &Limits) -> Result<Self, Cause> {
+        let mut file = Counted::new(file, limits.row)?;
         file.allow_row();
         let mut reader = ReaderBuilder::new()
             .buffer_capacity(BUFFER)
@@ -32,6 +34,11 @@ impl Source {
             .flexible(true)
             .from_reader(file);
         let header = reader.byte_headers().map_err(cause)?;
+        let (count, most) = (header.len(), limits.parsed() / COLUMN);
+        if count > most {
+            let message = format!("the header has {count} columns, more than {most}");
+            return Err(Cause::too_large(message));
+        }
         let names = header.iter().map(|name| str::from_utf8(name).map(Arc::<str>::from));
         let names = names.collect::<Result<Vec<_>, _>>();
         let names = Names::from(names.map_err(|_| Cause::of("the header is not UTF-8"))?);

@@ -7,22 +7,21 @@ use std::{
 };
 
 use super::{Counted, Parsed, Row, too_long};
-use crate::{Cell, error::Cause};
+use crate::{Cell, Limits, error::Cause};
 
 /// An open file.
 #[derive(Debug)]
 pub(super) struct Source {
     input: BufReader<Counted>,
     line: Vec<u8>,
-    /// The most bytes of a line.
-    row: usize,
+    limits: Limits,
 }
 
 impl Source {
-    /// Reads a file with lines of at most `row` bytes.
-    pub(super) fn new(file: File, row: usize) -> Result<Self, Cause> {
-        let input = BufReader::new(Counted::new(file, row)?);
-        Ok(Self { input, line: Vec::new(), row })
+    /// Reads a file whose lines are rows of text.
+    pub(super) fn new(file: File, limits: &Limits) -> Result<Self, Cause> {
+        let input = BufReader::new(Counted::new(file, limits.row)?);
+        Ok(Self { input, line: Vec::new(), limits: *limits })
     }
 
     pub(super) fn position(&self) -> (u64, u64) {
@@ -37,7 +36,7 @@ impl Source {
         loop {
             match self.read_line()? {
                 Line::End => return Ok(None),
-                Line::TooLong => return Ok(Some(Err(too_long(self.row)))),
+                Line::TooLong => return Ok(Some(Err(too_long(self.limits.row)))),
                 Line::Read if self.line.trim_ascii().is_empty() => {}
                 Line::Read => return Ok(Some(self.parse(row))),
             }
@@ -46,11 +45,11 @@ impl Source {
 
     fn read_line(&mut self) -> io::Result<Line> {
         self.line.clear();
-        let mut input = self.input.by_ref().take(self.row as u64 + 1);
+        let mut input = self.input.by_ref().take(self.limits.row as u64 + 1);
         if input.read_until(b'\n', &mut self.line)? == 0 {
             return Ok(Line::End);
         }
-        if self.line.ends_with(b"\n") || self.line.len() <= self.row {
+        if self.line.ends_with(b"\n") || self.line.len() <= self.limits.row {
             return Ok(Line::Read);
         }
         self.line = Vec::new();
@@ -60,7 +59,8 @@ impl Source {
 
     fn parse(&self, row: &mut Row) -> Parsed {
         // serde counts the line break as the end of a line.
-        let Cell::Object(members) = Cell::parse(self.line.trim_ascii_end())? else {
+        let parsed = Cell::parse(self.line.trim_ascii_end(), self.limits.parsed())?;
+        let Cell::Object(members) = parsed else {
             return Err("not a JSON object".to_owned());
         };
         let same = members.len() == row.names.len()

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tempfile::NamedTempFile;
 
 use super::*;
-use crate::{Kind, Writer};
+use crate::{Kind, Problem, Writer};
 
 /// Small limits, so that they are reached.
 const LIMITS: Limits = Limits { row: 1 << 20, pages: 16 << 20 };
@@ -101,11 +101,17 @@ fn json_rows_with_equal_names_share_them() {
 }
 
 #[test]
-fn a_row_has_a_limited_length() {
+fn a_row_has_a_limited_length_and_takes_limited_memory() {
     let long = "x".repeat(LIMITS.row);
     let json = rows(format!("{{\"a\": \"{long}\"}}\n{{\"a\": 1}}\n").as_bytes(), Format::Jsonl);
     assert_eq!(malformed(&json[0]), (1, too_long(LIMITS.row).as_str()));
     assert_eq!(json[1].as_ref().expect("a row").number, 2);
+    // A list of a few bytes takes more than a hundred.
+    let lists = format!("{{\"a\": [{}[1]]}}\n{{\"a\": 1}}\n", "[1],".repeat(LIMITS.row / 8));
+    let json = rows(lists.as_bytes(), Format::Jsonl);
+    let (number, message) = malformed(&json[0]);
+    assert_eq!((number, json.len()), (1, 2));
+    assert!(message.starts_with("a row takes more than 16777216 bytes of memory"), "{message}");
     // A quote that does not end hides all the rows after it.
     let (mut reader, _file) = open(format!("a\n1\n\"{long}{long}").as_bytes(), Format::Csv);
     assert!(reader.read().expect("a row").is_some());
@@ -114,7 +120,7 @@ fn a_row_has_a_limited_length() {
 }
 
 #[test]
-fn a_header_names_each_column_once() {
+fn a_header_names_each_of_a_limited_number_of_columns_once() {
     for (header, message) in [(&b"a,b,a\n"[..], "\"a\" stands"), (b"\xff\n", "not UTF-8")] {
         let file = file(header);
         let error = Reader::open(&Root::Any, file.path(), Format::Csv, LIMITS)
@@ -122,6 +128,11 @@ fn a_header_names_each_column_once() {
             .to_string();
         assert!(error.contains(message), "{error}");
     }
+    let names: Vec<_> = (0..70_000).map(|column| format!("c{column}")).collect();
+    let wide = file(names.join(",").as_bytes());
+    let error = Reader::open(&Root::Any, wide.path(), Format::Csv, LIMITS).expect_err("too wide");
+    assert_eq!(error.problem, Problem::TooLarge);
+    assert!(error.to_string().ends_with("has 70000 columns, more than 65536"), "{error}");
     let directory = tempfile::tempdir().expect("a directory");
     for format in [Format::Csv, Format::Jsonl] {
         assert!(Reader::open(&Root::Any, directory.path(), format, LIMITS).is_err());

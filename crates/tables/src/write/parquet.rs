@@ -13,10 +13,13 @@ use parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterPr
 use super::Output;
 use crate::{Cell, Column, Kind};
 
-/// The rows that are encoded at once.
-const BATCH: usize = 1024;
-/// The rows of a row group, which is kept in memory until it is complete.
-const ROW_GROUP: usize = 64 << 10;
+/// The most rows that are encoded at once, and about the most bytes of them in memory.
+const BATCH_ROWS: usize = 1024;
+const BATCH_BYTES: usize = 1 << 20;
+/// The most rows of a row group, which is kept in memory until it is complete, and about the most
+/// bytes of it.
+const ROW_GROUP_ROWS: usize = 64 << 10;
+const ROW_GROUP_BYTES: usize = 8 << 20;
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub(super) struct Sink {
     kinds: Vec<Kind>,
     /// The rows of the next batch.
     rows: Vec<Vec<Cell>>,
+    /// The bytes of these rows in memory.
+    bytes: usize,
 }
 
 impl Sink {
@@ -34,21 +39,25 @@ impl Sink {
         let schema: SchemaRef = Schema::new(columns.iter().map(field).collect::<Vec<_>>()).into();
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
-            .set_max_row_group_row_count(Some(ROW_GROUP))
+            .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+            .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
             .build();
         let writer = ArrowWriter::try_new(output, Arc::clone(&schema), Some(properties));
         let kinds = columns.into_iter().map(|column| column.kind).collect();
         let writer = writer.map_err(|cause| cause.to_string())?;
-        Ok(Self { writer, schema, kinds, rows: Vec::new() })
+        Ok(Self { writer, schema, kinds, rows: Vec::new(), bytes: 0 })
     }
 
     pub(super) fn write(&mut self, cells: &[Cell]) -> Result<(), String> {
         self.rows.push(cells.to_vec());
-        if self.rows.len() < BATCH { Ok(()) } else { self.flush() }
+        self.bytes += cells.iter().map(Cell::bytes).sum::<usize>();
+        let is_full = self.rows.len() >= BATCH_ROWS || self.bytes >= BATCH_BYTES;
+        if is_full { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), String> {
         let rows = std::mem::take(&mut self.rows);
+        self.bytes = 0;
         let column =
             |(index, kind)| array(kind, &rows.iter().map(|row| &row[index]).collect::<Vec<_>>());
         let columns = self.kinds.iter().enumerate().map(column).collect::<Result<_, _>>();
@@ -125,5 +134,29 @@ fn items(cell: &Cell) -> Option<&[Cell]> {
     match cell {
         Cell::List(cells) => Some(cells),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufWriter;
+
+    use super::*;
+
+    #[test]
+    fn long_rows_are_not_kept_in_memory() {
+        const VALUES: usize = 5000;
+        let file = BufWriter::new(tempfile::tempfile().expect("a file"));
+        let columns = vec![Column::new("score", Kind::List(Box::new(Kind::Single)))];
+        let mut sink = Sink::new(file, columns).expect("a file");
+        for row in 0..700 {
+            let values = (row * VALUES..(row + 1) * VALUES).map(|value| Cell::Single(value as f32));
+            sink.write(&[Cell::List(values.collect())]).expect("written");
+            assert!(sink.rows.len() < 10, "{} rows wait", sink.rows.len());
+            let encoded = sink.writer.in_progress_size();
+            assert!(encoded < 2 * ROW_GROUP_BYTES, "{encoded} bytes in the row group");
+        }
+        assert!(!sink.writer.flushed_row_groups().is_empty());
+        sink.finish().expect("complete");
     }
 }

@@ -1,26 +1,11 @@
-//! The scores that two models give to the same requests.
+//! Counts and compares the scores that two models give to the same requests.
 
-use std::{
-    cell::{Cell, RefCell},
-    collections::BTreeSet,
-    fs::File,
-    io::{self, BufRead as _, BufReader},
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::collections::BTreeSet;
 
-use futures::future::{join, try_join};
 use outrigger_core::{Failure, Reason};
-use outrigger_features::{GoldenCases, Metadata, Plan};
-use outrigger_proto::outrigger::v1::{PredictRequest, PredictResponse, predict_response::Output};
-use outrigger_validation::{
-    Agreement, Answer, Batching, Features, Loaded, Predictor, RowError, Tolerance,
-};
-use prost::Message as _;
+use outrigger_proto::outrigger::v1::{PredictRequest, PredictResponse};
+use outrigger_validation::{Agreement, Answer, Report, RowError, Tolerance};
 use serde::Serialize;
-
-use super::{Package, Settings};
-use crate::{Error, engine::Program, fetch::blocking, in_engine::InEngine, validate::Rows};
 
 /// The most failures that are listed.
 const LISTED: usize = 10;
@@ -36,6 +21,10 @@ pub struct Scores {
     pub only_b: u64,
     /// The number of requests, treatments and rows that neither has scored.
     pub unscored: u64,
+    /// The number of requests with other numbers of scores in A than in B.
+    pub incomparable: u64,
+    /// True if the comparison ended early, because too many rows were sent to neither model.
+    pub stopped: bool,
     /// The first failures.
     pub first_failures: Vec<ScoreFailure>,
     /// The scores of B compared with those of A, which are the expected ones. `row` is the number of
@@ -55,9 +44,35 @@ pub struct ScoreFailure {
 }
 
 impl Scores {
-    /// True if a score differs, or only one model has one.
+    /// True if a score differs, only one model has one, or one model has more of them.
     pub(super) fn differ(&self) -> bool {
-        self.agreement.differing > 0 || self.only_a > 0 || self.only_b > 0
+        let counts = [self.agreement.differing, self.only_a, self.only_b, self.incomparable];
+        counts.iter().any(|count| *count > 0)
+    }
+
+    /// Compares the answers to a request, which is at `at` and has this number.
+    pub(super) fn compare(
+        &mut self,
+        (at, number): (&str, u64),
+        request: &PredictRequest,
+        answers: (Answer, Answer),
+        tolerance: Tolerance,
+    ) {
+        let (a, b) = match answers {
+            (Ok(a), Ok(b)) => (a, b),
+            (a, b) => return self.add_failure(at, a.err().as_ref(), b.err().as_ref()),
+        };
+        self.requests += 1;
+        let failed = [&a, &b].map(failed).into_iter().flatten();
+        for index in failed.collect::<BTreeSet<_>>() {
+            let [a, b] = [&a, &b].map(|response| failure(response, index));
+            self.add_failure(at, a.as_ref(), b.as_ref());
+        }
+        let added = self.agreement.add_response((number, request), &b, &a, tolerance);
+        if let Err(failure) = added {
+            self.incomparable += 1;
+            self.list(at, Reason::ScoresInvalid, failure.message);
+        }
     }
 
     /// Counts what one of the models, or neither, has scored.
@@ -69,167 +84,28 @@ impl Scores {
             (Some(failure), Some(_)) => (&mut self.unscored, "", failure),
         };
         *count += 1;
+        self.list(at, failure.reason, format!("{what}{}", failure.message));
+    }
+
+    /// Counts the rows of a file that were sent to neither model, which are the errors of its run.
+    /// They are listed before other failures.
+    pub(super) fn add_unsent(&mut self, run: Report) {
+        self.unscored += run.errors;
+        self.stopped = run.stopped;
+        let of_row = |RowError { row, reason, message }| {
+            let at = format!("row {row}");
+            ScoreFailure { at, reason, message }
+        };
+        self.first_failures.splice(0..0, run.first_errors.into_iter().map(of_row));
+        self.first_failures.truncate(LISTED);
+    }
+
+    /// Lists a failure, if it is one of the first.
+    fn list(&mut self, at: &str, reason: Reason, message: String) {
         if self.first_failures.len() < LISTED {
-            let message = format!("{what}{}", failure.message);
-            let (at, reason) = (at.to_owned(), failure.reason);
-            self.first_failures.push(ScoreFailure { at, reason, message });
+            self.first_failures.push(ScoreFailure { at: at.to_owned(), reason, message });
         }
     }
-}
-
-/// The comparisons of scores.
-pub(super) struct Compared {
-    pub(super) golden: Scores,
-    pub(super) rows: Option<Scores>,
-}
-
-/// Loads both models and compares their scores.
-pub(super) async fn compare(
-    program: &Program,
-    [a, b]: [Package; 2],
-    settings: Settings<'_>,
-) -> Result<Compared, Error> {
-    let golden = [&a, &b].map(|package| (package.fetched.tree.golden(), Arc::clone(&package.plan)));
-    let digests = [&a, &b].map(|package| package.fetched.image.digest);
-    let timeout = settings.timeout;
-    let load = |package: Package| async move {
-        InEngine::load(program, package.fetched, &package.plan, timeout).await
-    };
-    let (a, b) = try_join(load(a), load(b)).await?;
-    let both = || Both {
-        a: Loaded::new(&a.scorer, &digests[0], timeout),
-        b: Loaded::new(&b.scorer, &digests[1], timeout),
-        tolerance: settings.tolerance,
-        scores: RefCell::default(),
-        sent: Cell::new(0),
-    };
-    let rows = match settings.rows {
-        Some(rows) => {
-            let metadata = [&a, &b].map(|model| model.scorer.plan.metadata());
-            Some(both().compare_rows(rows, metadata).await?)
-        }
-        None => None,
-    };
-    Ok(Compared { golden: both().compare_golden(golden).await?, rows })
-}
-
-/// Two models that score the same requests.
-struct Both<'a> {
-    a: Loaded<'a>,
-    b: Loaded<'a>,
-    tolerance: Tolerance,
-    scores: RefCell<Scores>,
-    /// The number of requests so far.
-    sent: Cell<u64>,
-}
-
-impl Both<'_> {
-    /// Compares the scores for the golden cases of both packages; once, if they have the same.
-    async fn compare_golden(
-        self,
-        [a, b]: [(Option<PathBuf>, Arc<Plan>); 2],
-    ) -> Result<Scores, Error> {
-        let same = match (a.0.clone(), b.0.clone()) {
-            (Some(a), Some(b)) => blocking(move || is_same(&a, &b)).await?,
-            _ => false,
-        };
-        for (package, (path, plan)) in [("A", a), ("B", b)] {
-            let Some(path) = path.filter(|_| package == "A" || !same) else { continue };
-            let mut cases = Some(blocking(move || open(&path)).await?);
-            while let Some(mut reader) = cases.take() {
-                let plan = Arc::clone(&plan);
-                let read = move || {
-                    let case = reader.next(&plan);
-                    let case = case.map_err(|error| Failure::because(error.reason(), &error))?;
-                    Ok(case.map(|case| (reader, case)))
-                };
-                if let Some((reader, case)) = blocking(read).await? {
-                    let request = case.request.encode_to_vec();
-                    let unit = format!("{package} line");
-                    self.compare((&unit, case.line as u64), &[&request]).await?;
-                    cases = Some(reader);
-                }
-            }
-        }
-        Ok(self.scores.into_inner())
-    }
-
-    /// Compares the scores for the rows of a file.
-    async fn compare_rows(self, rows: Rows<'_>, metadata: [&Metadata; 2]) -> Result<Scores, Error> {
-        let features = Features::of(&features_of_both(metadata));
-        let report = rows.score(&self, features).await?;
-        let mut scores = self.scores.into_inner();
-        // Those that were not sent to the models.
-        scores.unscored += report.errors;
-        let of_rows = report.first_errors.into_iter().map(|RowError { row, reason, message }| {
-            ScoreFailure { at: format!("row {row}"), reason, message }
-        });
-        scores.first_failures.splice(0..0, of_rows);
-        scores.first_failures.truncate(LISTED);
-        Ok(scores)
-    }
-
-    /// Sends requests to both models. The first one has the number `first`, in units of `unit`.
-    async fn compare(&self, (unit, first): (&str, u64), requests: &[&[u8]]) -> Result<(), Failure> {
-        let (a, b) = join(self.a.predict(requests), self.b.predict(requests)).await;
-        for (((a, b), request), number) in a?.into_iter().zip(b?).zip(requests).zip(first..) {
-            self.add((unit, number), request, (a, b))?;
-        }
-        Ok(())
-    }
-
-    /// Compares the answers to one request.
-    fn add(
-        &self,
-        (unit, number): (&str, u64),
-        request: &[u8],
-        answers: (Answer, Answer),
-    ) -> Result<(), Failure> {
-        let (mut scores, at) = (self.scores.borrow_mut(), format!("{unit} {number}"));
-        let (a, b) = match answers {
-            (Ok(a), Ok(b)) => (a, b),
-            (a, b) => {
-                scores.add_failure(&at, a.err().as_ref(), b.err().as_ref());
-                return Ok(());
-            }
-        };
-        scores.requests += 1;
-        for index in [&a, &b].iter().flat_map(|response| failed(response)).collect::<BTreeSet<_>>()
-        {
-            let [a, b] = [&a, &b].map(|response| failure(response, index));
-            scores.add_failure(&at, a.as_ref(), b.as_ref());
-        }
-        let request = decoded(request)?;
-        scores.agreement.add_response((number, &request), &b, &a, self.tolerance)
-    }
-}
-
-impl Predictor for Both<'_> {
-    fn batching(&self) -> Batching {
-        let (a, b) = (self.a.batching(), self.b.batching());
-        Batching {
-            requests: a.requests.min(b.requests),
-            treatments: a.treatments.min(b.treatments),
-            mixed: a.mixed && b.mixed,
-        }
-    }
-
-    /// Every request gets a score, whatever the models say: the comparison is made here, and rows
-    /// that are not sent are the only errors of the run.
-    async fn predict(&self, requests: &[&[u8]]) -> Result<Vec<Answer>, Failure> {
-        let first = self.sent.get() + 1;
-        self.sent.set(self.sent.get() + requests.len() as u64);
-        self.compare(("request", first), requests).await?;
-        let score = Some(Output::Score(0.0));
-        let scored = PredictResponse { output: score, ..PredictResponse::default() };
-        Ok(vec![Ok(scored); requests.len()])
-    }
-}
-
-fn decoded(request: &[u8]) -> Result<PredictRequest, Failure> {
-    PredictRequest::decode(request).map_err(|error| {
-        Failure::new(Reason::Internal, format!("a request that was encoded wrongly: {error}"))
-    })
 }
 
 /// The indices of the treatments that a response has no score for.
@@ -243,63 +119,38 @@ fn failure(response: &PredictResponse, index: u32) -> Option<Failure> {
     Some(Failure::new(reason, format!("treatments[{index}]: {}: {}", error.feature, error.message)))
 }
 
-/// Metadata with the features of both models: a file has the columns of both.
-fn features_of_both([a, b]: [&Metadata; 2]) -> Metadata {
-    let inputs = a.inputs.iter().chain(&b.inputs).cloned().collect();
-    // Scores that the file expects are not compared.
-    Metadata { inputs, deterministic: false, ..a.clone() }
-}
-
-fn open(path: &Path) -> Result<GoldenCases<BufReader<File>>, Failure> {
-    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
-    Ok(GoldenCases::new(BufReader::new(file)))
-}
-
-/// True if both files have the same content.
-fn is_same(a: &Path, b: &Path) -> Result<bool, Failure> {
-    let reader = |path: &Path| File::open(path).map(BufReader::new);
-    let compare = || -> io::Result<bool> {
-        let (mut a, mut b) = (reader(a)?, reader(b)?);
-        loop {
-            let (of_a, of_b) = (a.fill_buf()?, b.fill_buf()?);
-            let length = of_a.len().min(of_b.len());
-            if length == 0 || of_a[..length] != of_b[..length] {
-                return Ok(of_a.len() == of_b.len() && length == 0);
-            }
-            a.consume(length);
-            b.consume(length);
-        }
-    };
-    compare().map_err(|error| unreadable(a, &error))
-}
-
-fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(Reason::Internal, format!("{} cannot be read: {error}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use outrigger_proto::outrigger::v1::{ScoreList, Treatment, predict_response::Output};
 
     use super::*;
 
     #[test]
-    fn files_are_the_same_if_all_bytes_are() {
-        let scratch = tempfile::tempdir().unwrap();
-        let file = |name: &str, content: &[u8]| {
-            let path = scratch.path().join(name);
-            fs::write(&path, content).unwrap();
-            path
-        };
-        let long = vec![7; 20_000];
-        let (a, same) = (file("a", &long), file("same", &long));
-        assert!(is_same(&a, &same).unwrap());
-        assert!(is_same(&file("empty", b""), &file("void", b"")).unwrap());
-        let mut other = long.clone();
-        other[15_000] = 8;
-        for (name, content) in [("other", &other[..]), ("shorter", &long[1..]), ("none", b"")] {
-            assert!(!is_same(&a, &file(name, content)).unwrap(), "{name}");
-        }
+    fn a_score_for_the_user_is_not_comparable_with_those_of_treatments() {
+        let response =
+            |output| Ok(PredictResponse { output: Some(output), ..PredictResponse::default() });
+        let list = ScoreList { values: vec![1.0, 2.0], ..ScoreList::default() };
+        let answers = (response(Output::Scores(list)), response(Output::Score(1.0)));
+        let treatments = vec![Treatment::default(); 2];
+        let request = PredictRequest { treatments, ..PredictRequest::default() };
+        let mut scores = Scores::default();
+        scores.compare(("A line 1", 1), &request, answers, Tolerance::default());
+        assert_eq!((scores.requests, scores.incomparable, scores.unscored), (1, 1, 0));
+        assert!(scores.differ());
+        assert_eq!(scores.first_failures[0].message, "2 expected scores, but 1 scores");
+    }
+
+    #[test]
+    fn rows_that_are_not_sent_are_listed_before_other_failures() {
+        let failure = Failure::new(Reason::FeatureMissing, "x is missing");
+        let mut scores = Scores::default();
+        (0..LISTED).for_each(|_| scores.add_failure("request 1", None, Some(&failure)));
+        let error =
+            RowError { row: 7, reason: Reason::RequestMalformed, message: "no JSON".to_owned() };
+        let (first_errors, errors) = (vec![error], 101);
+        scores.add_unsent(Report { first_errors, errors, stopped: true, ..Report::default() });
+        assert_eq!((scores.unscored, scores.stopped), (101, true));
+        assert_eq!((scores.first_failures.len(), &*scores.first_failures[0].at), (LISTED, "row 7"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use outrigger_validation::{Agreement, Difference, Tolerance};
+use outrigger_validation::{Agreement, Tolerance};
 
 use super::{Change, FeatureChange, Report, ScoreFailure, Scores, Summary};
 use crate::inspect::{FeatureReport, size};
@@ -38,7 +38,7 @@ impl Display for Text<'_> {
         for (name, unit, scores) in [("golden", "line", golden), ("rows", "request", rows)] {
             if let Some(scores) = scores {
                 write_scores(f, name, scores)?;
-                self.write_agreement(f, unit, &scores.agreement)?;
+                write_agreement(f, unit, (&scores.agreement, self.tolerance))?;
             }
         }
         Ok(())
@@ -71,7 +71,7 @@ impl Display for Change {
 }
 
 fn write_scores(f: &mut Formatter<'_>, name: &str, scores: &Scores) -> fmt::Result {
-    let Scores { requests, only_a, only_b, unscored, first_failures, .. } = scores;
+    let Scores { requests, only_a, only_b, unscored, incomparable, .. } = scores;
     writeln!(f, "{name:10} {requests} requests answered by both models")?;
     if only_a + only_b + unscored > 0 {
         writeln!(
@@ -79,44 +79,26 @@ fn write_scores(f: &mut Formatter<'_>, name: &str, scores: &Scores) -> fmt::Resu
             "           {only_a} scored by A only, {only_b} by B only, {unscored} by neither"
         )?;
     }
-    for ScoreFailure { at, reason, message } in first_failures {
+    if *incomparable > 0 {
+        writeln!(f, "           {incomparable} with other numbers of scores in A than in B")?;
+    }
+    if scores.stopped {
+        writeln!(f, "           stopped after too many rows that were sent to neither")?;
+    }
+    for ScoreFailure { at, reason, message } in &scores.first_failures {
         writeln!(f, "           {at}: {reason}: {message}")?;
     }
     Ok(())
 }
 
-impl Text<'_> {
-    fn write_agreement(
-        &self,
-        f: &mut Formatter<'_>,
-        unit: &str,
-        agreement: &Agreement,
-    ) -> fmt::Result {
-        let Tolerance { atol, rtol } = self.tolerance;
-        let Agreement { compared, differing, largest, mean, worst, rank_correlation, .. } =
-            agreement;
-        if *compared == 0 {
-            return Ok(());
-        }
-        writeln!(
-            f,
-            "           {compared} scores compared: {differing} differ by more than \
-             {atol} + {rtol} x |A|"
-        )?;
-        writeln!(f, "           difference: largest {largest}, mean {mean}")?;
-        if rank_correlation.requests > 0 {
-            let (mean, lowest) = (rank_correlation.mean, rank_correlation.lowest);
-            writeln!(
-                f,
-                "           rank correlation of {} requests: mean {mean:.4}, lowest {lowest:.4}",
-                rank_correlation.requests
-            )?;
-        }
-        for Difference { row, user, treatment, expected, score, .. } in worst {
-            let of = [user.as_str(), treatment.as_str()].join(" ");
-            let of = if of.trim().is_empty() { String::new() } else { format!(" ({})", of.trim()) };
-            writeln!(f, "           {unit} {row}{of}: A {expected}, B {score}")?;
-        }
-        Ok(())
+fn write_agreement(
+    f: &mut Formatter<'_>,
+    unit: &str,
+    (agreement, tolerance): (&Agreement, Tolerance),
+) -> fmt::Result {
+    if agreement.compared == 0 {
+        return Ok(());
     }
+    let lines = agreement.lines(tolerance, ["A", "B"], unit);
+    lines.iter().try_for_each(|line| writeln!(f, "           {line}"))
 }

@@ -41,7 +41,7 @@ impl Push {
         *self.0.get_or_init(|| Fate::Cancelled) == Fate::Cancelled
     }
 
-    /// Whether the push has begun.
+    /// True if the push has begun.
     pub(crate) fn has_begun(&self) -> bool {
         self.0.get() == Some(&Fate::Begun)
     }

@@ -30,7 +30,7 @@ pub(crate) async fn look(
     }
 }
 
-/// Whether a look-up that failed with this reason may mean that the tag does not exist.
+/// True if a look-up that failed with this reason may mean that the tag does not exist.
 pub(crate) fn is_not_found(reason: Reason) -> bool {
     matches!(reason, Reason::TagNotFound | Reason::ModelNotFound)
 }

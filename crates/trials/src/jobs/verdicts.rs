@@ -33,7 +33,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Whether the verdict ends a trial of that pair. A promoted canary has been live, so it is not
+    /// True if the verdict ends a trial of that pair. A promoted canary has been live, so it is not
     /// tried against a later version.
     fn ends(&self, tag: &Tag, Pair { live, canary }: Pair) -> bool {
         let against = match self.outcome {

@@ -21,7 +21,7 @@ pub(super) struct Journal {
 type Shape = (Vec<(TagKey, u64, usize, bool)>, usize, Option<SystemTime>);
 
 impl Journal {
-    /// Whether a write is due; if so, it is marked as done.
+    /// True if a write is due; if so, it is marked as done.
     fn is_due(&mut self, set: &TrialSet, now: Moment) -> bool {
         let shape = shape(set);
         let overdue = !shape.0.is_empty() && now.since(self.at) >= PERIOD;

@@ -31,7 +31,7 @@ fn groups_of(mut grouping: Grouping, rows: &[&str]) -> Vec<Group> {
     let mut groups = Vec::new();
     let mut done = |group| groups.push(group);
     for (number, row) in (1..).zip(rows) {
-        let mut row = match Cell::parse(row.as_bytes()) {
+        let mut row = match Cell::parse(row.as_bytes(), 1 << 20) {
             Ok(Cell::Object(members)) => {
                 let names = members.iter().map(|(name, _)| Arc::from(name.as_str())).collect();
                 let cells = members.into_iter().map(|(_, cell)| cell).collect();

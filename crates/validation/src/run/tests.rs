@@ -96,7 +96,7 @@ async fn each_row_gets_its_score() {
                     u,t1,3,3,sha256:d,\nu,t2,5,4,sha256:d,\nv,t1,,2.5,sha256:d,\n";
     assert_eq!(scores.as_deref(), Some(expected));
     let text = report.to_string();
-    assert!(text.contains("row 2 (u t2): 4, expected 5"), "{text}");
+    assert!(text.contains("row 2 (u t2): expected 5, score 4"), "{text}");
 }
 
 #[tokio::test]
