@@ -77,13 +77,15 @@ impl Machines {
         first.filter_map(|digest| wanted().find(|model| digest_of(model) == digest)).collect()
     }
 
-    /// The versions of a followed tag, the preferred one first. After a restart, until the registry
-    /// has answered, a version in the engine may be the one that the tag should have.
+    /// The versions of a followed tag, the preferred one first. If the one that answered before a
+    /// restart is not in the engine, then until the registry has answered, another one that is may be
+    /// the one that the tag should have.
     fn of_tag(&self, c: &Context<'_>, tag: &TagMachine, inside: &[Digest]) -> Vec<Digest> {
         if !tag.is_followed(&self.policy, c.now) {
             return Vec::new();
         }
-        let is_unknown = tag.registry().is_none() && tag.trouble().is_none();
+        let has_left = tag.serving().is_none_or(|serving| !inside.contains(&serving));
+        let is_unknown = has_left && tag.registry().is_none() && tag.trouble().is_none();
         let assumed = inside.iter().copied().filter(|_| is_unknown);
         tag.candidate().into_iter().chain(assumed).chain(tag.serving()).collect()
     }

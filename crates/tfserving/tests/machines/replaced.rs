@@ -19,7 +19,7 @@ impl World {
     /// change of the setting that holds once all versions but one have left.
     pub(super) fn check_replaced(&mut self) {
         for i in 0..3 {
-            let ids: Vec<_> = self.in_engine(i).collect();
+            let ids: Vec<_> = self.in_engine(i).cloned().collect();
             let versions = self.machines.models_of(&name(i));
             let inside = versions.filter(|model| model.state().servable().is_some()).count();
             if self.machines.is_replaced(&name(i)) && ids.len() <= 1 && inside <= 1 {

@@ -349,3 +349,23 @@ fn another_default_tag_replaces_the_version_too() {
     let answer = steps.bench.machines.answer_tag(&stable, steps.bench.now);
     assert!(matches!(&answer, Answer::Ready(key, _) if *key == old()), "{answer:?}");
 }
+
+#[test]
+fn of_two_versions_at_a_restart_the_one_that_answered_stays() {
+    let (others, now) = ([b"0", b"1", b"2", b"3"].map(|it| version(it)), Moment::default());
+    let versions = Versions::after(Version(0));
+    for other in others {
+        let loaded = |key: &ModelKey| Loaded {
+            engine: EngineId::default(),
+            id: versions.next(ServableName::of(&key.name)),
+        };
+        let loaded = [old(), other].map(|key| (key.clone(), loaded(&key))).into();
+        let tags = [(tag("a"), old().digest)].into();
+        let mut machines =
+            Machines::new(Policy::default(), versions.clone(), [EngineId::default()]);
+        machines.adopt(Legacy { tags, loaded, ..Legacy::default() }, now);
+        machines.handle(now, 0.5, replace());
+        let state = machines.model(&old()).map(ModelMachine::state);
+        assert!(matches!(state, Some(State::Loading { .. })), "{state:?}");
+    }
+}
