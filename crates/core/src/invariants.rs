@@ -26,6 +26,8 @@ pub enum Violation {
     Unplaced(ModelKey),
     /// Files of a version that a followed tag keeps up are deleted.
     DeletedWhileHeld(ModelKey),
+    /// Two versions of a model are in an engine that may have one of them at a time.
+    Together(ModelKey, ModelKey),
     /// The facts kept about a model differ from its machines.
     Drift(ModelName),
 }
@@ -36,6 +38,7 @@ pub fn check(machines: &Machines, now: Moment) -> Result<(), Violation> {
         only_gated_versions_are_routed(model)?;
         versions_in_an_engine_are_placed(machines, model)?;
     }
+    versions_are_replaced(machines)?;
     machines.drift(now).map_or(Ok(()), |name| Err(Violation::Drift(name)))?;
     servables_belong_to_one_model(machines)
 }
@@ -117,6 +120,33 @@ fn versions_in_an_engine_are_placed(
         (true, None) => Err(Violation::Unplaced(model.key().clone())),
         _ => Ok(()),
     }
+}
+
+/// Where an engine has one version of a model at a time, no version enters it before the others have
+/// left. After a change of the setting two may be there, of which one leaves.
+fn versions_are_replaced(machines: &Machines) -> Result<(), Violation> {
+    let enters = |model: &&ModelMachine| matches!(model.state(), State::Publishing { .. });
+    let stays = |model: &&ModelMachine| {
+        !matches!(
+            model.state(),
+            State::Draining { .. } | State::Leaving { .. } | State::Unloading { .. }
+        )
+    };
+    let replaced = machines.models().filter(|model| machines.is_replaced(&model.key().name));
+    for model in
+        replaced.filter(|model| model.slot().is_open() && model.state().servable().is_some())
+    {
+        let others = machines.models_of(&model.key().name);
+        let mut others = others.filter(|other| other.key() != model.key());
+        let is_there = |other: &&ModelMachine| match enters(&model) {
+            true => other.state().servable().is_some(),
+            false => stays(&model) && other.state().in_engine() && stays(other),
+        };
+        if let Some(other) = others.find(is_there) {
+            return Err(Violation::Together(model.key().clone(), other.key().clone()));
+        }
+    }
+    Ok(())
 }
 
 fn servables_belong_to_one_model(machines: &Machines) -> Result<(), Violation> {

@@ -9,6 +9,7 @@ mod exchange;
 mod index;
 mod limits;
 mod reconcile;
+mod rollover;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -46,6 +47,9 @@ pub struct Machines {
     placed: BTreeMap<ModelKey, EngineId>,
     /// Versions that are always up: digests configured to be preloaded.
     pinned: BTreeSet<ModelKey>,
+    /// Models of which an engine has one version at a time, each with the selector of requests that
+    /// name neither tag nor digest.
+    replaced: BTreeMap<ModelName, Selector>,
     /// The canary tags that are followed along with other tags; `None` if canaries are off.
     canaries: Option<canaries::Canaries>,
     /// The model version of each servable, from its publication until the engine has dropped it.
@@ -153,6 +157,9 @@ pub enum Event {
     },
     /// The configuration names another engine for the model; `None`: any that accepts it.
     EngineChanged(ModelName, Option<EngineId>),
+    /// With a selector, the one of requests that name neither tag nor digest: an engine has one
+    /// version of the model at a time. `None`: a new version is loaded beside the old one.
+    Rollover(ModelName, Option<Selector>),
 }
 
 /// An effect for the shell to carry out. The effects of one event are carried out in order.
@@ -213,6 +220,7 @@ impl Machines {
             engines: engines.collect(),
             placed: BTreeMap::new(),
             pinned: BTreeSet::new(),
+            replaced: BTreeMap::new(),
             canaries: None,
             ids: BTreeMap::new(),
             sharing: BTreeMap::new(),
@@ -318,6 +326,7 @@ impl Machines {
             Event::EngineChanged(name, engine) => {
                 self.engine_changed(turn, &name, engine.as_ref());
             }
+            Event::Rollover(name, live) => self.set_rollover(name, live),
         }
     }
 }

@@ -4,6 +4,7 @@ mod demand;
 mod files;
 mod load;
 mod read;
+mod slot;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ mod trouble;
 use std::{borrow::Cow, collections::VecDeque};
 
 use demand::Demand;
+pub use slot::Slot;
 pub use state::{State, Transition};
 pub use trouble::Trouble;
 pub(crate) use trouble::is_permanent;
@@ -32,6 +34,7 @@ pub struct ModelMachine {
     state: State,
     last: Attempt,
     demand: Demand,
+    slot: Slot,
     trouble: Option<Trouble>,
     /// The route of which leases may still exist, whether published or not.
     route: Option<u64>,
@@ -59,6 +62,8 @@ pub enum Event {
     Used(Moment),
     /// True: a preload or a followed tag keeps it up. False: none does any more.
     Pin(bool),
+    /// From now on, the version has this right to be in the engine.
+    Slot(Slot),
     /// The cause of a failure may be gone: try again now.
     Retry,
     /// Unload it; with `delete`, delete its files as well.
@@ -71,7 +76,7 @@ pub enum Event {
     /// The version has ended the engine again and again: it is not loaded until it is retried.
     Quarantined(Failure),
     /// The configuration names another engine: the version leaves this one and is prepared again.
-    Replace,
+    Relocate,
     /// The store deleted its files to make room.
     Evicted,
     /// [`Effect::Pull`] ended.
@@ -140,6 +145,7 @@ impl ModelMachine {
             state: State::New,
             last,
             demand: Demand::default(),
+            slot: Slot::default(),
             trouble: None,
             route: None,
             routes: 0,
@@ -179,6 +185,7 @@ impl ModelMachine {
             Event::Wake => self.wake(),
             Event::Used(at) => self.demand.asked_at = self.demand.asked_at.max(Some(at)),
             Event::Pin(pinned) => self.demand.pinned = pinned,
+            Event::Slot(slot) => self.slot = slot,
             Event::Retry => {
                 self.trouble = None;
                 self.wake();
@@ -190,7 +197,7 @@ impl ModelMachine {
             }
             Event::Revoked(failure) => return self.revoked(c, failure, effects),
             Event::Quarantined(failure) => self.fail(c, failure),
-            Event::Replace => self.replace(c, effects),
+            Event::Relocate => self.relocate(c, effects),
             Event::Evicted => return self.evicted(c),
             Event::Drained(route) => return self.drained(route),
             Event::Pulled(attempt, result) => return self.pulled(c, attempt, result),
@@ -215,6 +222,7 @@ impl ModelMachine {
             self.wanted_at = c.now;
         }
         self.is_wanted = wanted;
+        let may_be_up = self.may_be_up(c);
         match self.state.clone() {
             State::New if wanted && self.may_try(c.now) => {
                 let attempt = self.last.begin();
@@ -225,7 +233,7 @@ impl ModelMachine {
                 self.state = State::New;
                 effects.push(Effect::CancelPull(attempt));
             }
-            State::Downloaded if wanted && self.may_try(c.now) => {
+            State::Downloaded if self.may_be_prepared(c) => {
                 let attempt = self.last.begin();
                 self.state = State::Preparing { attempt };
                 effects.push(Effect::Prepare(attempt));
@@ -235,14 +243,18 @@ impl ModelMachine {
                 self.state = State::Deleting { attempt };
                 effects.push(Effect::Delete(attempt));
             }
-            State::Loading { id } | State::Checking { id, .. } if !wanted => {
+            State::Prepared if !wanted || self.slot == Slot::Taken => {
+                self.state = State::Downloaded;
+            }
+            State::Prepared if may_be_up => self.publish(c, effects),
+            State::Loading { id } | State::Checking { id, .. } if !may_be_up => {
                 self.state = State::Leaving { id };
             }
-            State::Serving { id } if !wanted => {
+            State::Serving { id } if !may_be_up => {
                 self.withdraw(effects);
                 self.state = State::Draining { id };
             }
-            State::Draining { id } if wanted => self.serve(c, id, "wanted again", effects),
+            State::Draining { id } if may_be_up => self.serve(c, id, "wanted again", effects),
             State::Draining { id } | State::Leaving { id } if self.route.is_none() => {
                 self.enter(c.now, State::Unloading { id: id.clone() }, "drained");
                 effects.push(Effect::Remove(id));

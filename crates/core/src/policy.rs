@@ -11,6 +11,8 @@ pub struct Policy {
     pub retain: Duration,
     /// Waits between attempts.
     pub backoff: Backoff,
+    /// Waits between attempts to replace a version that is loaded again after each failure.
+    pub replace_backoff: Backoff,
     /// The interval between look-ups of a followed tag.
     pub poll_interval: Duration,
     /// The longest time that requests wait for an engine that does not answer. Requests wait for a
@@ -35,6 +37,10 @@ impl Default for Policy {
             idle_ttl: Duration::from_secs(30 * 60),
             retain: Duration::from_secs(7 * 24 * 3600),
             backoff: Backoff::default(),
+            replace_backoff: Backoff {
+                first: Duration::from_secs(10 * 60),
+                most: Duration::from_secs(12 * 3600),
+            },
             poll_interval: Duration::from_secs(30),
             patience: Duration::from_secs(5),
             forget_after: Duration::from_secs(30),

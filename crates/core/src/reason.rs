@@ -103,6 +103,8 @@ reasons! {
     /// The engine ended again and again while it loaded or ran this version, which is not loaded
     /// any more.
     ModelQuarantined = "MODEL_QUARANTINED", FailedPrecondition, Never;
+    /// Another version of the model is loaded, and `models[].rollover` allows one at a time.
+    VersionExcluded = "VERSION_EXCLUDED", FailedPrecondition, Never;
     /// A required feature was not sent.
     FeatureMissing = "FEATURE_MISSING", InvalidArgument, Never;
     /// A feature's value has the wrong type.

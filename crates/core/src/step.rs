@@ -8,6 +8,8 @@ pub enum Step {
     Pull,
     /// Its metadata, and the interface of its model, are read.
     Prepare,
+    /// Another version of its model leaves the engine, in which there is room for one.
+    Replace,
     /// Its files are put where the engine finds them.
     Publish,
     /// The engine loads it.
@@ -24,9 +26,10 @@ pub enum Step {
 
 impl Step {
     /// Every step, in order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Pull,
         Self::Prepare,
+        Self::Replace,
         Self::Publish,
         Self::Load,
         Self::Gate,
@@ -40,6 +43,7 @@ impl Step {
         match self {
             Self::Pull => "pull",
             Self::Prepare => "prepare",
+            Self::Replace => "replace",
             Self::Publish => "publish",
             Self::Load => "load",
             Self::Gate => "gate",

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use outrigger_budget::Budget;
-use outrigger_core::{Backoff, Digest, EngineId, ModelName, Policy, Tag};
+use outrigger_core::{Backoff, Digest, EngineId, ModelName, Policy, Rollover, Tag};
 use outrigger_score::SharedLimits;
 use outrigger_trace::Tracer;
 use outrigger_trials::CanaryDefaults;
@@ -99,6 +99,8 @@ pub struct ModelEntry {
     pub digest: Option<Digest>,
     /// The engine that runs the model; `None` for the only engine that accepts its framework.
     pub engine: Option<EngineId>,
+    /// The way from one version to the next.
+    pub rollover: Rollover,
 }
 
 /// The waits between attempts.

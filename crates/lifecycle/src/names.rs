@@ -6,7 +6,7 @@ use std::{
 };
 
 use outrigger_core::{
-    EngineId, Failure, ModelKey, ModelName, Reason, Selector, Tag,
+    EngineId, Failure, ModelKey, ModelName, Reason, Rollover, Selector, Tag,
     machines::{CanaryTags, Event, TagKey},
 };
 use outrigger_oci::{Prefix, Reference};
@@ -101,6 +101,13 @@ impl Names {
         self.entries.get(model)?.configured.engine.as_ref()
     }
 
+    /// The selector of requests without tag and digest, of a model of which the engine may have one
+    /// version at a time.
+    fn replaced(&self, model: &ModelName) -> Option<Selector> {
+        let rollover = self.entries.get(model)?.configured.rollover;
+        (rollover == Rollover::Replace).then(|| self.default_selector(model))
+    }
+
     /// The selector of a request for `model` without tag and digest.
     pub(crate) fn default_selector(&self, model: &ModelName) -> Selector {
         match self.entries.get(model).map(|entry| &entry.configured) {
@@ -136,7 +143,11 @@ impl Names {
     /// The events by which the machines follow this configuration from the start.
     pub(crate) fn begin(&self, tunables: &Tunables) -> Vec<Event> {
         let canaries = Event::Canaries(tunables.canary.enabled.then(|| self.canary_tags()));
-        [canaries].into_iter().chain(self.preloads().map(|it| want(it, true))).collect()
+        // First, so that no two versions of such a model are loaded.
+        let replaced = self.entries.keys().filter(|name| self.replaced(name).is_some());
+        let replaced = replaced.map(|name| Event::Rollover(name.clone(), self.replaced(name)));
+        let preloads = self.preloads().map(|it| want(it, true));
+        replaced.chain([canaries]).chain(preloads).collect()
     }
 
     /// The events that change the machines from the configuration `old` to this one. `known` lists
@@ -154,6 +165,10 @@ impl Names {
                     old.entries.contains_key(&name) && !self.entries.contains_key(&name);
                 let forget = image.is_none() || is_dropped;
                 events.push(Event::ImageChanged { name: name.clone(), forget });
+            }
+            let replaced = self.replaced(&name);
+            if replaced != old.replaced(&name) {
+                events.push(Event::Rollover(name.clone(), replaced));
             }
             if self.engine(&name) != old.engine(&name) {
                 let engine = self.engine(&name).cloned();

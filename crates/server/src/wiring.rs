@@ -335,6 +335,7 @@ fn entry(model: &crate::config::Model) -> lifecycle::ModelEntry {
         tag: model.tag.clone(),
         digest: model.digest,
         engine: model.engine.clone(),
+        rollover: model.rollover,
     }
 }
 

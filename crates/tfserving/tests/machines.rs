@@ -1,7 +1,8 @@
 //! The machines of models and tags together with the engine's machine, in a world with faults:
 //! random events; completions that come late, twice or never; delayed messages between the
 //! machines; an engine that restarts and hangs; and a registry whose tags move. Every invariant is
-//! checked after every event, and the world checks the files. After the faults have ended, every
+//! checked after every event, and the world checks the files, and that the engine has one version at
+//! a time of a model that is replaced. After the faults have ended, every
 //! requested model must be served.
 
 #[path = "machines/world.rs"]
@@ -24,6 +25,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3_u8, any::<bool>()).prop_map(|(name, forget)| Step::ImageChanged(name, forget)),
         1 => (0..3_u8).prop_map(Step::EngineChanged),
         1 => any::<bool>().prop_map(Step::Canaries),
+        1 => (0..3_u8, any::<bool>()).prop_map(|(name, on)| Step::Rollover(name, on)),
         12 => any::<u8>().prop_map(Step::Complete),
         3 => any::<u8>().prop_map(Step::Fail),
         2 => any::<u8>().prop_map(Step::Repeat),
@@ -46,9 +48,10 @@ proptest! {
 
     #[test]
     fn whatever_happens_the_invariants_hold_and_calm_brings_everything_up(
-        steps in prop::collection::vec(step(), 1..120)
+        replaced in prop::collection::btree_set(0..3_u8, 0..=3),
+        steps in prop::collection::vec(step(), 1..120),
     ) {
-        let mut world = World::new();
+        let mut world = World::new(&replaced);
         for step in steps {
             world.step(step);
         }

@@ -3,7 +3,7 @@
 use super::{Machines, TagKey};
 use crate::{
     Digest, EngineId, Failure, ModelKey, ModelName, Moment, Reason, Selector,
-    model::{ModelMachine, Trouble},
+    model::{ModelMachine, Slot, Trouble},
 };
 
 /// The answer to a request for a tag or a digest at one moment.
@@ -50,9 +50,15 @@ impl Machines {
         let Some(tag) = self.tags.get(key) else { return Answer::Waiting(None) };
         let of =
             |digest: Digest| self.answer_digest(&ModelKey { name: key.name.clone(), digest }, now);
+        let is_replacing = |digest: Digest| {
+            let key = ModelKey { name: key.name.clone(), digest };
+            self.models.get(&key).is_some_and(|model| model.slot() == Slot::Replacing)
+        };
         let lookup = || tag.trouble().map_or(Answer::Waiting(None), answer_trouble);
         match (tag.serving().map(of), tag.candidate()) {
             (Some(Answer::Refused(_)) | None, Some(candidate)) => of(candidate),
+            // The old version has left the engine for the new one.
+            (Some(Answer::Waiting(_)), Some(candidate)) if is_replacing(candidate) => of(candidate),
             (Some(answer), _) => answer,
             (None, None) => lookup(),
         }
@@ -79,11 +85,26 @@ impl Machines {
                 _ => Answer::Ready(model.key().clone(), route),
             };
         }
+        if let Some(failure) = self.exclusion(model) {
+            return Answer::Refused(failure);
+        }
         if let Some(trouble) = model.trouble() {
             return answer_trouble(trouble);
         }
         let outage = || self.outage_of(model.key(), now).unwrap_or(Answer::Waiting(None));
         if model.state().in_engine() { outage() } else { Answer::Waiting(None) }
+    }
+
+    /// The failure of a version that cannot be in the engine, because another one of its model serves.
+    fn exclusion(&self, model: &ModelMachine) -> Option<Failure> {
+        let ModelKey { name, digest } = model.key();
+        let serving = self.routed_of(name).filter(|_| model.slot() == Slot::Taken)?;
+        let message = format!(
+            "{name}@{digest} is not loaded: the model's rollover is replace, so that one version of \
+             it is loaded at a time, and that is {}",
+            serving.key().digest
+        );
+        Some(Failure::new(Reason::VersionExcluded, message))
     }
 
     fn outage_of(&self, key: &ModelKey, now: Moment) -> Option<Answer> {

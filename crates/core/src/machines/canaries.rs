@@ -92,7 +92,9 @@ impl Machines {
     /// whose digest is not known yet needs no canary.
     pub(super) fn reconcile_canaries(&mut self, turn: &mut Turn, name: &ModelName) {
         let mut named = BTreeSet::new();
-        if let Some(canaries) = &mut self.canaries {
+        // Two versions of a trial would be in the engine together.
+        let may_try = !self.replaced.contains_key(name);
+        if let Some(canaries) = self.canaries.as_mut().filter(|_| may_try) {
             for (key, tag) in of_name(&self.tags, name) {
                 let known = tag.serving().or(tag.registry()).is_some();
                 if known && tag.is_followed(&self.policy, turn.now) {

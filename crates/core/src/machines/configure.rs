@@ -70,7 +70,7 @@ impl Machines {
             engine.is_some_and(|engine| at != Some(engine))
         };
         for model in self.models_of(name).filter(moves) {
-            turn.events.push_back(Event::Model(model.key().clone(), model::Event::Replace));
+            turn.events.push_back(Event::Model(model.key().clone(), model::Event::Relocate));
         }
         self.retry_failed(turn, name);
     }

@@ -7,7 +7,8 @@ use super::{Effect, Legacy, Loaded, Machines, Turn};
 use crate::{
     Context, Digest, EngineId, ModelKey, ModelName, Moment, Selector, ServableName,
     engine::ToEngine,
-    model::{ModelMachine, Trouble},
+    model::{ModelMachine, Slot, Trouble},
+    tags::TagMachine,
 };
 
 /// The facts about all models.
@@ -141,12 +142,22 @@ impl Machines {
         name: &'a ModelName,
     ) -> impl Iterator<Item = (Selector, Option<Moment>)> + use<'a> {
         let tags = self.tags_of(name).filter(|(_, tag)| tag.is_unproven());
-        let tags =
-            tags.map(|(key, tag)| (Selector::Tag(key.tag.clone()), answered_at(tag.trouble())));
+        let tags = tags.map(|(key, tag)| {
+            let answered_at = answered_at(tag.trouble()).or_else(|| self.excluded_at(name, tag));
+            (Selector::Tag(key.tag.clone()), answered_at)
+        });
         let models = self.models_of(name).filter(|model| is_new(model));
         let models = models
             .map(|model| (Selector::Digest(model.key().digest), answered_at(model.trouble())));
         tags.chain(models)
+    }
+
+    /// The time of the look-up of a tag that names a version which cannot be in the engine, because
+    /// another one of its model is.
+    fn excluded_at(&self, name: &ModelName, tag: &TagMachine) -> Option<Moment> {
+        let key = ModelKey { name: name.clone(), digest: tag.candidate()? };
+        let model = self.models.get(&key).filter(|model| model.slot() == Slot::Taken);
+        model.and_then(|_| tag.checked_at())
     }
 
     pub(super) fn legacy_of(&self, name: &ModelName) -> Legacy {

@@ -20,6 +20,10 @@ impl Machines {
             self.reconcile_canaries(turn, name);
             self.reconcile_pins(turn, name);
             self.reconcile_candidates(turn, name);
+            // Slots follow from pins, so these come first.
+            if turn.events.is_empty() {
+                self.reconcile_slots(turn, name);
+            }
         }
         // While machines have events to handle, the facts may still change.
         if !turn.events.is_empty() {

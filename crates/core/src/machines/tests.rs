@@ -3,6 +3,7 @@
 mod canaries;
 mod configured;
 mod limits;
+mod rollover;
 mod watch;
 
 use std::time::Duration;

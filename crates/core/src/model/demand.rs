@@ -1,6 +1,6 @@
 //! The reasons to keep a version up, and to keep its files.
 
-use super::ModelMachine;
+use super::{ModelMachine, Slot};
 use crate::{Context, Moment};
 
 /// The reasons to keep a version up.
@@ -22,6 +22,16 @@ impl ModelMachine {
     pub(super) fn wanted(&self, c: &Context<'_>) -> bool {
         let fresh = |at| c.now.since(at) < c.policy.idle_ttl;
         !self.demand.suspended && (self.demand.pinned || self.demand.asked_at.is_some_and(fresh))
+    }
+
+    /// True if it should be in the engine.
+    pub(super) fn may_be_up(&self, c: &Context<'_>) -> bool {
+        self.slot.is_open() && self.wanted(c)
+    }
+
+    /// True if its preparation is due.
+    pub(super) fn may_be_prepared(&self, c: &Context<'_>) -> bool {
+        self.slot != Slot::Taken && self.wanted(c) && self.may_try(c.now)
     }
 
     pub(super) fn expired(&self, c: &Context<'_>) -> bool {

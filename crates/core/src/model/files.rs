@@ -39,14 +39,18 @@ impl ModelMachine {
         match result {
             Err(fault) => self.files_failed(c, fault),
             Ok(_) if !self.wanted(c) => self.enter(c.now, State::Downloaded, "not wanted"),
-            Ok(_) => {
-                let id = c.versions.next(crate::ServableName::of(&self.key.name));
-                let attempt = self.last.begin();
-                self.enter(c.now, State::Publishing { attempt, id: id.clone() }, "prepared");
-                effects.push(Effect::Publish(attempt, id));
-            }
+            Ok(_) if self.slot.is_open() => self.publish(c, effects),
+            Ok(_) => self.enter(c.now, State::Prepared, "prepared"),
         }
         Outcome::Handled
+    }
+
+    /// Publishes the version under a number of its own.
+    pub(super) fn publish(&mut self, c: &Context<'_>, effects: &mut Vec<Effect>) {
+        let id = c.versions.next(crate::ServableName::of(&self.key.name));
+        let attempt = self.last.begin();
+        self.enter(c.now, State::Publishing { attempt, id: id.clone() }, "prepared");
+        effects.push(Effect::Publish(attempt, id));
     }
 
     pub(super) fn published(
@@ -66,7 +70,7 @@ impl ModelMachine {
         let is_misplaced = std::mem::take(&mut self.is_misplaced);
         match result {
             Err(fault) => self.files_failed(c, fault),
-            Ok(()) if is_misplaced || !self.wanted(c) => {
+            Ok(()) if is_misplaced || !self.may_be_up(c) => {
                 self.enter(c.now, State::Downloaded, "not wanted there");
                 effects.push(Effect::Unpublish(id));
             }
@@ -85,7 +89,7 @@ impl ModelMachine {
                 self.enter(c.now, State::New, "deleted to make room");
             }
             // If the files are gone, the preparation or publication itself fails.
-            State::Preparing { .. } | State::Publishing { .. } => {}
+            State::Preparing { .. } | State::Prepared | State::Publishing { .. } => {}
             _ => return Outcome::Unexpected,
         }
         Outcome::Handled

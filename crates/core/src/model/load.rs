@@ -49,7 +49,7 @@ impl ModelMachine {
             {
                 self.withdraw(effects);
                 self.enter(c.now, State::Loading { id: id.clone() }, "the engine restarted");
-                effects.extend(self.wanted(c).then_some(Effect::Add(id.clone())));
+                effects.extend(self.may_be_up(c).then_some(Effect::Add(id.clone())));
                 Outcome::Handled
             }
             State::Loading { id: own } if own == id => {
@@ -124,11 +124,13 @@ impl ModelMachine {
     }
 
     /// Takes the version out of its engine, so that it is prepared again for another one.
-    pub(super) fn replace(&mut self, c: &Context<'_>, effects: &mut Vec<Effect>) {
+    pub(super) fn relocate(&mut self, c: &Context<'_>, effects: &mut Vec<Effect>) {
         const CAUSE: &str = "another engine is configured";
         match &self.state {
             // The result of the preparation under way is stale from here on.
-            State::Preparing { .. } => self.enter(c.now, State::Downloaded, CAUSE),
+            State::Preparing { .. } | State::Prepared => {
+                self.enter(c.now, State::Downloaded, CAUSE);
+            }
             State::Publishing { .. } => self.is_misplaced = true,
             State::Loading { id }
             | State::Checking { id, .. }

@@ -1,7 +1,10 @@
 //! Read access to the machine of a version.
 
-use super::{ModelMachine, State, Transition, Trouble};
+use super::{ModelMachine, Slot, State, Transition, Trouble};
 use crate::{Attempt, Context, ModelKey, Moment, Stage};
+
+/// The activity of a wanted version that has to stay out of the engine, for people.
+pub(super) const TAKEN: &str = "another version of the model is in the engine";
 
 /// Read access.
 impl ModelMachine {
@@ -30,6 +33,7 @@ impl ModelMachine {
         match (&self.state, &self.trouble) {
             (State::New | State::Downloaded, Some(Trouble { retry_at: None, .. })) => "failed",
             (State::New | State::Downloaded, Some(_)) => "backoff",
+            (State::Downloaded, None) if self.slot == Slot::Taken && self.is_wanted => TAKEN,
             (state, _) => state.activity(),
         }
     }
@@ -76,6 +80,16 @@ impl ModelMachine {
     /// Whether a preload or a followed tag keeps it up.
     pub fn is_pinned(&self) -> bool {
         self.demand.pinned
+    }
+
+    /// Its right to be in the engine.
+    pub fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// True if it has served requests in this process.
+    pub fn has_served(&self) -> bool {
+        self.routes > 0
     }
 
     /// Whether an operator unloaded it.

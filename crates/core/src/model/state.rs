@@ -22,6 +22,9 @@ pub enum State {
         /// The reading.
         attempt: Attempt,
     },
+    /// Metadata and signature are read. Another version of the model has to leave the engine before
+    /// this one is published.
+    Prepared,
     /// The files are being put where the engine finds them. Ends with `Published`.
     Publishing {
         /// The publication.
@@ -78,6 +81,7 @@ impl State {
             Self::New | Self::Pulling { .. } => Stage::New,
             Self::Downloaded
             | Self::Preparing { .. }
+            | Self::Prepared
             | Self::Publishing { .. }
             | Self::Deleting { .. } => Stage::Downloaded,
             Self::Loading { .. }
@@ -94,6 +98,7 @@ impl State {
             Self::New | Self::Downloaded | Self::Serving { .. } => None,
             Self::Pulling { .. } => Some(Step::Pull),
             Self::Preparing { .. } => Some(Step::Prepare),
+            Self::Prepared => Some(Step::Replace),
             Self::Publishing { .. } => Some(Step::Publish),
             Self::Deleting { .. } => Some(Step::Delete),
             Self::Loading { .. } => Some(Step::Load),
@@ -109,6 +114,7 @@ impl State {
             Self::New | Self::Downloaded => "idle",
             Self::Pulling { .. } => "pulling",
             Self::Preparing { .. } => "preparing",
+            Self::Prepared => "waiting for another version to leave the engine",
             Self::Publishing { .. } => "publishing",
             Self::Deleting { .. } => "deleting",
             Self::Loading { .. } => "loading",

@@ -91,6 +91,12 @@ impl Bench {
                 bench.handle(Event::Prepared(attempt, Ok(EngineId::default())));
                 bench.handle(Event::Wake);
             }
+            "prepared" => {
+                bench = Self::at("preparing");
+                bench.handle(Event::Slot(Slot::Next));
+                let attempt = bench.last();
+                bench.handle(Event::Prepared(attempt, Ok(EngineId::default())));
+            }
             "deleting" => {
                 bench = Self::at("downloaded");
                 bench.handle(Event::Unload { delete: true });
@@ -126,6 +132,7 @@ const STATES: &[&str] = &[
     "pulling",
     "downloaded",
     "preparing",
+    "prepared",
     "publishing",
     "deleting",
     "loading",
@@ -143,6 +150,9 @@ const EVENTS: &[Step] = &[
     ("wake", |_| Event::Wake),
     ("used", |bench| Event::Used(bench.now)),
     ("pin", |_| Event::Pin(true)),
+    ("slot free", |_| Event::Slot(Slot::Free)),
+    ("slot next", |_| Event::Slot(Slot::Next)),
+    ("slot taken", |_| Event::Slot(Slot::Taken)),
     ("retry", |_| Event::Retry),
     ("unload", |_| Event::Unload { delete: false }),
     ("delete", |_| Event::Unload { delete: true }),
@@ -170,6 +180,7 @@ fn short(state: &State) -> &'static str {
     match state {
         State::New => "new",
         State::Downloaded => "downloaded",
+        State::Prepared => "prepared",
         State::Leaving { .. } => "leaving",
         other => other.activity(),
     }
@@ -347,6 +358,44 @@ fn demand_while_unloading_loads_it_again_afterwards() {
     assert_eq!(bench.handle(Event::Ask), []);
     let effects = bench.handle(Event::Gone(id.clone()));
     assert!(matches!(&effects[..], [Effect::Unpublish(_), Effect::Prepare(_)]), "{effects:?}");
+}
+
+#[test]
+fn a_version_without_the_slot_is_published_into_no_engine() {
+    let mut bench = Bench::at("publishing");
+    bench.handle(Event::Slot(Slot::Taken));
+    let attempt = bench.last();
+    let effects = bench.handle(Event::Published(attempt, Ok(())));
+    assert!(matches!(effects[..], [Effect::Unpublish(_)]), "{effects:?}");
+    assert_eq!(bench.machine.activity(), read::TAKEN);
+    assert!(matches!(bench.handle(Event::Slot(Slot::Next))[..], [Effect::Prepare(_)]));
+    let attempt = bench.last();
+    assert_eq!(bench.handle(Event::Prepared(attempt, Ok(EngineId::default()))), []);
+    assert!(matches!(bench.handle(Event::Slot(Slot::Free))[..], [Effect::Publish(..)]));
+}
+
+#[test]
+fn a_version_that_lost_the_slot_is_not_added_again_after_an_engine_restart() {
+    let mut bench = Bench::at("serving");
+    let id = bench.id();
+    assert_eq!(bench.handle(Event::Slot(Slot::Taken)), [Effect::Withdraw(1)]);
+    assert_eq!(bench.handle(Event::Lost(id.clone())), []);
+    assert_eq!(bench.handle(Event::Drained(1)), [Effect::Remove(id)]);
+}
+
+#[test]
+fn a_failure_in_place_of_another_version_is_tried_again_much_later() {
+    for (slot, is_soon) in [(Slot::Free, true), (Slot::Replacing, false)] {
+        let mut bench = Bench::at("checking");
+        bench.handle(Event::Slot(slot));
+        let attempt = bench.last();
+        bench.handle(Event::Checked(attempt, Err(failure(Reason::EngineUnavailable))));
+        let retry_at = bench.machine.trouble().and_then(|trouble| trouble.retry_at);
+        let wait = retry_at.expect("it is transient").since(bench.now);
+        let Policy { backoff, replace_backoff, .. } = &bench.policy;
+        let first = if is_soon { backoff.first } else { replace_backoff.first };
+        assert_eq!(wait, first, "{slot:?}");
+    }
 }
 
 #[test]

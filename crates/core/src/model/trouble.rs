@@ -1,6 +1,6 @@
 //! Remembered failures, and the times of the next attempts.
 
-use super::{Fault, ModelMachine};
+use super::{Fault, ModelMachine, Slot};
 use crate::{Context, Failure, Moment, Reason};
 
 /// A remembered failure.
@@ -17,13 +17,19 @@ pub struct Trouble {
 }
 
 impl ModelMachine {
-    pub(super) fn may_try(&self, now: Moment) -> bool {
+    /// True if no failure is remembered, or the next attempt is due.
+    pub fn may_try(&self, now: Moment) -> bool {
         self.trouble.as_ref().is_none_or(|trouble| trouble.retry_at.is_some_and(|at| at <= now))
     }
 
     pub(super) fn fail(&mut self, c: &Context<'_>, failure: Failure) {
         let failures = self.trouble.as_ref().map_or(0, |trouble| trouble.failures) + 1;
-        let delay = || c.policy.backoff.delay(failures, c.jitter, failure.retry_after);
+        let backoff = match self.slot {
+            // Each attempt takes the version that serves out of the engine.
+            Slot::Replacing => c.policy.replace_backoff,
+            _ => c.policy.backoff,
+        };
+        let delay = || backoff.delay(failures, c.jitter, failure.retry_after);
         let retry_at = (!is_permanent(failure.reason)).then(|| c.now + delay());
         self.trouble = Some(Trouble { failure, at: c.now, failures, retry_at });
     }

@@ -94,6 +94,7 @@ async fn an_engine_that_does_not_run_the_framework_cannot_be_named_for_it() {
         tag: None,
         digest: None,
         engine: Some(EngineId::default()),
+        rollover: Default::default(),
     }];
     let handle = rig.start();
     let failure = refused(&handle, "tree").await;

@@ -38,6 +38,7 @@ async fn names_that_mean_nothing_are_refused_by_their_reasons() {
         tag: None,
         digest: None,
         engine: None,
+        rollover: Default::default(),
     }];
     let handle = rig.start();
     assert_eq!(refused(&handle, "nobody").await.reason, Reason::ModelNotFound);

@@ -46,6 +46,7 @@ async fn preloaded_models_come_up_by_themselves_and_make_it_ready() {
         tag: Some("stable".parse().expect("valid")),
         digest: None,
         engine: None,
+        rollover: Default::default(),
     }];
     let handle = rig.start();
     assert_eq!(handle.default_selector(&name("c")), tag("stable"));
@@ -129,6 +130,7 @@ async fn models_of_one_image_share_one_pull() {
         tag: None,
         digest: None,
         engine: None,
+        rollover: Default::default(),
     };
     rig.config.tunables.models = vec![entry("a"), entry("b"), entry("c")];
     let handle = rig.start();

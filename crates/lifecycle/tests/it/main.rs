@@ -16,6 +16,7 @@ mod remote;
 mod removals;
 mod restart;
 mod rig;
+mod rollover;
 mod signatures;
 mod starvation;
 mod tags;

@@ -25,6 +25,7 @@ pub(crate) fn entry(model: &str) -> ModelEntry {
         tag: None,
         digest: None,
         engine: None,
+        rollover: Default::default(),
     }
 }
 

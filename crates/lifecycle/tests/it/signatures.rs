@@ -156,6 +156,7 @@ async fn each_repository_is_verified_by_its_own_rule() {
         tag: None,
         digest: None,
         engine: None,
+        rollover: Default::default(),
     }];
     // Both repositories hold the same image.
     let model = model(1);

@@ -102,6 +102,7 @@ async fn unknown_names_hold_up_neither_operators_nor_listed_models() {
         tag: None,
         digest: None,
         engine: None,
+        rollover: Default::default(),
     }];
     for (number, model_name) in (1..).zip(["listed", "wanted", "another"]) {
         rig.push(model_name, "latest", &model(number));

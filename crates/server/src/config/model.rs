@@ -1,6 +1,6 @@
 //! The models of the configuration.
 
-use outrigger_core::{Digest, EngineId, ModelName, Tag};
+use outrigger_core::{Digest, EngineId, ModelName, Rollover, Tag};
 use serde::{Deserialize, Serialize};
 
 /// A model that is configured by name, before any request for it.
@@ -26,4 +26,7 @@ pub struct Model {
     /// framework.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineId>,
+    /// The way from one version to the next: beside each other, or one after the other.
+    #[serde(default)]
+    pub rollover: Rollover,
 }

@@ -106,6 +106,13 @@ const MODEL_KEYS: &[Key] = &[
         about: " The engine that runs it; otherwise the only one that runs models of its framework.",
         reloads: true,
     },
+    Key {
+        name: "rollover",
+        kind: "overlap or replace",
+        default: Some("overlap"),
+        about: " `overlap` loads a new version beside the old one; `replace` unloads the old one first: docs/operations.md#replacing-versions.",
+        reloads: true,
+    },
 ];
 
 /// The reference page of the configuration, Markdown.

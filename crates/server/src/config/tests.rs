@@ -124,6 +124,7 @@ fn keys_of_a_model_are_checked_by_position() {
         ("- {name: a, image: r.example/other/a}", "models[0].image"),
         ("- {name: a, image: 'r.example/t/a:latest'}", "models[0].image"),
         ("- {name: a, digest: latest}", "models[0].digest"),
+        ("- {name: a, rollover: swap}", "models[0].rollover"),
         ("- {image: r.example/t/a}", "models[0]"),
         (
             "- {name: a}\nimages: {repository: r.example/u, allowed: [r.example/t]}",

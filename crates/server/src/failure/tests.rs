@@ -14,6 +14,7 @@ const TABLE: &[(Reason, Code, u16)] = &[
     (Reason::SignatureInvalid, Code::FailedPrecondition, 409),
     (Reason::GoldenMismatch, Code::FailedPrecondition, 409),
     (Reason::ModelQuarantined, Code::FailedPrecondition, 409),
+    (Reason::VersionExcluded, Code::FailedPrecondition, 409),
     (Reason::FeatureMissing, Code::InvalidArgument, 400),
     (Reason::FeatureType, Code::InvalidArgument, 400),
     (Reason::FeatureLength, Code::InvalidArgument, 400),

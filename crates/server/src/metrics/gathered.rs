@@ -71,10 +71,10 @@ pub(super) const METRICS: &[Metric] = &[
         name: STEP_AGE,
         kind: MetricKind::Gauge,
         labels: &["step"],
-        help: "Time without progress in a step (pull, prepare, publish, load, gate, drain, \
-               unload, delete), of the version with the longest such time; 0 if none is in the \
-               step. The time of a version that waited behind others begins when the last of them \
-               ended.",
+        help: "Time without progress in a step (pull, prepare, replace, publish, load, gate, \
+               drain, unload, delete), of the version with the longest such time; 0 if none is in \
+               the step. The time of a version that waited behind others begins when the last of \
+               them ended.",
     },
 ];
 

@@ -1,13 +1,15 @@
 //! A simulated world for the machines: registry, disk, engine and requests.
 
+mod replaced;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
 use outrigger_core::{
-    Attempt, Digest, EngineId, Failure, ModelKey, ModelName, Moment, Outcome, Policy, Reason,
-    Selector, ServableId, Tag, Version, Versions,
+    Attempt, Backoff, Digest, EngineId, Failure, ModelKey, ModelName, Moment, Outcome, Policy,
+    Reason, Selector, ServableId, Tag, Version, Versions,
     engine::{Condition, FromEngine, ToEngine},
     invariants,
     machines::{Answer, CanaryTags, Effect, Event, Machines, TagKey},
@@ -34,6 +36,8 @@ pub(crate) enum Step {
     /// Take a model's versions out of their engine; they are prepared for the same one again.
     EngineChanged(u8),
     Canaries(bool),
+    /// True: the engine may have one version of the model at a time. False: versions overlap.
+    Rollover(u8, bool),
     Complete(u8),
     Fail(u8),
     Repeat(u8),
@@ -106,8 +110,11 @@ pub(crate) struct World {
     trees: BTreeSet<Digest>,
     links: BTreeSet<ServableId>,
     used: BTreeSet<ServableId>,
+    placeholders: BTreeSet<ServableId>,
     /// Routes by model: the route, true while it is published, and the number of its leases.
     routes: BTreeMap<ModelKey, (u64, bool, usize)>,
+    /// Models of which the engine may have several versions.
+    overlapping: BTreeSet<u8>,
 }
 
 fn name(index: u8) -> ModelName {
@@ -138,6 +145,7 @@ fn policy() -> Policy {
     Policy {
         idle_ttl: Duration::from_secs(60),
         retain: Duration::from_secs(600),
+        replace_backoff: Backoff { first: Duration::from_secs(10), most: Duration::from_secs(60) },
         ..Policy::default()
     }
 }
@@ -151,7 +159,8 @@ fn engine_id() -> EngineId {
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
+    /// Creates a world in which these models are replaced.
+    pub(crate) fn new(replaced: &BTreeSet<u8>) -> Self {
         let now = Moment::at(Duration::from_secs(1));
         let versions = Versions::after(Version(1000));
         let machines = Machines::new(policy(), versions.clone(), [engine_id()]);
@@ -172,8 +181,11 @@ impl World {
             trees: BTreeSet::new(),
             links: BTreeSet::new(),
             used: BTreeSet::new(),
+            placeholders: BTreeSet::new(),
             routes: BTreeMap::new(),
+            overlapping: (0..3).collect(),
         };
+        replaced.iter().for_each(|i| world.roll_over(*i, true));
         world.handle(Event::Follow(tag_key(0)));
         world.handle_engine(machine::Event::Tick);
         world
@@ -210,6 +222,7 @@ impl World {
                 let tags = CanaryTags { default_tag: tag(), default_tags: BTreeMap::new() };
                 self.handle(Event::Canaries(on.then_some(tags)));
             }
+            Step::Rollover(i, is_replaced) => self.roll_over(i, is_replaced),
             Step::Complete(n) => self.complete(n, true),
             Step::Fail(n) => self.complete(n, false),
             Step::Repeat(n) => self.repeat(n),
@@ -249,7 +262,8 @@ impl World {
         self.check();
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
+        self.check_replaced();
         let checked = invariants::check_engine(&self.machines, &engine_id(), &self.machine);
         assert_eq!(checked, Ok(()));
     }
@@ -328,6 +342,7 @@ impl World {
         match effect {
             E::PublishPlaceholder(attempt, id) => {
                 assert!(self.used.insert(id.clone()), "{id} is used twice");
+                self.placeholders.insert(id.clone());
                 self.jobs.push(Job::Placeholder(attempt, id));
             }
             E::Unpublish(id) => self.unlink(&id),
