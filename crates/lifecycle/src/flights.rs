@@ -39,9 +39,11 @@ impl Flights {
         flight
     }
 
-    /// Takes the versions of which a call was cut off by the end of `engine` after `since`.
+    /// Takes the versions of which a call was cut off by the end of `engine` after `since`. The
+    /// engine has restarted.
     pub(crate) fn take_lost(&self, engine: &EngineId, since: Instant) -> BTreeSet<ModelKey> {
         let state = self.state();
+        state.turns.get(engine).into_iter().for_each(|turns| turns.restarted());
         let own = state.versions.iter().filter(|((at, _), _)| at == engine);
         let lost = own.filter(|(_, flight)| {
             let lost_at = flight.upgrade().and_then(|flight| flight.take_lost());

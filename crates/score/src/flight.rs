@@ -27,6 +27,16 @@ pub struct Turns {
     phase: watch::Sender<Phase>,
     /// One call at a time.
     apart: Semaphore,
+    /// True if a call in its turn was lost, and the engine has not answered one since. A call that
+    /// is lost now was sent after the engine's end, on a connection that did not show it yet.
+    has_ended: AtomicBool,
+}
+
+/// The turn of one call of a suspected version.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    turns: &'a Turns,
+    _permit: SemaphorePermit<'a>,
 }
 
 /// The rule for calls of suspected versions.
@@ -43,7 +53,8 @@ pub enum Phase {
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { phase: watch::Sender::default(), apart: Semaphore::new(1) }
+        let (phase, apart) = (watch::Sender::default(), Semaphore::new(1));
+        Self { phase, apart, has_ended: AtomicBool::new(false) }
     }
 }
 
@@ -51,6 +62,24 @@ impl Turns {
     /// Changes the rule.
     pub fn set(&self, phase: Phase) {
         self.phase.send_if_modified(|current| std::mem::replace(current, phase) != phase);
+    }
+
+    /// Records that the engine has come back after its end.
+    pub fn restarted(&self) {
+        self.has_ended.store(false, Relaxed);
+    }
+}
+
+impl Turn<'_> {
+    /// Records that the engine has answered the call.
+    pub(crate) fn answered(&self) {
+        self.turns.has_ended.store(false, Relaxed);
+    }
+
+    /// Records that the engine was lost during the call. Returns true if no other call was lost in
+    /// its turn before: then the engine had this one at its end.
+    fn lose(&self) -> bool {
+        !self.turns.has_ended.swap(true, Relaxed)
     }
 }
 
@@ -76,15 +105,16 @@ impl Flight {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    pub(crate) fn lose(&self) {
-        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    /// Records that the engine was lost during a call of the version, which ran in `turn` if it had
+    /// to wait for one.
+    pub(crate) fn lose(&self, turn: Option<&Turn<'_>>) {
+        if turn.is_none_or(Turn::lose) {
+            *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
     }
 
     /// Waits until a call may run.
-    pub(crate) async fn turn(
-        &self,
-        deadline: Instant,
-    ) -> Result<Option<SemaphorePermit<'_>>, Failure> {
+    pub(crate) async fn turn(&self, deadline: Instant) -> Result<Option<Turn<'_>>, Failure> {
         if !self.is_suspect.load(Relaxed) {
             return Ok(None);
         }
@@ -96,13 +126,16 @@ impl Flight {
         })
     }
 
-    async fn suspects_turn(&self) -> Option<SemaphorePermit<'_>> {
+    async fn suspects_turn(&self) -> Option<Turn<'_>> {
         let mut phase = self.turns.phase.subscribe();
         // The sender lives as long as this value, so the wait does not fail.
         let now = phase.wait_for(|phase| *phase != Phase::Closed).await;
         match now.map_or(Phase::Free, |phase| *phase) {
-            // The semaphore is never closed.
-            Phase::Apart => self.turns.apart.acquire().await.ok(),
+            Phase::Apart => {
+                // The semaphore is never closed.
+                let permit = self.turns.apart.acquire().await.ok()?;
+                Some(Turn { turns: &self.turns, _permit: permit })
+            }
             Phase::Free | Phase::Closed => None,
         }
     }
@@ -162,10 +195,26 @@ mod tests {
         assert_eq!(failure.reason, Reason::EngineUnavailable);
     }
 
+    #[tokio::test]
+    async fn after_an_answer_or_a_restart_the_next_lost_call_counts_again() {
+        let (turns, [one, _]) = suspects();
+        turns.set(Phase::Apart);
+        let lose = async || {
+            let turn = one.turn(soon()).await.expect("free");
+            one.lose(turn.as_ref());
+            one.take_lost().is_some()
+        };
+        assert!(lose().await && !lose().await);
+        one.turn(soon()).await.expect("free").iter().for_each(Turn::answered);
+        assert!(lose().await && !lose().await);
+        turns.restarted();
+        assert!(lose().await);
+    }
+
     #[test]
     fn a_loss_during_a_check_counts_for_the_version() {
         let flight = Flight::default();
-        flight.unhindered().lose();
+        flight.unhindered().lose(None);
         assert!(flight.take_lost().is_some());
         assert_eq!(flight.take_lost(), None, "it was taken");
     }

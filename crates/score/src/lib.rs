@@ -9,6 +9,7 @@ mod flight;
 use std::{fmt, sync::Arc};
 
 use arc_swap::ArcSwap;
+use flight::Turn;
 pub use flight::{Flight, Phase, Turns};
 use http::HeaderMap;
 use outrigger_core::{Failure, ServableId, Tensor};
@@ -110,7 +111,7 @@ impl Scorer {
             let propensity = self.plan.propensity_tensor();
             outputs.extend(propensity.filter(|it| !outputs.contains(it)).cloned());
         }
-        let _turn = self.flight.turn(conditions.deadline).await?;
+        let turn = self.flight.turn(conditions.deadline).await?;
         let mut headers = HeaderMap::new();
         let end = begin(packed, &mut headers);
         let mut inputs = std::mem::take(&mut packed.tensors);
@@ -119,8 +120,9 @@ impl Scorer {
         }
         let call = Call { inputs, outputs, deadline: conditions.deadline, headers };
         let mut result = self.run.run(call).await;
-        if let Err(RunError::Lost { .. }) = &result {
-            self.flight.lose();
+        match &result {
+            Err(RunError::Lost { .. }) => self.flight.lose(turn.as_ref()),
+            result => turn.iter().filter(|_| result.is_ok()).for_each(Turn::answered),
         }
         if let Err(RunError::Lost { inputs, .. } | RunError::Unsent { inputs, .. }) = &mut result {
             packed.tensors = std::mem::take(inputs);
