@@ -9,8 +9,7 @@ mod flight;
 use std::{fmt, sync::Arc};
 
 use arc_swap::ArcSwap;
-use flight::Turn;
-pub use flight::{Flight, Phase, Turns};
+pub use flight::{Cuts, Flight, Phase, Turns};
 use http::HeaderMap;
 use outrigger_core::{Failure, ServableId, Tensor};
 use outrigger_features::{Arrived, Limits, Packed, Plan};
@@ -111,7 +110,7 @@ impl Scorer {
             let propensity = self.plan.propensity_tensor();
             outputs.extend(propensity.filter(|it| !outputs.contains(it)).cloned());
         }
-        let turn = self.flight.turn(conditions.deadline).await?;
+        let in_flight = self.flight.enter(conditions.deadline).await?;
         let mut headers = HeaderMap::new();
         let end = begin(packed, &mut headers);
         let mut inputs = std::mem::take(&mut packed.tensors);
@@ -120,10 +119,7 @@ impl Scorer {
         }
         let call = Call { inputs, outputs, deadline: conditions.deadline, headers };
         let mut result = self.run.run(call).await;
-        match &result {
-            Err(RunError::Lost { .. }) => self.flight.lose(turn.as_ref()),
-            result => turn.iter().filter(|_| result.is_ok()).for_each(Turn::answered),
-        }
+        in_flight.end(&result);
         if let Err(RunError::Lost { inputs, .. } | RunError::Unsent { inputs, .. }) = &mut result {
             packed.tensors = std::mem::take(inputs);
         }

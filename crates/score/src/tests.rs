@@ -134,6 +134,6 @@ async fn of_calls_in_turns_the_engine_had_only_the_first_lost_one() {
         let mut packed = suspect.pack(&request).expect("a request");
         suspect.score(&mut packed, deadline).await.expect_err("it is lost");
     }
-    let were_lost = suspects.map(|suspect| suspect.flight.take_lost().is_some());
+    let were_lost = suspects.map(|suspect| suspect.flight.take_cuts().lost.is_some());
     assert_eq!(were_lost, [true, false], "the second call was sent after the engine's end");
 }
