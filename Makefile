@@ -30,8 +30,16 @@ help: ## list the targets
 demo: venv build tools ## see the whole system work; DATA=path takes the MineThatData file
 	@$(PY) -m outrigger_testenv.demo $(if $(DATA),--data '$(DATA)')
 
+# The Rust tests mostly wait. What the later tests need is compiled beside them, at the lowest
+# priority; the output of each is printed when it ends. Of make's flags, cargo would take the
+# number of its jobs.
+BESIDE :=
 .PHONY: test
-test: test-rust test-fuzz test-python ## all tests, Rust and Python, and a moment of fuzzing
+test: venv tools ## all tests, Rust and Python, and a moment of fuzzing
+	$(CARGO) test --workspace --no-run
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target \
+	  BESIDE='nice -n 19 env --unset=MAKEFLAGS' test-rust build test-fuzz
+	@$(MAKE) --no-print-directory test-python
 
 # The engine's tests run in its own directory, so they need the path of the library.
 .PHONY: test-rust
@@ -41,7 +49,7 @@ test-rust: venv tools ## the Rust tests
 
 .PHONY: test-fuzz
 test-fuzz: ## the fuzz targets that build fast, on their corpora and for some seconds
-	fuzz/run 5 quick
+	$(BESIDE) fuzz/run 5 quick
 
 # Two groups side by side: the tests on running stacks mostly wait. The output of each is printed
 # when it ends.
@@ -73,7 +81,7 @@ format: venv ## format Rust and Python
 
 .PHONY: build
 build: ## the release binary
-	$(CARGO) build --release --package outrigger-cli
+	$(BESIDE) $(CARGO) build --release --package outrigger-cli
 
 .PHONY: dist
 dist: export CARGO := $(CARGO)

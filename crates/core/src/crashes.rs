@@ -10,9 +10,10 @@
 //!   second crash there is only one. Fresh versions are suspected first. Any other version has loaded
 //!   well before, and is convicted at the fourth crash only. A version that comes up is cleared: a
 //!   version that ends the engine by its load does not come up.
-//! - **Calls.** The version whose request ends the engine had a call in flight at each crash. From the
-//!   second crash on, the common versions make one call at a time, so that the third crash leaves
-//!   one of them. It is convicted at the fourth crash.
+//! - **Calls.** The version whose request ends the engine had a call in flight at each crash, or one
+//!   whose caller had ceased to wait shortly before ([`CutCalls`]). From the second crash on, the common
+//!   versions make one call at a time, so that the third crash leaves one of them. It is convicted at
+//!   the fourth crash.
 //!
 //! A restart at which nothing was loading and no call was in flight is no crash, unless it is part of
 //! a series. An operator who restarts the engine twice under load convicts no version that has served:
@@ -29,6 +30,7 @@
 //! series is over, convictions take twice as many crashes.
 
 mod as_list;
+mod cut_calls;
 mod sentence;
 mod series;
 
@@ -39,6 +41,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+pub use cut_calls::CutCalls;
 pub use sentence::Sentence;
 
 use crate::{Failure, ModelKey};

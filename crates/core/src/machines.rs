@@ -29,6 +29,7 @@ use demand::Demand;
 use crate::{
     Attempt, Context, Digest, EngineId, Failure, ModelKey, ModelName, Moment, Outcome, Policy,
     Selector, ServableId, Tag, Versions,
+    crashes::CutCalls,
     engine::{Condition, FromEngine, ToEngine},
     invariants,
     model::{self, ModelMachine},
@@ -130,9 +131,9 @@ pub enum Event {
     Engine(EngineId, FromEngine),
     /// The condition of an engine has changed.
     Condition(EngineId, Condition),
-    /// An engine has restarted, which cut calls of these versions off. Its condition and the versions
-    /// that were lost follow.
-    Restarted(EngineId, BTreeSet<ModelKey>),
+    /// An engine has restarted, which cut these calls off. Its condition and the versions that were
+    /// lost follow.
+    Restarted(EngineId, CutCalls),
     /// From now on, the configuration has this tag followed for ever.
     Follow(TagKey),
     /// The configuration no longer names the tag: it is now treated like a tag that only requests
@@ -313,7 +314,7 @@ impl Machines {
             Event::Tag(key, event) => self.tag_event(turn, key, event),
             Event::Engine(_, message) => self.engine_event(turn, message),
             Event::Condition(engine, condition) => self.condition(engine, condition),
-            Event::Restarted(engine, lost) => self.restarted(turn, &engine, lost),
+            Event::Restarted(engine, calls) => self.restarted(turn, &engine, calls),
             Event::Follow(key) => self.follow(turn, key),
             Event::Unfollow(key) => {
                 turn.events.push_back(Event::Tag(key, tags::Event::Configure(false)));

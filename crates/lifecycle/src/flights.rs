@@ -3,11 +3,10 @@
 
 use std::{
     collections::BTreeMap,
-    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use outrigger_core::{EngineId, ModelKey, machines::Suspects};
+use outrigger_core::{EngineId, ModelKey, crashes::CutCalls, machines::Suspects};
 use outrigger_score::{Flight, Phase, Turns};
 use tokio::time::Instant;
 
@@ -39,15 +38,19 @@ impl Flights {
         flight
     }
 
-    /// Takes the versions of which a call was cut off by the end of `engine` after `since`.
-    pub(crate) fn take_lost(&self, engine: &EngineId, since: Instant) -> BTreeSet<ModelKey> {
+    /// Takes the calls that the end of `engine` may have cut off, as far as they ended after `since`.
+    /// The engine has restarted.
+    pub(crate) fn take_cut_calls(&self, engine: &EngineId, since: Instant) -> CutCalls {
         let state = self.state();
-        let own = state.versions.iter().filter(|((at, _), _)| at == engine);
-        let lost = own.filter(|(_, flight)| {
-            let lost_at = flight.upgrade().and_then(|flight| flight.take_lost());
-            lost_at.is_some_and(|at| at >= since)
-        });
-        lost.map(|((_, key), _)| key.clone()).collect()
+        state.turns.get(engine).into_iter().for_each(|turns| turns.restarted());
+        let mut calls = CutCalls::default();
+        for ((_, key), flight) in state.versions.iter().filter(|((at, _), _)| at == engine) {
+            let cuts = flight.upgrade().map(|flight| flight.take_cuts()).unwrap_or_default();
+            let is_recent = |at: Option<Instant>| at.is_some_and(|at| at >= since);
+            calls.lost.extend(is_recent(cuts.lost).then(|| key.clone()));
+            calls.abandoned.extend(is_recent(cuts.abandoned).then(|| key.clone()));
+        }
+        calls
     }
 
     /// Applies the rules for the suspected versions.

@@ -227,8 +227,8 @@ impl Service {
         if condition.restarts > restarts {
             let down_at = self.clock.instant(down_since.unwrap_or(self.clock.now()));
             let since = down_at.checked_sub(NOTICED).unwrap_or(down_at);
-            let lost = self.world.flights.take_lost(&engine, since);
-            self.apply(Event::Restarted(engine.clone(), lost));
+            let calls = self.world.flights.take_cut_calls(&engine, since);
+            self.apply(Event::Restarted(engine.clone(), calls));
         }
         self.apply(Event::Condition(engine, condition));
     }

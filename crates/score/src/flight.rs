@@ -1,11 +1,12 @@
 //! The calls of a version, while an engine ends again and again.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use outrigger_core::{Failure, Reason};
+use outrigger_run::RunError;
 use tokio::{
     sync::{Semaphore, SemaphorePermit, watch},
     time::{Instant, timeout_at},
@@ -15,10 +16,18 @@ use tokio::{
 /// ending its engine.
 #[derive(Debug, Default)]
 pub struct Flight {
-    /// The last time at which the engine was lost during a call.
-    lost: Arc<Mutex<Option<Instant>>>,
+    cuts: Arc<Mutex<Cuts>>,
     is_suspect: AtomicBool,
     turns: Arc<Turns>,
+}
+
+/// The last times at which calls of a version ended without an answer of the engine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cuts {
+    /// The engine was lost during a call.
+    pub lost: Option<Instant>,
+    /// The caller ceased to wait: the engine may have gone on.
+    pub abandoned: Option<Instant>,
 }
 
 /// The turns of all versions in one engine that are suspected of ending it by a call.
@@ -27,6 +36,18 @@ pub struct Turns {
     phase: watch::Sender<Phase>,
     /// One call at a time.
     apart: Semaphore,
+    /// True if a call in its turn was lost, and the engine has not answered one since. A call that
+    /// is lost now was sent after the engine's end, on a connection that did not show it yet.
+    has_ended: AtomicBool,
+}
+
+/// A call that may be in the engine. A call that is dropped before its end counts as abandoned.
+#[derive(Debug)]
+pub(crate) struct InFlight<'a> {
+    flight: &'a Flight,
+    /// The turn of the call, if suspected versions make one call at a time.
+    turn: Option<SemaphorePermit<'a>>,
+    is_over: bool,
 }
 
 /// The rule for calls of suspected versions.
@@ -43,7 +64,8 @@ pub enum Phase {
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { phase: watch::Sender::default(), apart: Semaphore::new(1) }
+        let (phase, apart) = (watch::Sender::default(), Semaphore::new(1));
+        Self { phase, apart, has_ended: AtomicBool::new(false) }
     }
 }
 
@@ -51,6 +73,35 @@ impl Turns {
     /// Changes the rule.
     pub fn set(&self, phase: Phase) {
         self.phase.send_if_modified(|current| std::mem::replace(current, phase) != phase);
+    }
+
+    /// Records that the engine has come back after its end.
+    pub fn restarted(&self) {
+        self.has_ended.store(false, Relaxed);
+    }
+}
+
+impl InFlight<'_> {
+    /// Records the end of the call.
+    pub(crate) fn end<T>(mut self, result: &Result<T, RunError>) {
+        let (has_turn, has_ended) = (self.turn.is_some(), &self.flight.turns.has_ended);
+        match result {
+            Ok(_) if has_turn => has_ended.store(false, Relaxed),
+            // The engine had this call at its end, unless another one was lost in its turn before.
+            Err(RunError::Lost { .. }) if !has_turn || !has_ended.swap(true, Relaxed) => {
+                self.flight.cuts().lost = Some(Instant::now());
+            }
+            _ => {}
+        }
+        self.is_over = !matches!(result, Err(RunError::DeadlineExceeded));
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.flight.cuts().abandoned = Some(Instant::now());
+        }
     }
 }
 
@@ -63,7 +114,7 @@ impl Flight {
     /// The calls by which the same version is checked: they never wait.
     #[must_use]
     pub fn unhindered(&self) -> Self {
-        Self { lost: Arc::clone(&self.lost), ..Self::default() }
+        Self { cuts: Arc::clone(&self.cuts), ..Self::default() }
     }
 
     /// Sets whether the version is suspected of ending its engine by a call.
@@ -71,23 +122,25 @@ impl Flight {
         self.is_suspect.store(is_suspect, Relaxed);
     }
 
-    /// Takes the last time at which the engine was lost during a call.
-    pub fn take_lost(&self) -> Option<Instant> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Takes the last times at which calls ended without an answer.
+    pub fn take_cuts(&self) -> Cuts {
+        std::mem::take(&mut *self.cuts())
     }
 
-    pub(crate) fn lose(&self) {
-        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    fn cuts(&self) -> MutexGuard<'_, Cuts> {
+        self.cuts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until a call may run.
-    pub(crate) async fn turn(
-        &self,
-        deadline: Instant,
-    ) -> Result<Option<SemaphorePermit<'_>>, Failure> {
-        if !self.is_suspect.load(Relaxed) {
-            return Ok(None);
-        }
+    pub(crate) async fn enter(&self, deadline: Instant) -> Result<InFlight<'_>, Failure> {
+        let turn = match self.is_suspect.load(Relaxed) {
+            true => self.turn(deadline).await?,
+            false => None,
+        };
+        Ok(InFlight { flight: self, turn, is_over: false })
+    }
+
+    async fn turn(&self, deadline: Instant) -> Result<Option<SemaphorePermit<'_>>, Failure> {
         let turn = timeout_at(deadline, self.suspects_turn()).await;
         turn.map_err(|_| {
             let message =
@@ -120,6 +173,10 @@ mod tests {
         Instant::now() + Duration::from_secs(1)
     }
 
+    fn lost() -> Result<(), RunError> {
+        Err(RunError::Lost { inputs: Vec::new(), source: "the connection was closed".into() })
+    }
+
     fn suspects() -> (Arc<Turns>, [Flight; 2]) {
         let turns = Arc::<Turns>::default();
         let flights = [0, 1].map(|_| Flight::new(Arc::clone(&turns)));
@@ -131,26 +188,26 @@ mod tests {
     async fn suspects_run_one_at_a_time_and_others_as_always() {
         let (turns, [one, other]) = suspects();
         turns.set(Phase::Apart);
-        let turn = one.turn(soon()).await.expect("free");
-        assert!(turn.is_some());
-        assert!(other.turn(soon()).now_or_never().is_none(), "it waits");
-        assert!(Flight::new(Arc::clone(&turns)).turn(soon()).now_or_never().is_some());
-        assert!(other.unhindered().turn(soon()).now_or_never().is_some());
-        drop(turn);
-        assert!(other.turn(soon()).now_or_never().is_some());
+        let call = one.enter(soon()).await.expect("free");
+        assert!(call.turn.is_some());
+        assert!(other.enter(soon()).now_or_never().is_none(), "it waits");
+        assert!(Flight::new(Arc::clone(&turns)).enter(soon()).now_or_never().is_some());
+        assert!(other.unhindered().enter(soon()).now_or_never().is_some());
+        drop(call);
+        assert!(other.enter(soon()).now_or_never().is_some());
     }
 
     #[tokio::test]
     async fn calls_wait_while_suspects_are_loaded() {
         let (turns, [one, other]) = suspects();
         turns.set(Phase::Closed);
-        let mut waiting = [one.turn(soon()).boxed(), other.turn(soon()).boxed()];
+        let mut waiting = [one.enter(soon()).boxed(), other.enter(soon()).boxed()];
         for call in &mut waiting {
             assert!(poll!(call).is_pending());
         }
         turns.set(Phase::Free);
         for call in waiting {
-            assert!(call.await.expect("free").is_none());
+            assert!(call.await.expect("free").turn.is_none());
         }
     }
 
@@ -158,15 +215,44 @@ mod tests {
     async fn a_call_whose_turn_does_not_come_fails_at_its_deadline() {
         let (turns, [one, _]) = suspects();
         turns.set(Phase::Closed);
-        let failure = one.turn(soon()).await.expect_err("closed");
+        let failure = one.enter(soon()).await.expect_err("closed");
         assert_eq!(failure.reason, Reason::EngineUnavailable);
     }
 
-    #[test]
-    fn a_loss_during_a_check_counts_for_the_version() {
+    #[tokio::test]
+    async fn after_an_answer_or_a_restart_the_next_lost_call_counts_again() {
+        let (turns, [one, _]) = suspects();
+        turns.set(Phase::Apart);
+        let lose = async || {
+            one.enter(soon()).await.expect("free").end(&lost());
+            one.take_cuts().lost.is_some()
+        };
+        assert!(lose().await && !lose().await);
+        one.enter(soon()).await.expect("free").end(&Ok(()));
+        assert!(lose().await && !lose().await);
+        turns.restarted();
+        assert!(lose().await);
+    }
+
+    #[tokio::test]
+    async fn a_loss_during_a_check_counts_for_the_version() {
         let flight = Flight::default();
-        flight.unhindered().lose();
-        assert!(flight.take_lost().is_some());
-        assert_eq!(flight.take_lost(), None, "it was taken");
+        flight.unhindered().enter(soon()).await.expect("free").end(&lost());
+        assert!(flight.take_cuts().lost.is_some());
+        assert_eq!(flight.take_cuts(), Cuts::default(), "they were taken");
+    }
+
+    #[tokio::test]
+    async fn a_call_is_abandoned_if_its_caller_ceases_to_wait_before_an_answer() {
+        let flight = Flight::default();
+        let enter = async || flight.enter(soon()).await.expect("free");
+        let is_abandoned = || flight.take_cuts().abandoned.is_some();
+        drop(enter().await);
+        assert!(is_abandoned());
+        enter().await.end::<()>(&Err(RunError::DeadlineExceeded));
+        assert!(is_abandoned());
+        enter().await.end(&Ok(()));
+        enter().await.end::<()>(&Err(RunError::Overloaded));
+        assert!(!is_abandoned());
     }
 }

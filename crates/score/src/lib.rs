@@ -9,7 +9,7 @@ mod flight;
 use std::{fmt, sync::Arc};
 
 use arc_swap::ArcSwap;
-pub use flight::{Flight, Phase, Turns};
+pub use flight::{Cuts, Flight, Phase, Turns};
 use http::HeaderMap;
 use outrigger_core::{Failure, ServableId, Tensor};
 use outrigger_features::{Arrived, Limits, Packed, Plan};
@@ -110,7 +110,7 @@ impl Scorer {
             let propensity = self.plan.propensity_tensor();
             outputs.extend(propensity.filter(|it| !outputs.contains(it)).cloned());
         }
-        let _turn = self.flight.turn(conditions.deadline).await?;
+        let in_flight = self.flight.enter(conditions.deadline).await?;
         let mut headers = HeaderMap::new();
         let end = begin(packed, &mut headers);
         let mut inputs = std::mem::take(&mut packed.tensors);
@@ -119,9 +119,7 @@ impl Scorer {
         }
         let call = Call { inputs, outputs, deadline: conditions.deadline, headers };
         let mut result = self.run.run(call).await;
-        if let Err(RunError::Lost { .. }) = &result {
-            self.flight.lose();
-        }
+        in_flight.end(&result);
         if let Err(RunError::Lost { inputs, .. } | RunError::Unsent { inputs, .. }) = &mut result {
             packed.tensors = std::mem::take(inputs);
         }

@@ -1,6 +1,6 @@
 //! Tests of the outputs that a run requests.
 
-use std::{cell::Cell, sync::Mutex};
+use std::{cell::Cell, sync::Mutex, time::Duration};
 
 use arc_swap::ArcSwap;
 
@@ -22,6 +22,16 @@ impl Run for Recorded {
     fn run(&self, call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
         self.0.lock().expect("no panic").push(call);
         async { Err(RunError::Overloaded) }.boxed()
+    }
+}
+
+/// An engine that has ended: each call is lost, as on a connection that does not show its end yet.
+struct Ended;
+
+impl Run for Ended {
+    fn run(&self, call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
+        let Call { inputs, .. } = call;
+        async { Err(RunError::Lost { inputs, source: "the connection was closed".into() }) }.boxed()
     }
 }
 
@@ -107,4 +117,23 @@ async fn the_engine_is_not_called_in_vain_nor_over_the_limits() {
     let failure = scorer.pack(&request.encode_to_vec()).expect_err("too many");
     assert_eq!(failure.reason, Reason::TooManyTreatments);
     assert!(run.0.lock().expect("no panic").is_empty());
+}
+
+#[tokio::test]
+async fn of_calls_in_turns_the_engine_had_only_the_first_lost_one() {
+    let turns = Arc::<Turns>::default();
+    turns.set(Phase::Apart);
+    let suspects = [0, 1].map(|_| {
+        let flight = Flight::new(Arc::clone(&turns));
+        flight.suspect(true);
+        Scorer { run: Arc::new(Ended), flight: Arc::new(flight), ..scorer().0 }
+    });
+    let deadline = Instant::now() + Duration::from_secs(60);
+    for suspect in &suspects {
+        let request = suspect.plan.smoke_request().encode_to_vec();
+        let mut packed = suspect.pack(&request).expect("a request");
+        suspect.score(&mut packed, deadline).await.expect_err("it is lost");
+    }
+    let were_lost = suspects.map(|suspect| suspect.flight.take_cuts().lost.is_some());
+    assert_eq!(were_lost, [true, false], "the second call was sent after the engine's end");
 }

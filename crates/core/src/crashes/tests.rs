@@ -67,6 +67,21 @@ fn a_request_that_ends_the_engine_convicts_its_version_at_the_fourth_crash() {
 }
 
 #[test]
+fn an_abandoned_call_is_suspected_unless_suspects_lost_calls_after_the_crashes_that_convict() {
+    let calling = |state: &Crashes, lost: &[u8], abandoned: &[u8]| {
+        CutCalls { lost: keys(lost), abandoned: keys(abandoned) }.calling(state)
+    };
+    let calls: [(&[u8], &[u8]); 4] = [(&[], &[1, 9]); 4];
+    let (state, _) = after(&calls[..3]);
+    assert_eq!(calling(&state, &[1], &[9]), keys(&[1, 9]));
+    let (state, convicted) = after(&calls);
+    assert_eq!(convicted, [None, None, None, None], "both may be the cause");
+    assert_eq!(calling(&state, &[1], &[9]), keys(&[1]));
+    assert_eq!(calling(&state, &[5], &[9]), keys(&[5, 9]));
+    assert_eq!(calling(&state, &[], &[9]), keys(&[9]));
+}
+
+#[test]
 fn restarts_without_calls_or_loads_are_no_crashes() {
     let (state, convicted) = after(&[(&[], &[]), (&[], &[]), (&[], &[]), (&[], &[])]);
     assert_eq!(convicted, vec![None; 4]);

@@ -1,14 +1,18 @@
 //! Versions that may end an engine: they are loaded by themselves, or not at all.
 
+pub(super) mod view;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
+pub use view::Suspects;
+
 use super::{Effect, Event, Machines, Turn};
 use crate::{
     Crashes, EngineId, Failure, ModelKey, Moment, ServableId,
-    crashes::Verdict,
+    crashes::{CutCalls, Verdict},
     engine::{Condition, ToEngine},
     model::{self, ModelMachine, State},
 };
@@ -20,12 +24,9 @@ const SETTLE: Duration = Duration::from_secs(2);
 const LOSSES: Duration = Duration::from_millis(200);
 /// The time for which suspected versions wait for others to be loaded.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The activity of a version whose load waits, for people.
-pub(super) const SUSPECTED: &str = "suspected of ending the engine, waits its turn";
-/// The activity of a version that is loaded into an engine whose crashes no version explains, for
-/// people.
-pub(super) const UNEXPLAINED: &str =
-    "loading; the engine ends again and again, and no version explains it";
+/// The same time for a version that most likely ends the engine. At a crash while others are being
+/// loaded, one of those may be the cause as well.
+const LONG_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The suspected versions of one engine.
 #[derive(Debug, Default)]
@@ -44,19 +45,8 @@ pub(super) struct Watch {
     from: Moment,
     /// The last time at which a version was being loaded.
     busy_at: Moment,
-    /// From this time on, the next held version does not wait for the load of others.
-    patient_until: Moment,
-}
-
-/// The suspected versions of an engine, as their callers see them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Suspects {
-    /// The versions that may have ended the engine by a call.
-    pub versions: BTreeSet<ModelKey>,
-    /// Their calls wait, because one of them is being loaded or will be.
-    pub are_loading: bool,
-    /// They make one call at a time.
-    pub are_apart: bool,
+    /// The time from which the next held version waits for the load of others.
+    patient_from: Moment,
 }
 
 impl Watch {
@@ -102,24 +92,22 @@ impl Machines {
         self.engines.insert(engine, condition);
     }
 
-    /// Handles a restart of `engine`. Calls of the versions in `lost` were cut off by it.
-    pub(super) fn restarted(
-        &mut self,
-        turn: &mut Turn,
-        engine: &EngineId,
-        lost: BTreeSet<ModelKey>,
-    ) {
+    /// Handles a restart of `engine`, which cut `calls` off.
+    pub(super) fn restarted(&mut self, turn: &mut Turn, engine: &EngineId, calls: CutCalls) {
         let now = self.time(turn.now);
         let cut_off = self.watches.get_mut(engine).and_then(|watch| watch.cut_off.take());
         let mut loading = cut_off.unwrap_or_else(|| self.being_loaded(engine));
         // A version that lost a call and does not serve was at its first run.
-        let (calling, first): (BTreeSet<_>, _) =
-            lost.into_iter().partition(|key| self.models.get(key).is_some_and(serves));
+        let is_up = |key: &ModelKey| self.models.get(key).is_some_and(serves);
+        let (lost, first): (BTreeSet<_>, BTreeSet<_>) = calls.lost.into_iter().partition(is_up);
         loading.extend(first);
+        let calls =
+            CutCalls { lost, abandoned: calls.abandoned.into_iter().filter(is_up).collect() };
         let watch = self.watch(engine);
         loading.extend(std::mem::take(&mut watch.unanswered));
-        watch.patient_until = turn.now + PATIENCE;
+        watch.patient_from = turn.now;
         (watch.from, watch.busy_at) = (turn.now + LOSSES, turn.now);
+        let calling = calls.calling(&watch.crashes);
         let verdict = watch.crashes.crashed(now, &loading, &calling);
         self.execute(turn, engine, verdict);
     }
@@ -230,7 +218,7 @@ impl Machines {
                 watch.held.remove(&key);
                 *watch.turns.entry(key.clone()).or_default() += 1;
                 watch.crashes.load(&key);
-                (watch.busy_at, watch.patient_until) = (turn.now, turn.now + PATIENCE);
+                (watch.busy_at, watch.patient_from) = (turn.now, turn.now);
                 turn.effects.push(Effect::Engine(engine.clone(), ToEngine::Add(id)));
             }
         }
@@ -257,7 +245,8 @@ impl Machines {
         if !crashes.is_suspect(&key) {
             return Some((key, id));
         }
-        if is_busy && now < watch.patient_until {
+        let patience = if crashes.is_grave(&key) { LONG_PATIENCE } else { PATIENCE };
+        if is_busy && now < watch.patient_from + patience {
             watch.busy_at = now;
             return None;
         }
@@ -282,10 +271,11 @@ impl Machines {
     pub(super) fn watches_wake_at(&self) -> Option<Moment> {
         let times = self.watches.values().flat_map(|watch| {
             let is_held = !watch.held.is_empty();
-            let turns = [watch.from, watch.busy_at + SETTLE, watch.patient_until];
+            let patience = [PATIENCE, LONG_PATIENCE].map(|it| watch.patient_from + it);
+            let turns = [watch.from, watch.busy_at + SETTLE].into_iter().chain(patience);
             let expires_at = watch.crashes.expires_at();
             let expires_at = expires_at.map(|at| Moment::at(at.saturating_sub(self.epoch)));
-            turns.into_iter().filter(move |_| is_held).chain(expires_at)
+            turns.filter(move |_| is_held).chain(expires_at)
         });
         times.filter(|at| *at > self.ticked_at).min()
     }
@@ -301,49 +291,6 @@ impl Machines {
             self.crashes_changed |= watch.crashes.convicted().contains_key(key);
             watch.crashes.pardon(key);
         }
-    }
-
-    /// The current activity of a version, for people.
-    pub fn activity_of(&self, model: &ModelMachine) -> &'static str {
-        let waits = |watch: &Watch| watch.held.contains_key(model.key());
-        if self.watches.values().any(waits) {
-            return SUSPECTED;
-        }
-        let watch = self.engine_of(model.key()).and_then(|engine| self.watches.get(engine));
-        let is_loading = matches!(model.state(), State::Loading { .. });
-        let is_unexplained = watch.is_some_and(|watch| watch.crashes.are_unexplained());
-        if is_loading && is_unexplained { UNEXPLAINED } else { model.activity() }
-    }
-
-    /// The engines, each with true if no version explains its crashes.
-    pub fn unexplained(&self) -> impl Iterator<Item = (&EngineId, bool)> {
-        self.engines.keys().map(|engine| {
-            let watch = self.watches.get(engine);
-            (engine, watch.is_some_and(|watch| watch.crashes.are_unexplained()))
-        })
-    }
-
-    /// The suspects of each engine that has any.
-    pub fn suspects(&self) -> BTreeMap<EngineId, Suspects> {
-        let each = self.watches.iter().map(|(engine, Watch { crashes, .. })| {
-            let is_loading = |key: &ModelKey| {
-                let state = self.models.get(key).map(ModelMachine::state);
-                matches!(state, Some(State::Loading { .. } | State::Checking { .. }))
-            };
-            let versions = crashes.common().clone();
-            let suspects = Suspects {
-                are_loading: versions.iter().any(|key| !crashes.is_grave(key) && is_loading(key)),
-                are_apart: crashes.are_apart(),
-                versions,
-            };
-            (engine.clone(), suspects)
-        });
-        each.filter(|(_, suspects)| !suspects.versions.is_empty()).collect()
-    }
-
-    /// The convicted versions, with the number of crashes.
-    pub fn quarantined(&self) -> impl Iterator<Item = &ModelKey> {
-        self.watches.values().flat_map(|watch| watch.crashes.convicted().keys())
     }
 
     /// The suspicion to store for the process that follows this one, if it may have changed since the

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Crashes, machines::watch::SUSPECTED};
+use crate::{Crashes, machines::watch::view::SUSPECTED};
 use world::{Kills, NAMES, World, machines};
 
 mod outside;
@@ -22,12 +22,13 @@ proptest! {
         kills in kills(),
         together: bool,
         is_seen_late: bool,
+        is_abandoned: bool,
         calls in proptest::collection::vec(
             proptest::collection::btree_set(0..NAMES.len(), 0..NAMES.len()), 1..8,
         ),
     ) {
         let mut world = World::new(&[(NAMES[killer], kills)]);
-        world.is_seen_late = is_seen_late;
+        (world.is_seen_late, world.is_abandoned) = (is_seen_late, is_abandoned);
         for text in NAMES.iter().filter(|text| together || **text != NAMES[killer]) {
             world.handle(Event::Follow(tag(text)));
         }
@@ -132,4 +133,24 @@ fn suspects_wait_until_all_others_serve_and_then_load_one_at_a_time() {
     }
     order[..2].sort();
     assert_eq!(order, ["c", "d", "a", "b", "e"]);
+}
+
+#[test]
+fn a_version_that_most_likely_ends_the_engine_waits_long_for_the_loads_of_others() {
+    let mut world = World::new(&[("j", Kills::Calls)]);
+    NAMES.iter().for_each(|text| world.handle(Event::Follow(tag(text))));
+    while world.crashes < 2 {
+        world.work(&BTreeSet::new());
+        world.pass();
+    }
+    // No load makes progress.
+    let restarted_at = world.now;
+    let loads_killer = |world: &World| {
+        world.loading.iter().any(|id| world.machines.owner(id) == Some(&model("j")))
+    };
+    while !loads_killer(&world) {
+        assert!(world.now.since(restarted_at) < Duration::from_secs(70), "it waits for ever");
+        world.pass();
+    }
+    assert!(world.now.since(restarted_at) >= Duration::from_secs(60));
 }

@@ -1,7 +1,7 @@
 //! An engine that something outside of it kills, beside versions that end it.
 
 use super::{world::STEP, *};
-use crate::machines::watch::UNEXPLAINED;
+use crate::machines::watch::view::UNEXPLAINED;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -1,6 +1,7 @@
 //! An engine that versions end.
 
 use super::*;
+use crate::crashes::CutCalls;
 
 /// The way in which a killer ends the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,10 @@ pub(super) struct World {
     /// True if the failure of a first run is seen before the engine's end.
     pub(super) is_seen_late: bool,
     has_ended: bool,
+    /// True if the callers of killers cease to wait before the engine ends.
+    pub(super) is_abandoned: bool,
+    /// Versions with a call whose caller ceased to wait before the engine's end.
+    abandoned: BTreeSet<ModelKey>,
     /// Versions that the engine is loading, in order, and those that are up.
     pub(super) loading: VecDeque<ServableId>,
     pub(super) up: BTreeSet<ServableId>,
@@ -39,6 +44,8 @@ impl World {
             too_many: usize::MAX,
             is_seen_late: false,
             has_ended: false,
+            is_abandoned: false,
+            abandoned: BTreeSet::new(),
             loading: VecDeque::new(),
             up: BTreeSet::new(),
             crashes: 0,
@@ -127,7 +134,8 @@ impl World {
     pub(super) fn come_back(&mut self, lost: BTreeSet<ModelKey>) {
         let engine = EngineId::default();
         let had: Vec<_> = self.loading.drain(..).chain(std::mem::take(&mut self.up)).collect();
-        self.handle(Event::Restarted(engine.clone(), lost));
+        let calls = CutCalls { lost, abandoned: std::mem::take(&mut self.abandoned) };
+        self.handle(Event::Restarted(engine.clone(), calls));
         self.condition.restarts += 1;
         self.handle(Event::Condition(engine.clone(), self.condition.clone()));
         for id in had {
@@ -167,7 +175,8 @@ impl World {
         if let Some(suspects) = suspects.get(&EngineId::default()).filter(|it| it.are_apart) {
             calls.retain(|key| !suspects.versions.contains(key));
         }
-        calls.insert(killer);
+        let to = if self.is_abandoned { &mut self.abandoned } else { &mut calls };
+        to.insert(killer);
         self.crash(calls);
     }
 

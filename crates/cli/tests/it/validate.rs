@@ -1,11 +1,10 @@
 //! `outrigger validate` with a real engine.
 
-mod common;
-
 use std::{fs, path::Path};
 
-use common::{json, linear, outrigger, package, text};
 use serde_json::{Value, json as value};
+
+use crate::common::{json, linear, outrigger, package, text};
 
 /// The outcome of the check `name` in a report of `validate -o json`.
 fn outcome(report: &Value, name: &str) -> String {

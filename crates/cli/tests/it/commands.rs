@@ -1,7 +1,5 @@
 //! The binary as a process: exit codes, help, and the commands for packages.
 
-mod common;
-
 use std::{
     fs,
     io::{Read as _, Write as _},
@@ -9,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use common::{json, linear, outrigger, package, text};
+use crate::common::{json, linear, outrigger, package, text};
 
 const COMMANDS: &[&str] = &[
     "serve",

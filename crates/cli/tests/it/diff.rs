@@ -1,16 +1,15 @@
 //! `outrigger diff` with a real engine.
 
-mod common;
-
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Output,
 };
 
-use common::{json, linear, outrigger, package, text};
 use outrigger_testkit::saved_model::Linear;
 use serde_json::{Value, json as value};
+
+use crate::common::{json, linear, outrigger, package, text};
 
 /// Directories for packages.
 struct Packages(tempfile::TempDir);

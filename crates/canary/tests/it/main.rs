@@ -1,0 +1,5 @@
+//! Verdicts on simulated traffic, and merged statistics.
+
+mod drift;
+mod merge;
+mod verdicts;
