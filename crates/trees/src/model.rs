@@ -38,6 +38,10 @@ impl Model {
         let (mut content, mut budget) = read::read(source, size, limits)?;
         content.complete(&mut budget)?;
         let objective = Objective::named(&content.objective, content.version());
+        if content.base_is_margin {
+            // XGBoost turns such a score into a value and back, which may change its last bits.
+            content.base.iter_mut().for_each(|base| objective.values(std::slice::from_mut(base)));
+        }
         objective.base_margins(&mut content.base);
         Ok(Self {
             features: content.features,

@@ -1,18 +1,21 @@
 //! Reads the files of XGBoost.
 
+mod binary;
 mod document;
 mod json;
 mod model;
 mod pull;
 mod source;
+mod ubjson;
 
 pub(crate) use model::Content;
 
 use std::io::BufRead;
 
-use crate::{Error, Limits, budget::Budget, error::invalid};
+use crate::{Error, Limits, budget::Budget};
 use json::Json;
 use source::Source;
+use ubjson::Ubjson;
 
 /// Reads a model file of `size` bytes. Its format is recognised by its first bytes.
 pub(crate) fn read(
@@ -24,7 +27,8 @@ pub(crate) fn read(
     let mut source = Source::new(source, size, &mut budget)?;
     let content = match first_bytes(&mut source)? {
         [b'{', b'"' | b'}', ..] => document::read(&mut Json::new(source), &mut budget)?,
-        _ => return Err(invalid("its first bytes are not those of a model")),
+        [b'{', _] => document::read(&mut Ubjson::new(source), &mut budget)?,
+        _ => binary::read(&mut source, &mut budget)?,
     };
     Ok((content, budget))
 }

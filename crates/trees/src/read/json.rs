@@ -3,7 +3,7 @@
 
 use super::{
     pull::{Document, NESTING, Number, STRING, expected},
-    source::Source,
+    source::{Source, truncated},
 };
 use crate::{Error, budget::Budget, error::invalid};
 
@@ -98,6 +98,35 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// Passes over an object or array. Its inside is not checked.
+    fn skip_nested(&mut self) -> Result<(), Error> {
+        let mut depth = 0_u64;
+        loop {
+            let window = self.source.window(1)?;
+            if window.is_empty() {
+                return Err(truncated());
+            }
+            let at =
+                window.iter().position(|byte| matches!(byte, b'"' | b'[' | b'{' | b']' | b'}'));
+            let Some(at) = at else {
+                let length = window.len();
+                self.source.consume(length);
+                continue;
+            };
+            let byte = window[at];
+            self.source.consume(at);
+            if byte == b'"' {
+                self.skip_string()?;
+                continue;
+            }
+            self.source.consume(1);
+            depth = if matches!(byte, b'[' | b'{') { depth + 1 } else { depth.saturating_sub(1) };
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+    }
+
     /// Reads the rest of an escape sequence.
     fn escape(&mut self, into: &mut Vec<u8>) -> Result<(), Error> {
         let byte = match self.source.byte()? {
@@ -184,8 +213,7 @@ impl Document for Json<'_> {
 
     fn skip(&mut self) -> Result<(), Error> {
         match self.next()? {
-            b'{' => self.object(&mut |json, _| json.skip()),
-            b'[' => self.array(&mut |json| json.skip()),
+            b'{' | b'[' => self.skip_nested(),
             b'"' => self.skip_string(),
             b'n' => match self.source.array()? {
                 [b'n', b'u', b'l', b'l'] => Ok(()),

@@ -41,6 +41,8 @@ pub(crate) struct Content {
     pub(crate) booster: Booster,
     /// Base scores, of each output or of all.
     pub(crate) base: Vec<f32>,
+    /// True if the base scores are margins, which libraries before 1.0 wrote.
+    pub(crate) base_is_margin: bool,
     pub(crate) features: usize,
     /// Names of the features; empty if the file has none.
     pub(crate) names: Vec<String>,
