@@ -1,11 +1,12 @@
 //! A malformed file is an error, or another model; never a panic or an endless loop.
 
-mod support;
+#[path = "support/sample.rs"]
+mod sample;
 
 use std::{fs, path::Path};
 
 use outrigger_trees::{Error, Limits, Model, Options, Output, Rows};
-use support::Sample;
+use sample::Sample;
 
 fn read(file: &[u8]) -> Result<Model, Error> {
     Model::read(&mut &*file, file.len() as u64, &Limits::default())
