@@ -162,6 +162,14 @@ fn counts_beyond_the_file_are_refused_before_memory_is_taken() {
 }
 
 #[test]
+fn numbers_of_one_byte_do_not_take_four_times_their_length() {
+    let count = 4 << 20;
+    let array = [b"[$i#L".as_slice(), &i64::to_be_bytes(count), &vec![0xFF; count as usize]];
+    let error = with_array(&array.concat()).expect_err("too much memory");
+    assert!(error.to_string().contains("more memory than twice its length"), "{error}");
+}
+
+#[test]
 fn samples_are_the_same_model_in_every_format() {
     let sample = Sample { trees: 3, depth: 6 };
     let values: Vec<_> = (0..60).map(|at| (at as f32).sin()).collect();
