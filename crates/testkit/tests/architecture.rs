@@ -27,6 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("trials", &["core", "oci", "features", "canary", "score"]),
     ("linear", &["core", "run"]),
     ("tables", &[]),
+    ("trees", &[]),
     ("validation", &["core", "features", "proto", "score", "tables"]),
     (
         "lifecycle",
@@ -109,7 +110,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// Crates without a runtime, and the runtimes and network libraries that they must not depend on.
-const SYNC: &[&str] = &["core", "compression", "features", "canary", "store", "tables"];
+const SYNC: &[&str] = &["core", "compression", "features", "canary", "store", "tables", "trees"];
 const ASYNC: &[&str] = &["tokio", "tonic", "hyper", "reqwest", "kube"];
 
 /// Each of our crates with the names it depends on outside of tests.

@@ -1,0 +1,158 @@
+//! Models that several versions of XGBoost wrote, and the results that they gave. The fixtures are
+//! written by `outrigger_testenv.trees.generate` (docs/contributing.md).
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use outrigger_trees::{Error, Limits, Model, Options, Output, Rows};
+
+/// A table of a fixture: columns, and numbers.
+type Table = (usize, Vec<f32>);
+
+fn fixtures() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let entries =
+        |path: &Path| fs::read_dir(path).expect("a directory").map(|e| e.expect("e").path());
+    let files = entries(&root).flat_map(|version| Vec::from_iter(entries(&version)));
+    let mut files: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|e| e != "txt")).collect();
+    files.sort();
+    assert!(files.len() > 100, "{} fixtures", files.len());
+    files
+}
+
+fn is_named(path: &Path, name: &str) -> bool {
+    path.file_stem().is_some_and(|stem| stem == name)
+}
+
+fn read(path: &Path) -> Result<Model, Error> {
+    let file = fs::read(path).expect("a file");
+    Model::read(&mut file.as_slice(), file.len() as u64, &Limits::default())
+}
+
+fn expected(path: &Path) -> HashMap<String, Table> {
+    let text = fs::read_to_string(path.with_extension("txt")).expect("a text file");
+    let mut lines = text.lines();
+    let mut tables = HashMap::new();
+    while let Some(head) = lines.next() {
+        let [name, rows, columns] = head.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{path:?}: {head}")
+        };
+        let rows = lines.by_ref().take(rows.parse().expect("a number"));
+        let values =
+            rows.flat_map(|row| row.split(' ')).map(|value| value.parse().expect("a number"));
+        tables.insert(name.to_owned(), (columns.parse().expect("a number"), values.collect()));
+    }
+    tables
+}
+
+fn predict(model: &Model, (width, values): &Table, options: &Options) -> Table {
+    let rows = Rows::new(values, *width).expect("whole rows");
+    let columns = model.columns(options);
+    let mut out = vec![f32::NAN; rows.len() * columns];
+    model.predict(rows, options, &mut out);
+    // Single rows are scored by another kernel than many.
+    let mut alone = vec![f32::NAN; columns];
+    for (row, out) in values.chunks_exact(*width).zip(out.chunks_exact(columns.max(1))) {
+        model.predict(Rows::new(row, *width).expect("a row"), options, &mut alone);
+        assert_eq!(alone, out);
+    }
+    (columns, out)
+}
+
+fn options(output: Output) -> Options {
+    Options { output, iterations: None }
+}
+
+/// The numbers that differ, as text, if any do.
+fn difference(found: &Table, expected: &Table, ulps: u32) -> Option<String> {
+    let near = |a: &f32, b: &f32| a.to_bits().abs_diff(b.to_bits()) <= ulps;
+    let same = found.0 == expected.0
+        && found.1.len() == expected.1.len()
+        && found.1.iter().zip(&expected.1).all(|(a, b)| near(a, b));
+    (!same).then(|| format!("\n found    {found:?}\n expected {expected:?}"))
+}
+
+/// Compares the results of `name` for all models that have them.
+fn compare(rows: &str, name: &str, ulps: u32, options: impl Fn(&Model) -> Options) {
+    let mut wrong = Vec::new();
+    for path in fixtures().into_iter().filter(|path| !is_named(path, "linear")) {
+        let tables = expected(&path);
+        let Some(expected) = tables.get(name) else { continue };
+        let model = read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        let found = predict(&model, &tables[rows], &options(&model));
+        if let Some(difference) = difference(&found, expected, ulps) {
+            wrong.push(format!("{path:?}: {difference}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} models differ\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn margins_are_equal_in_every_bit() {
+    compare("rows", "margin", 0, |_| options(Output::Margin));
+}
+
+#[test]
+fn leaves_are_equal() {
+    compare("rows", "leaf", 0, |_| options(Output::Leaf));
+}
+
+#[test]
+fn values_are_equal_but_for_the_mathematical_library() {
+    compare("rows", "value", 2, |_| options(Output::Value));
+}
+
+#[test]
+fn margins_of_some_iterations_are_equal() {
+    let some = |iterations| Options { output: Output::Margin, iterations: Some(iterations) };
+    compare("rows", "first", 0, |_| some(0..1));
+    compare("rows", "others", 0, |model| some(1..model.iterations()));
+}
+
+#[test]
+fn margins_of_infinite_features_are_equal() {
+    compare("infinite", "infinite-margin", 0, |_| options(Output::Margin));
+}
+
+#[test]
+fn linear_models_are_refused_by_name() {
+    let mut count = 0;
+    for path in fixtures().into_iter().filter(|path| is_named(path, "linear")) {
+        let error = read(&path).expect_err("a linear model");
+        assert!(matches!(error, Error::Unsupported(_)), "{path:?}: {error}");
+        assert!(error.to_string().contains("gblinear"), "{path:?}: {error}");
+        count += 1;
+    }
+    assert_eq!(count, 3);
+}
+
+#[test]
+fn names_and_the_best_iteration_are_read() {
+    let named = |name| {
+        fixtures().into_iter().filter(move |path| is_named(path, name)).map(|path| {
+            let model = read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+            (path, model)
+        })
+    };
+    for (path, model) in named("squared") {
+        let names = model.feature_names();
+        match path.extension().is_some_and(|ending| ending == "bin") {
+            true => assert!(names.is_empty(), "the binary format has no names"),
+            false => assert_eq!(names, ["age", "länge", "a \"b\"", "x(0)", "e"], "{path:?}"),
+        }
+        assert_eq!((model.features(), model.groups(), model.iterations()), (5, 1, 3), "{path:?}");
+        assert_eq!(model.best_iteration(), None, "{path:?}");
+    }
+    for (path, model) in named("logistic") {
+        assert_eq!(model.best_iteration(), Some(1), "{path:?}");
+    }
+    for (path, model) in named("softmax") {
+        let widths =
+            [Output::Value, Output::Margin, Output::Leaf].map(|output| model.width(output));
+        assert_eq!(widths, [1, 3, 9], "{path:?}");
+    }
+}

@@ -1,0 +1,1 @@
+"""Files of tree models, with the results that their own libraries give."""

@@ -1,0 +1,134 @@
+"""Writes the fixtures of one version of XGBoost.
+
+A fixture is a model file and a text file beside it with rows and their results: after a line
+`NAME ROWS COLUMNS` come as many lines of numbers, which are exact as f32.
+"""
+
+import shutil
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from outrigger_testenv.trees.cases import CASES, Case, scoring, training, types
+from outrigger_testenv.trees.library import Booster, Library, Matrix
+
+COMMON = {
+    "max_depth": 3,
+    "eta": 0.5,
+    "nthread": 1,
+    "seed": 3,
+    "verbosity": 0,
+    "tree_method": "exact",
+}
+
+PLAIN = ["1.5.0", "3.4.1"]
+"""The versions for models of which only the objective is special."""
+
+
+def main() -> None:
+    library, version, directory = Library(Path(sys.argv[1])), sys.argv[2], Path(sys.argv[3])
+    major, minor, _ = (int(part) for part in version.split("."))
+    for case in CASES:
+        if case.before_1:
+            chosen = version == "1.5.0"
+        else:
+            chosen = (major, minor) >= case.since and (not case.plain or version in PLAIN)
+        if chosen:
+            write(library, case, version, directory)
+    if version in ("1.5.0", "3.0.5"):
+        linear = {"booster": "gblinear", "objective": "reg:squarederror", "nthread": 1}
+        rows, info = training(CASES[0])
+        matrix = Matrix(library, rows, info)
+        booster = Booster(library, linear, matrix)
+        booster.train(matrix, 1)
+        for ending in endings(version, CASES[0]):
+            save(booster, directory / f"linear.{ending}")
+
+
+def endings(version: str, case: Case) -> list[str]:
+    """The formats in which the fixtures of a version are."""
+    if case.before_1:
+        return ["bin"]
+    if version == "1.5.0":
+        return ["bin"] if case.plain else ["json", "bin"]
+    if version == "3.0.5":
+        return ["bin"] if case.binary else ["ubj"]
+    return ["json"] if version == "2.1.4" else ["ubj"]
+
+
+def write(library: Library, case: Case, version: str, directory: Path) -> None:
+    rows, info = training(case)
+    matrix = Matrix(library, rows, info, types(case))
+    booster = Booster(library, {**COMMON, **case.parameters}, matrix)
+    booster.train(matrix, case.rounds)
+    if case.names:
+        booster.set_names(["age", "länge", 'a "b"', "x(0)", "e"])
+    for name, value in case.attributes.items():
+        booster.set_attribute(name, value)
+    rows = scoring(case)
+    scored = Matrix(library, rows, None, types(case))
+    for ending in endings(version, case):
+        path = directory / f"{case.name}.{ending}"
+        save(booster, path)
+        if case.before_1:
+            make_older(path)
+        # Loaded anew, because training leaves settings behind that the file may not have.
+        loaded = Booster(library, {"nthread": 1, "verbosity": 0}, scored)
+        loaded.load(path)
+        results = expected(loaded, scored, rows, case, version)
+    (directory / f"{case.name}.txt").write_text("".join(text(*each) for each in results))
+
+
+def save(booster: Booster, path: Path) -> None:
+    """Saves the model; XGBoost 3.0 writes the old format only under the name `deprecated`."""
+    if path.suffix != ".bin":
+        return booster.save(path)
+    other = path.with_suffix(".deprecated")
+    booster.save(other)
+    shutil.move(other, path)
+    return None
+
+
+def make_older(path: Path) -> None:
+    """Marks a binary file as one that was written before XGBoost 1.0."""
+    content = bytearray(path.read_bytes())
+    start = 4 if content.startswith(b"binf") else 0
+    content[start + 20 : start + 28] = struct.pack("<II", 0, 0)
+    path.write_bytes(content)
+
+
+def expected(booster: Booster, matrix: Matrix, rows: np.ndarray, case: Case, version: str):
+    yield "rows", rows
+    for kind in ("value", "margin", "leaf"):
+        if kind == "leaf" and case.rounds == 0:
+            continue
+        yield kind, booster.predict(matrix, kind)
+    # XGBoost 1.5 forgets the number of parallel trees when it reads a model.
+    if case.rounds > 1 and (version != "1.5.0" or "num_parallel_tree" not in case.parameters):
+        yield "first", booster.predict(matrix, "margin", (0, 1))
+        yield "others", booster.predict(matrix, "margin", (1, case.rounds))
+    if case.parameters.get("booster") == "dart":
+        # XGBoost adds and subtracts the base score for each tree here, and loses its last bits.
+        return
+    infinite = rows[:4].copy()
+    infinite[0, 0], infinite[1, 1] = np.inf, -np.inf
+    infinite[2, :], infinite[3, :] = np.inf, -np.inf
+    yield "infinite", infinite
+    yield "infinite-margin", booster.predict_in_place(infinite, "margin")
+
+
+def text(name: str, values: np.ndarray) -> str:
+    lines = [f"{name} {values.shape[0]} {values.shape[1]}"]
+    lines += [" ".join(number(value) for value in row) for row in values.astype(np.float32)]
+    return "\n".join(lines) + "\n"
+
+
+def number(value: np.float32) -> str:
+    """The shortest text that is this f32."""
+    return str(value).removesuffix(".0")
+
+
+if __name__ == "__main__":
+    main()
