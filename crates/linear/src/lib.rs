@@ -24,7 +24,12 @@ const FILE: &str = "linear.json";
 /// The framework of linear models.
 pub const LINEAR: Framework = Framework {
     name: "linear",
-    layout: PackageLayout { directory: "linear", file: FILE, max_file: 1 << 20, versioned: false },
+    layout: PackageLayout {
+        directory: "linear",
+        files: &[FILE],
+        max_file: 1 << 20,
+        versioned: false,
+    },
     interface,
 };
 

@@ -30,7 +30,7 @@ pub const SCRIPTED: Framework = Framework {
     name: "scripted",
     layout: PackageLayout {
         directory: "scripted",
-        file: FILE,
+        files: &[FILE],
         max_file: 1 << 20,
         versioned: false,
     },

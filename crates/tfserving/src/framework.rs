@@ -17,7 +17,7 @@ pub const TENSORFLOW: Framework = Framework {
     name: "tensorflow",
     layout: PackageLayout {
         directory: "tensorflow_serving_model/model",
-        file: FILE,
+        files: &[FILE],
         max_file: MAX_FILE,
         versioned: true,
     },
