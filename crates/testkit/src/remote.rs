@@ -34,6 +34,7 @@ pub const SCRIPTED: Framework = Framework {
         max_file: 1 << 20,
         versioned: false,
     },
+    reading: |size| size,
     interface,
 };
 

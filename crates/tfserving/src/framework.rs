@@ -12,6 +12,10 @@ pub(crate) const FILE: &str = "saved_model.pb";
 /// The largest size allowed for that file, in bytes.
 const MAX_FILE: u64 = 2 << 30;
 
+/// The memory for the encoded signatures of a SavedModel, which have at most 512 KiB and take up to
+/// 32 times that when they are decoded. The graph is skipped.
+const READING: u64 = 16 << 20;
+
 /// TensorFlow models: SavedModels.
 pub const TENSORFLOW: Framework = Framework {
     name: "tensorflow",
@@ -21,6 +25,7 @@ pub const TENSORFLOW: Framework = Framework {
         max_file: MAX_FILE,
         versioned: true,
     },
+    reading: |_| READING,
     interface,
 };
 
