@@ -16,7 +16,10 @@
 //! ```
 
 mod budget;
+mod compact;
 mod error;
+mod forest;
+mod kernel;
 mod model;
 mod objective;
 mod read;

@@ -4,9 +4,9 @@ use std::{io::BufRead, ops::Range};
 
 use crate::{
     Error, Limits, Options, Output, Rows,
+    forest::Forest,
     objective::{Objective, Transform},
     read,
-    tree::Tree,
 };
 
 /// A tree model: read, validated and immutable.
@@ -21,7 +21,7 @@ pub struct Model {
     /// The base margin of each output.
     base: Vec<f32>,
     objective: Objective,
-    trees: Vec<Tree>,
+    forest: Forest,
     /// The output of each tree.
     groups: Vec<u32>,
     /// The first tree of each iteration, and the number of trees.
@@ -48,7 +48,7 @@ impl Model {
             names: content.names,
             base: content.base,
             objective,
-            trees: content.trees,
+            forest: Forest::new(content.trees, &mut budget)?,
             groups: content.groups,
             iterations: content.iterations,
             best_iteration: content.best_iteration,
@@ -105,17 +105,20 @@ impl Model {
         let columns = self.columns(options);
         assert_eq!(out.len(), rows.len() * columns, "the length of the output");
         let trees = self.trees(options);
-        if columns == 0 {
-            return;
-        }
-        let mut margins = vec![0.0; self.groups()];
-        for (row, out) in rows.iter().zip(out.chunks_exact_mut(columns)) {
-            match options.output {
-                Output::Leaf => self.leaves(row, &trees, out),
-                Output::Margin => self.margins(row, &trees, out),
-                Output::Value => {
-                    self.margins(row, &trees, &mut margins);
-                    self.objective.values(&mut margins);
+        match options.output {
+            Output::Leaf => self.forest.leaves(rows, trees, out),
+            Output::Margin => self.margins(rows, trees, out),
+            Output::Value if columns == self.groups() => {
+                self.margins(rows, trees, out);
+                let rows = out.chunks_exact_mut(columns);
+                rows.for_each(|row| self.objective.values(row));
+            }
+            Output::Value => {
+                let mut margins = vec![0.0; rows.len() * self.groups()];
+                self.margins(rows, trees, &mut margins);
+                let rows = margins.chunks_exact_mut(self.groups());
+                for (margins, out) in rows.zip(out.chunks_exact_mut(columns)) {
+                    self.objective.values(margins);
                     out.copy_from_slice(&margins[..columns]);
                 }
             }
@@ -125,9 +128,9 @@ impl Model {
     /// Bytes held.
     pub fn memory(&self) -> usize {
         let names: usize = self.names.iter().map(String::capacity).sum();
-        let trees: usize = self.trees.iter().map(Tree::memory).sum();
         let words = self.base.capacity() + self.groups.capacity() + self.iterations.capacity();
-        size_of::<Self>() + names + size_of::<String>() * self.names.capacity() + trees + 4 * words
+        let names = names + size_of::<String>() * self.names.capacity();
+        size_of::<Self>() + names + self.forest.memory() + 4 * words
     }
 
     /// The trees of the iterations that count.
@@ -139,22 +142,8 @@ impl Model {
         first(chosen.start.min(end))..first(end)
     }
 
-    fn margins(&self, row: &[f32], trees: &Range<usize>, out: &mut [f32]) {
-        out.copy_from_slice(&self.base);
-        for at in trees.clone() {
-            let tree = &self.trees[at];
-            let leaf = tree.leaf(row);
-            if tree.width == 1 {
-                out[self.groups[at] as usize] += leaf.value();
-            } else {
-                out.iter_mut().zip(tree.vector(leaf)).for_each(|(sum, value)| *sum += value);
-            }
-        }
-    }
-
-    fn leaves(&self, row: &[f32], trees: &Range<usize>, out: &mut [f32]) {
-        for (tree, out) in self.trees[trees.clone()].iter().zip(out) {
-            *out = tree.leaf(row).id as f32;
-        }
+    fn margins(&self, rows: Rows<'_>, trees: Range<usize>, out: &mut [f32]) {
+        out.chunks_exact_mut(self.groups()).for_each(|row| row.copy_from_slice(&self.base));
+        self.forest.add(rows, trees, &self.groups, self.groups(), out);
     }
 }

@@ -63,7 +63,7 @@ impl Objective {
         match self.link {
             Link::Identity => {}
             Link::Logit => base.iter_mut().for_each(|base| {
-                let probability = base.max(EPSILON).min(1.0 - EPSILON);
+                let probability = base.clamp(EPSILON, 1.0 - EPSILON);
                 *base = -(1.0 / probability - 1.0).ln();
             }),
             Link::Logarithm => base.iter_mut().for_each(|base| *base = base.ln()),

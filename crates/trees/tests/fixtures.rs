@@ -54,6 +54,12 @@ fn predict(model: &Model, (width, values): &Table, options: &Options) -> Table {
     let columns = model.columns(options);
     let mut out = vec![f32::NAN; rows.len() * columns];
     model.predict(rows, options, &mut out);
+    // Single rows are scored by another kernel than many.
+    let mut alone = vec![f32::NAN; columns];
+    for (row, out) in values.chunks_exact(*width).zip(out.chunks_exact(columns.max(1))) {
+        model.predict(Rows::new(row, *width).expect("a row"), options, &mut alone);
+        assert_eq!(alone, out);
+    }
     (columns, out)
 }
 

@@ -92,7 +92,9 @@ impl<'a> Json<'a> {
         loop {
             match self.source.byte()? {
                 b'"' => return Ok(()),
-                b'\\' => self.source.consume(1),
+                b'\\' => {
+                    self.source.byte()?;
+                }
                 _ => {}
             }
         }
@@ -240,3 +242,6 @@ fn parse<T: Number>(text: &[u8]) -> Option<T> {
         _ => T::from_text(str::from_utf8(text).ok()?),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -79,5 +79,8 @@ integers! { u8 u32 u64 i32 }
 
 /// The error of a value that is not of the type that is expected.
 pub(crate) fn expected(type_: &str, found: u8) -> Error {
+    if found == 0 {
+        return invalid(format!("it ends where {type_} is expected"));
+    }
     invalid(format!("a value begins with {:?} where {type_} is expected", char::from(found)))
 }

@@ -284,3 +284,6 @@ fn width(marker: u8) -> Option<u64> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! Builds the compact form.
+
+use super::{
+    Budget, Compact, EXITS, Node, Record, Top,
+    top::{LEVELS, Place},
+};
+use crate::{
+    Error,
+    tree::{self, Tree},
+};
+
+impl Compact {
+    /// The features that the trees use, if the trees have a compact form: numerical splits, leaves
+    /// with one value each, and numbers that fit into the bits that nodes have for them.
+    pub(crate) fn features(trees: &[Tree], budget: &mut Budget) -> Result<Option<Vec<u32>>, Error> {
+        let simple = |tree: &Tree| {
+            tree.width == 1
+                && tree.nodes.len() <= Node::NODES
+                && !tree.nodes.iter().any(|node| node.is_categorical())
+        };
+        if !trees.iter().all(simple) {
+            return Ok(None);
+        }
+        let nodes: usize = trees.iter().map(|tree| tree.nodes.len()).sum();
+        // Processors take the indices of a gather for signed numbers.
+        if i32::try_from(nodes).is_err() {
+            return Ok(None);
+        }
+        let features = used(trees, budget)?;
+        Ok((features.len() <= Node::SLOTS).then_some(features))
+    }
+
+    /// Builds the compact form of trees that have one, with the features that they use. Each tree
+    /// is freed when it has been copied.
+    pub(crate) fn build(
+        trees: Vec<Tree>,
+        features: Vec<u32>,
+        budget: &mut Budget,
+    ) -> Result<Self, Error> {
+        let nodes = trees.iter().map(|tree| tree.nodes.len()).sum();
+        let records =
+            trees.iter().map(|tree| places(tree).filter(|p| p.is_split(&tree.nodes)).count());
+        let mut compact = Self {
+            features,
+            roots: reserved(trees.len(), budget)?,
+            depths: reserved(trees.len(), budget)?,
+            nodes: reserved(nodes, budget)?,
+            values: reserved(nodes, budget)?,
+            ids: reserved(nodes, budget)?,
+            tops: reserved(trees.len(), budget)?,
+            records: reserved(records.sum(), budget)?,
+        };
+        for tree in trees {
+            budget.release::<tree::Node>(tree.nodes.len());
+            compact.add(&tree);
+        }
+        Ok(compact)
+    }
+
+    fn add(&mut self, tree: &Tree) {
+        self.roots.push(self.nodes.len() as u32);
+        self.depths.push(tree.depth);
+        for (at, node) in tree.nodes.iter().enumerate() {
+            let compact = if node.is_leaf() {
+                Node::leaf(at as u32)
+            } else {
+                Node::split(threshold(*node), node.left, node.default_left(), self.slot(*node))
+            };
+            self.nodes.push(compact);
+            self.values.push(node.value());
+            self.ids.push(node.id);
+        }
+        let left = self.records.len() as u32;
+        self.add_records(tree, true);
+        let right = self.records.len() as u32;
+        self.add_records(tree, false);
+        let end = self.records.len() as u32;
+        let mut exits = [0; EXITS];
+        for place in places(tree).filter(|place| !place.is_split(&tree.nodes)) {
+            exits[place.exit as usize] = place.node as u16;
+        }
+        self.tops.push(Top { left, right, end, exits });
+    }
+
+    /// Adds the records of the splits with this default direction.
+    fn add_records(&mut self, tree: &Tree, default_left: bool) {
+        for place in places(tree).filter(|place| place.is_split(&tree.nodes)) {
+            let node = tree.nodes[place.node as usize];
+            if node.default_left() == default_left {
+                let (threshold, slot) = (threshold(node), self.slot(node));
+                self.records.push(Record { threshold, clear: place.left_exits(), slot });
+            }
+        }
+    }
+
+    /// The slot of the feature of a split.
+    fn slot(&self, node: tree::Node) -> u32 {
+        let feature = node.feature() as u32;
+        self.features.binary_search(&feature).unwrap_or_default() as u32
+    }
+}
+
+fn reserved<T>(count: usize, budget: &mut Budget) -> Result<Vec<T>, Error> {
+    let mut vector = Vec::new();
+    budget.reserve(&mut vector, count)?;
+    Ok(vector)
+}
+
+/// The features that splits use, ascending.
+fn used(trees: &[Tree], budget: &mut Budget) -> Result<Vec<u32>, Error> {
+    let (mut all, mut of_tree) = (Vec::new(), Vec::new());
+    for tree in trees {
+        of_tree.clear();
+        for node in tree.nodes.iter().filter(|node| !node.is_leaf()) {
+            budget.push(&mut of_tree, node.feature() as u32)?;
+        }
+        of_tree.sort_unstable();
+        of_tree.dedup();
+        budget.reserve(&mut all, of_tree.len())?;
+        all.extend_from_slice(&of_tree);
+    }
+    all.sort_unstable();
+    all.dedup();
+    let mut features = reserved(all.len(), budget)?;
+    features.extend_from_slice(&all);
+    budget.release::<u32>(all.capacity() + of_tree.capacity());
+    Ok(features)
+}
+
+/// The threshold of a split. XGBoost sends every number right where the threshold is NaN, as where
+/// it is negative infinity; but a missing value must go left of it if that is the default.
+fn threshold(node: tree::Node) -> f32 {
+    if node.value().is_nan() { f32::NEG_INFINITY } else { node.value() }
+}
+
+/// The nodes of the top of a tree, and its exits.
+fn places(tree: &Tree) -> impl Iterator<Item = Place> {
+    let mut places = [Place::ROOT; 2 * EXITS];
+    let (mut at, mut count) = (0, 1);
+    std::iter::from_fn(move || {
+        let place = (at < count).then(|| places[at])?;
+        if place.is_split(&tree.nodes) {
+            places[count..count + 2].copy_from_slice(&place.children(&tree.nodes));
+            count += 2;
+        }
+        at += 1;
+        Some(place)
+    })
+}
+
+const _: () = assert!(LEVELS == 5 && EXITS == 32, "a mask has a bit for each exit");

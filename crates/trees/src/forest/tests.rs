@@ -1,0 +1,136 @@
+//! The kernels find the same leaves as the walk, for random trees and rows.
+
+use std::io::{Write as _, stderr};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Limits, kernel::Kind, tree::Arrays};
+
+/// A source of random numbers: xorshift (Marsaglia, 2003).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 20) as usize % bound
+    }
+
+    /// A number that is often equal to another, and sometimes missing or infinite.
+    fn number(&mut self) -> f32 {
+        match self.below(12) {
+            0 => f32::NAN,
+            1 => [f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0][self.below(4)],
+            _ => self.below(16) as f32 / 4.0 - 2.0,
+        }
+    }
+}
+
+fn budget() -> Budget {
+    Budget::new(&Limits::default(), 1 << 30)
+}
+
+/// A tree with `splits` splits at random places, or in one long line.
+fn tree(random: &mut Random, splits: usize, features: usize, line: bool) -> Tree {
+    let mut arrays = Arrays::default();
+    let mut leaves = vec![0];
+    let add_leaf = |arrays: &mut Arrays, random: &mut Random| {
+        arrays.left.push(-1);
+        arrays.right.push(-1);
+        arrays.feature.push(0);
+        arrays.condition.push(random.below(2000) as f32 / 7.0 - 140.0);
+        arrays.default_left.push(0);
+        arrays.left.len() as i32 - 1
+    };
+    add_leaf(&mut arrays, random);
+    for _ in 0..splits {
+        let chosen = if line { leaves.len() - 1 } else { random.below(leaves.len()) };
+        let node = leaves.swap_remove(chosen);
+        let children = [add_leaf(&mut arrays, random), add_leaf(&mut arrays, random)];
+        leaves.extend(children.map(|child| child as usize));
+        (arrays.left[node], arrays.right[node]) = (children[0], children[1]);
+        arrays.feature[node] = 3 * random.below(features) as u32;
+        arrays.condition[node] = random.number();
+        arrays.default_left[node] = random.below(2) as u8;
+    }
+    arrays.tree(&mut budget()).expect("a tree")
+}
+
+/// Random trees.
+fn trees(seed: u64, trees: usize, splits: usize, features: usize) -> Vec<Tree> {
+    let mut random = Random(seed | 1);
+    let mut each = || {
+        let (splits, line) = (random.below(splits + 1), random.below(8) == 0);
+        tree(&mut random, splits, features, line)
+    };
+    (0..trees).map(|_| each()).collect()
+}
+
+/// Margins as bits, and leaves.
+fn results(
+    forest: &Forest,
+    rows: Rows<'_>,
+    trees: Range<usize>,
+    groups: &[u32],
+    outputs: usize,
+) -> (Vec<u32>, Vec<f32>) {
+    let mut sums = vec![0.5; rows.len() * outputs];
+    forest.add(rows, trees.clone(), groups, outputs, &mut sums);
+    let mut leaves = vec![-1.0; rows.len() * trees.len()];
+    forest.leaves(rows, trees, &mut leaves);
+    (sums.into_iter().map(f32::to_bits).collect(), leaves)
+}
+
+proptest! {
+    #[test]
+    fn kernels_find_the_leaves_of_the_walk(
+        seed: u64,
+        count in prop_oneof![1_usize..30, 1_usize..90],
+        splits in prop_oneof![0_usize..4, 0_usize..80],
+        features in 1_usize..9,
+        rows in 0_usize..70,
+        width in 1_usize..30,
+        outputs in 1_usize..4,
+        block_from in 1_usize..20,
+    ) {
+        let mut random = Random(seed.rotate_left(32) | 1);
+        let values: Vec<_> = (0..rows * width).map(|_| random.number()).collect();
+        let rows = Rows::new(&values, width).expect("whole rows");
+        let groups: Vec<_> = (0..count).map(|_| random.below(outputs) as u32).collect();
+        let first = random.below(count);
+        let some = first..first + random.below(count - first + 1);
+        let walked = Forest::Any(trees(seed, count, splits, features));
+        let expected = results(&walked, rows, some.clone(), &groups, outputs);
+
+        let chosen = Forest::new(trees(seed, count, splits, features), &mut budget());
+        let Forest::Compact(mut compact, choice) = chosen.expect("memory") else {
+            panic!("the trees have a compact form")
+        };
+        let each = Kind::all().into_iter().map(|kind| Choice::of(kind, block_from));
+        for choice in each.chain([choice]) {
+            let forest = Forest::Compact(compact, choice);
+            let found = results(&forest, rows, some.clone(), &groups, outputs);
+            prop_assert_eq!(&expected, &found, "{:?}", choice);
+            let Forest::Compact(same, _) = forest else { unreachable!("it is compact") };
+            compact = same;
+        }
+    }
+}
+
+#[test]
+fn trees_that_are_too_large_are_walked() {
+    let mut random = Random(7);
+    let large = tree(&mut random, 40_000, 5, false);
+    let forest = Forest::new(vec![large], &mut budget()).expect("memory");
+    assert!(matches!(forest, Forest::Any(_)));
+}
+
+#[test]
+fn vectors_that_this_processor_lacks_are_reported() {
+    if cfg!(target_arch = "x86_64") && Kind::all().len() < 3 {
+        // Written to stderr directly: the test harness would capture the output of print macros.
+        let _ = writeln!(stderr(), "NOT TESTED: kernels of trees for AVX2 or AVX-512");
+    }
+}

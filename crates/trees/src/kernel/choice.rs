@@ -1,0 +1,188 @@
+//! The choice between the kernels.
+//!
+//! Gathers are fast on some processors and slow on others, and the best number of rows for a kernel
+//! depends on the model. So the kernels are timed when a model is loaded.
+
+use std::{
+    hint::black_box,
+    ops::Range,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Leaves, Work, block,
+    portable::Portable,
+    row,
+    vectors::{LANES, Vectors},
+};
+#[cfg(target_arch = "x86_64")]
+use super::{avx2::Avx2, avx512::Avx512};
+use crate::{Rows, compact::Compact};
+
+/// Time that the choice may take; a run that has begun is completed.
+const TIME: Duration = Duration::from_millis(5);
+
+/// Trees, and columns of a row, that the choice looks at.
+const TREES: usize = 2000;
+const COLUMNS: usize = 4096;
+
+/// A kind of vectors that the processor has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Portable(Portable),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
+}
+
+impl Kind {
+    /// All kinds that this processor has. `OUTRIGGER_VECTORS=32` or `=16` (bytes) leaves wider ones
+    /// out, so that a machine with AVX-512 tests the code for processors without it too.
+    pub(crate) fn all() -> Vec<Self> {
+        let portable = Self::Portable(Portable);
+        #[cfg(target_arch = "x86_64")]
+        {
+            let limit = std::env::var("OUTRIGGER_VECTORS");
+            let limit = limit.as_deref().unwrap_or_default();
+            let avx2 = Avx2::detect().filter(|_| limit != "16").map(Self::Avx2);
+            let avx512 =
+                Avx512::detect().filter(|_| limit != "16" && limit != "32").map(Self::Avx512);
+            [Some(portable), avx2, avx512].into_iter().flatten().collect()
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        vec![portable]
+    }
+
+    fn row(self, work: &Work<'_>, leaves: &mut impl Leaves) {
+        match self {
+            Self::Portable(vectors) => row::run(vectors, work, leaves),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `vectors` exists, so the processor has AVX2.
+            Self::Avx2(vectors) => unsafe { row_avx2(vectors, work, leaves) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `vectors` exists, so the processor has these parts of AVX-512.
+            Self::Avx512(vectors) => unsafe { row_avx512(vectors, work, leaves) },
+        }
+    }
+
+    fn block(self, work: &Work<'_>, leaves: &mut impl Leaves) {
+        match self {
+            Self::Portable(vectors) => block::run(vectors, work, leaves),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `vectors` exists, so the processor has AVX2.
+            Self::Avx2(vectors) => unsafe { block_avx2(vectors, work, leaves) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `vectors` exists, so the processor has these parts of AVX-512.
+            Self::Avx512(vectors) => unsafe { block_avx512(vectors, work, leaves) },
+        }
+    }
+}
+
+/// Defines functions that are compiled for a kind of processor.
+#[cfg(target_arch = "x86_64")]
+macro_rules! compiled_for {
+    ($($features:literal $vectors:ty: $name:ident = $body:path;)*) => {$(
+        #[target_feature(enable = $features)]
+        fn $name(vectors: $vectors, work: &Work<'_>, leaves: &mut impl Leaves) {
+            $body(vectors, work, leaves);
+        }
+    )*};
+}
+
+#[cfg(target_arch = "x86_64")]
+compiled_for! {
+    "avx2" Avx2: row_avx2 = row::run;
+    "avx2" Avx2: block_avx2 = block::run;
+    "avx512f,avx512bw,avx512cd" Avx512: row_avx512 = row::run;
+    "avx512f,avx512bw,avx512cd" Avx512: block_avx512 = block::run;
+}
+
+/// The kernels that are used for a model.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Choice {
+    row: Kind,
+    block: Kind,
+    /// Rows from which on a block is faster, though it is not full, than one row after the other.
+    rows: usize,
+}
+
+impl Choice {
+    /// One kind of vectors for all, and the number of rows from which on a block is used.
+    #[cfg(test)]
+    pub(crate) fn of(kind: Kind, rows: usize) -> Self {
+        Self { row: kind, block: kind, rows }
+    }
+
+    /// Chooses the fastest kernels for these trees.
+    pub(crate) fn fastest(compact: &Compact) -> Self {
+        let width = compact.features.last().map_or(1, |last| *last as usize + 1).min(COLUMNS);
+        // Numbers between -2 and 2 by the golden ratio, which are spread evenly.
+        let value = |at: usize| (at as f32 * 0.618_034).fract() * 4.0 - 2.0;
+        let values: Vec<_> = (0..LANES * width).map(value).collect();
+        let rows = Rows::new(&values, width).expect("a whole number of rows");
+        let trees = 0..compact.roots.len().min(TREES);
+        let work = |rows_: usize| Work { compact, rows, scored: 0..rows_, trees: trees.clone() };
+        let (one, all) = (work(1), work(LANES));
+        let deadline = Instant::now() + TIME;
+        let kinds = Kind::all();
+        let (row, of_row) = fastest(&kinds, deadline, |kind| kind.row(&one, &mut Discard));
+        let (block, of_block) = fastest(&kinds, deadline, |kind| kind.block(&all, &mut Discard));
+        let rows = of_block.as_nanos().div_ceil(of_row.as_nanos().max(1));
+        Self { row, block, rows: usize::try_from(rows).unwrap_or(LANES).clamp(2, LANES) }
+    }
+
+    /// Finds the leaves of `trees` for all rows.
+    pub(crate) fn run(
+        self,
+        compact: &Compact,
+        rows: Rows<'_>,
+        trees: Range<usize>,
+        leaves: &mut impl Leaves,
+    ) {
+        let rest = rows.len() % LANES;
+        let in_blocks = if rest < self.rows { rows.len() - rest } else { rows.len() };
+        let work = |scored| Work { compact, rows, scored, trees: trees.clone() };
+        if in_blocks > 0 {
+            self.block.block(&work(0..in_blocks), leaves);
+        }
+        if in_blocks < rows.len() {
+            self.row.row(&work(in_blocks..rows.len()), leaves);
+        }
+    }
+}
+
+/// The fastest kind, and its time. The first run of each brings the model into the caches and is
+/// not counted, unless there is no time for more.
+fn fastest(kinds: &[Kind], deadline: Instant, run: impl Fn(Kind)) -> (Kind, Duration) {
+    let timed = |kind: &Kind| {
+        let start = Instant::now();
+        run(*kind);
+        start.elapsed()
+    };
+    let times = kinds.iter().map(|kind| {
+        let first = timed(kind);
+        let more = (0..3).filter(|_| Instant::now() < deadline).map(|_| timed(kind));
+        (*kind, more.min().unwrap_or(first))
+    });
+    times.min_by_key(|(_, time)| *time).expect("every processor has a kind")
+}
+
+/// Does nothing with leaves.
+struct Discard;
+
+impl Leaves for Discard {
+    fn begin(&mut self, _: usize, _: usize, _: usize) {}
+
+    #[inline(always)]
+    fn of_rows<V: Vectors>(&mut self, vectors: V, _: usize, _: usize, leaves: V::Words) {
+        black_box(vectors.store(leaves));
+    }
+
+    fn end(&mut self, _: usize, _: usize, _: usize) {}
+
+    #[inline(always)]
+    fn of_trees(&mut self, _: usize, _: usize, leaves: &[u32]) {
+        black_box(leaves);
+    }
+}

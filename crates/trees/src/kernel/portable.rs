@@ -1,0 +1,121 @@
+//! Vectors for every processor: loops that the compiler turns into the vectors that there are.
+
+use super::vectors::{LANES, Slot, Vectors};
+use crate::compact::{EXITS, Node};
+
+/// Vectors as arrays.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Portable;
+
+/// A vector of the results for each lane.
+#[inline(always)]
+fn each<T: Copy + Default>(mut lane: impl FnMut(usize) -> T) -> [T; LANES] {
+    let mut vector = [T::default(); LANES];
+    vector.iter_mut().enumerate().for_each(|(at, result)| *result = lane(at));
+    vector
+}
+
+impl Vectors for Portable {
+    type Floats = [f32; LANES];
+    type Words = [u32; LANES];
+
+    #[inline(always)]
+    fn splat(self, word: u32) -> [u32; LANES] {
+        [word; LANES]
+    }
+
+    #[inline(always)]
+    fn load(self, words: &[u32; LANES]) -> [u32; LANES] {
+        *words
+    }
+
+    #[inline(always)]
+    fn store(self, words: [u32; LANES]) -> [u32; LANES] {
+        words
+    }
+
+    #[inline(always)]
+    fn add_words(self, a: [u32; LANES], b: [u32; LANES]) -> [u32; LANES] {
+        each(|lane| a[lane].wrapping_add(b[lane]))
+    }
+
+    #[inline(always)]
+    fn equal(self, a: [u32; LANES], b: [u32; LANES]) -> bool {
+        a == b
+    }
+
+    #[inline(always)]
+    fn load_floats(self, floats: &[f32; LANES]) -> [f32; LANES] {
+        *floats
+    }
+
+    #[inline(always)]
+    fn store_floats(self, floats: [f32; LANES]) -> [f32; LANES] {
+        floats
+    }
+
+    #[inline(always)]
+    fn add(self, a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        each(|lane| a[lane] + b[lane])
+    }
+
+    #[inline(always)]
+    fn clear_unless_less(
+        self,
+        exits: [u32; LANES],
+        values: [f32; LANES],
+        threshold: f32,
+        clear: u32,
+    ) -> [u32; LANES] {
+        each(|lane| exits[lane] & if values[lane] < threshold { u32::MAX } else { !clear })
+    }
+
+    #[inline(always)]
+    fn clear_if_not_less(
+        self,
+        exits: [u32; LANES],
+        values: [f32; LANES],
+        threshold: f32,
+        clear: u32,
+    ) -> [u32; LANES] {
+        each(|lane| exits[lane] & if values[lane] >= threshold { !clear } else { u32::MAX })
+    }
+
+    #[inline(always)]
+    fn lookup(self, table: &[u16; EXITS], exits: [u32; LANES]) -> [u32; LANES] {
+        each(|lane| table[exits[lane].trailing_zeros() as usize % EXITS].into())
+    }
+
+    #[inline(always)]
+    fn gather(self, from: &[f32], at: [u32; LANES]) -> [f32; LANES] {
+        each(|lane| from[at[lane] as usize])
+    }
+
+    #[inline(always)]
+    fn step_of_rows(
+        self,
+        nodes: &[Node],
+        root: [u32; LANES],
+        at: [u32; LANES],
+        slots: &[Slot],
+    ) -> [u32; LANES] {
+        each(|lane| {
+            let node = nodes[at[lane] as usize];
+            root[lane] + node.next(slots[node.slot()][lane])
+        })
+    }
+
+    #[inline(always)]
+    fn step_of_row(
+        self,
+        nodes: &[Node],
+        roots: [u32; LANES],
+        at: [u32; LANES],
+        slots: &[f32],
+    ) -> [u32; LANES] {
+        each(|lane| {
+            let node = nodes[at[lane] as usize];
+            roots[lane] + node.next(slots[node.slot()])
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! One row across many trees.
+//!
+//! A walk from node to node waits for memory at each step. Walks through several trees wait
+//! together: each lane of a vector is in a tree of its own.
+
+use super::{
+    Leaves, STRIDE, Work,
+    vectors::{LANES, Vectors},
+};
+use crate::compact::Compact;
+
+/// Vectors of walks that are in progress at once.
+const VECTORS: usize = 2;
+
+/// Finds the leaves of all trees for one row after the other.
+#[inline(always)]
+pub(super) fn run<V: Vectors>(vectors: V, work: &Work<'_>, leaves: &mut impl Leaves) {
+    let compact = work.compact;
+    let mut slots = vec![f32::NAN; compact.features.len()];
+    let scored = work.rows.iter().enumerate().skip(work.scored.start).take(work.scored.len());
+    for (at, row) in scored {
+        let slots = values(compact, row, &mut slots);
+        let mut first = work.trees.start;
+        let (groups, rest) = compact.roots[work.trees.clone()].as_chunks::<{ LANES * VECTORS }>();
+        for roots in groups {
+            let (roots, _) = roots.as_chunks::<LANES>();
+            let found = walk::<V, VECTORS>(vectors, compact, slots, first, |at| roots[at]);
+            for found in found {
+                leaves.of_trees(at, first, &vectors.store(found));
+                first += LANES;
+            }
+        }
+        for roots in rest.chunks(LANES) {
+            let mut filled = [roots[0]; LANES];
+            filled[..roots.len()].copy_from_slice(roots);
+            let [found] = walk::<V, 1>(vectors, compact, slots, first, |_| filled);
+            leaves.of_trees(at, first, &vectors.store(found)[..roots.len()]);
+            first += roots.len();
+        }
+    }
+}
+
+/// The values of the slots. Where they are the first values of the row, nothing is copied.
+#[inline(always)]
+fn values<'a>(compact: &Compact, row: &'a [f32], slots: &'a mut [f32]) -> &'a [f32] {
+    let all = compact.features.last().is_none_or(|last| *last as usize + 1 == slots.len());
+    if let (true, Some(row)) = (all, row.get(..slots.len())) {
+        return row;
+    }
+    for (slot, feature) in slots.iter_mut().zip(&compact.features) {
+        *slot = Work::value(row, *feature);
+    }
+    slots
+}
+
+/// Walks through `N` vectors of trees, the first of which is `first`, and returns the leaves.
+#[inline(always)]
+fn walk<V: Vectors, const N: usize>(
+    vectors: V,
+    compact: &Compact,
+    slots: &[f32],
+    first: usize,
+    roots: impl Fn(usize) -> [u32; LANES],
+) -> [V::Words; N] {
+    let end = (first + N * LANES).min(compact.depths.len());
+    let depth = compact.depths[first..end].iter().copied().max().unwrap_or(0);
+    let mut at = [vectors.splat(0); N];
+    for (number, at) in at.iter_mut().enumerate() {
+        *at = vectors.load(&roots(number));
+    }
+    for step in 0..depth {
+        let before = at;
+        for (number, at) in at.iter_mut().enumerate() {
+            let roots = vectors.load(&roots(number));
+            *at = vectors.step_of_row(&compact.nodes, roots, *at, slots);
+        }
+        if step % STRIDE == STRIDE - 1 && (0..N).all(|each| vectors.equal(at[each], before[each])) {
+            break;
+        }
+    }
+    at
+}
