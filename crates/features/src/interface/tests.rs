@@ -151,7 +151,7 @@ fn a_joined_model_has_rows_of_all_users() {
 #[test]
 fn the_columns_that_a_model_names_are_those_of_the_features() {
     let check = |names: [&str; 5]| {
-        let columns = names.map(Arc::from).into();
+        let columns = names.map(Arc::<str>::from).into();
         change_input(TensorSpec { columns, ..spec("user_numeric", DType::Float32, &[-1, 5]) })
     };
     let vector = ["embedding_0", "embedding_1", "user.embedding_2", "embedding3"];

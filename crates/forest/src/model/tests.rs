@@ -116,7 +116,8 @@ fn the_interface_has_the_columns_of_the_model() {
         (&features.shape, &features.dtype),
         (&Shape::of(&[-1, 2]), &ElementType::Known(DType::Float32))
     );
-    assert_eq!(*features.columns, ["age".into(), "price".into()]);
+    let columns: Vec<_> = features.columns.iter().map(|name| &**name).collect();
+    assert_eq!(columns, ["age", "price"]);
     assert_eq!(interface.output("value").expect("an output").shape, Shape::of(&[-1]));
     assert!(model.interface("other").is_none());
 }

@@ -1,4 +1,4 @@
-//! The engines beside TensorFlow Serving: one in this process and one in another, with their
+//! The engines beside TensorFlow Serving: two in this process and one in another, with their
 //! packages.
 
 use std::{
