@@ -30,6 +30,10 @@ help: ## list the targets
 demo: venv build tools ## see the whole system work; DATA=path takes the MineThatData file
 	@$(PY) -m outrigger_testenv.demo $(if $(DATA),--data '$(DATA)')
 
+.PHONY: demo-trees
+demo-trees: venv build tools ## the same for a model of XGBoost, without TensorFlow; DATA=path as above
+	@$(PY) -m outrigger_testenv.demo_trees $(if $(DATA),--data '$(DATA)')
+
 # The Rust tests mostly wait. What the later tests need is compiled beside them, at the lowest
 # priority; the output of each is printed when it ends. Of make's flags, cargo would take the
 # number of its jobs.

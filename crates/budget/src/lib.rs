@@ -21,9 +21,6 @@ use outrigger_core::Reason;
 
 use self::account::Refusals;
 
-/// The largest account of packages: reading is done in turns, so more would only speed it up.
-const MOST_FOR_PACKAGES: u64 = 256 << 20;
-
 /// One owner may hold this many times what is left for others of the account of waiting requests: all
 /// callers of a gateway are one owner, and few are gateways.
 const WAITING_SHARES: u64 = 4;
@@ -43,9 +40,11 @@ pub struct Budget {
     pub unread: Pool,
     /// Outputs of models, and answers until they are sent.
     pub answers: Account,
-    /// Packages that are being read: metadata, golden cases, profiles, interfaces of models.
+    /// Packages that are being read: metadata, golden cases, profiles, interfaces of models, and the
+    /// models that are loaded into this process.
     pub packages: Account,
-    /// Data of versions that are ready for requests: vocabularies, plans, profiles.
+    /// Data of versions that are ready for requests: vocabularies, plans, profiles, and the models in
+    /// this process.
     pub plans: Account,
     /// Pulls: manifests, and the buffers of downloads and unpacking.
     pub pulls: Account,
@@ -57,16 +56,20 @@ impl Budget {
         let overload = Refusals { busy: Reason::Overloaded, too_large: Reason::TooLarge };
         let package = Refusals { busy: Reason::Overloaded, too_large: Reason::ImageInvalid };
         let plan = Refusals { busy: Reason::MemoryFull, too_large: Reason::MemoryFull };
-        let packages = (memory / 8).min(MOST_FOR_PACKAGES);
         Self {
             requests: Account::new("requests", memory / 4, overload),
             waiting: Account::with_shares("waiting", memory / 20, overload, WAITING_SHARES),
             unread: Pool::new("unread", memory / 40 * 3),
             answers: Account::new("answers", memory / 10, overload),
-            packages: Account::new("packages", packages, package),
+            packages: Account::new("packages", memory / 8, package),
             plans: Account::new("plans", memory / 20 * 3, plan),
             pulls: Account::new("pulls", memory / 20, package),
         }
+    }
+
+    /// A budget that nothing exceeds, for a process that holds data for its own user only.
+    pub fn unlimited() -> Self {
+        Self::new(u64::MAX)
     }
 
     /// All accounts; the pool is none.
@@ -94,7 +97,6 @@ mod tests {
             let accounts = budget.accounts().iter().map(|account| account.limit()).sum::<u64>();
             let sum = accounts + budget.unread.limit();
             assert!(sum <= memory / 5 * 4, "{sum} of {memory}");
-            assert!(budget.packages.limit() <= MOST_FOR_PACKAGES);
         }
     }
 }

@@ -50,6 +50,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BINARY", env = "OUTRIGGER_ENGINE")]
     engine: Option<PathBuf>,
 
+    /// Start no engine: for models that the control plane runs itself, such as trees.
+    #[arg(long, conflicts_with_all = ["engine", "tensorflow"])]
+    no_engine: bool,
+
     /// Directory of libtensorflow for the local engine, as for `outrigger engine`.
     #[arg(long, value_name = "DIR", conflicts_with = "engine")]
     tensorflow: Option<PathBuf>,
@@ -70,17 +74,18 @@ pub(crate) struct Arguments {
 
 /// Runs the command.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
-    let Arguments { watched, engine, tensorflow, repository, config, set } = arguments;
+    let Arguments { watched, engine, no_engine, tensorflow, repository, config, set } = arguments;
     check_names(&watched)?;
     let directory = tempfile::Builder::new().prefix("outrigger-dev-").tempdir();
     let directory = directory.map_err(|error| Exit::Failed(format!("no directory: {error}")))?;
     let mut program = frameworks::engine_program(engine)?;
     program.arguments.extend(tensorflow.map(|path| format!("--tensorflow={}", path.display())));
-    let engine = DevEngine::new(program, directory.path().join("engine"))?;
+    let engine = || DevEngine::new(program, directory.path().join("engine"));
+    let engine = (!no_engine).then(engine).transpose()?;
     let images = Images(directory.path().join("images"));
     // A configuration file has a repository, or wants none.
     let repository = repository.or_else(|| config.is_none().then(|| images.repository()));
-    let mut overrides = settings(directory.path(), engine.endpoint());
+    let mut overrides = settings(directory.path(), engine.as_ref());
     overrides.extend(repository.map(|it| ("images.repository".to_owned(), it)));
     if !watched.is_empty() {
         overrides.push(("models".to_owned(), images.models(&watched)));
@@ -106,8 +111,13 @@ fn check_names(watched: &[WatchedArgument]) -> Result<(), Exit> {
 }
 
 /// The settings of the control plane that differ from the defaults of `outrigger serve`.
-fn settings(directory: &Path, endpoint: String) -> Vec<(String, String)> {
+fn settings(directory: &Path, engine: Option<&DevEngine>) -> Vec<(String, String)> {
     let store = directory.join("store").display().to_string();
+    let engine = match engine {
+        Some(engine) => ("engine.endpoint", engine.endpoint()),
+        // Engines in the process need no entry.
+        None => ("engines", "{}".to_owned()),
+    };
     let settings = [
         ("server.grpc", "127.0.0.1:9000"),
         ("server.http", "127.0.0.1:9080"),
@@ -117,7 +127,7 @@ fn settings(directory: &Path, endpoint: String) -> Vec<(String, String)> {
         // This process itself calls these two.
         ("tls.health", "plain"),
         ("tls.admin", "plain"),
-        ("engine.endpoint", &endpoint),
+        (engine.0, &engine.1),
         ("store.path", &store),
         // Models stay loaded without requests.
         ("store.idle_ttl", "7d"),
@@ -147,7 +157,7 @@ impl Images {
 
 /// The parts of a run.
 struct Dev {
-    engine: DevEngine,
+    engine: Option<DevEngine>,
     images: Images,
     watched: Vec<WatchedArgument>,
 }
@@ -191,7 +201,13 @@ impl Dev {
         let mut engine = tokio::spawn(async move {
             // Also when the sender is dropped.
             let stopped = async { _ = stopped.await };
-            engine.run(stopped, log::engine_line).await
+            match engine {
+                Some(engine) => engine.run(stopped, log::engine_line).await,
+                None => {
+                    stopped.await;
+                    Ok(())
+                }
+            }
         });
         let serving = serve_watched(&images, watched, target, running.addresses());
         let outcome = tokio::select! {

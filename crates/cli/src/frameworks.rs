@@ -24,7 +24,12 @@ pub(crate) fn engine_program(engine: Option<PathBuf>) -> Result<Program, Exit> {
         Some(binary) => (binary, Vec::new()),
         None => (env::current_exe().map_err(Exit::failed)?, vec!["engine".to_owned()]),
     };
-    Ok(Program { binary, arguments, connect, passes: 1, for_batching: false })
+    Ok(Program { binary, arguments, connect, in_process, passes: 1, for_batching: false })
+}
+
+/// The engine in this process that runs models of `framework`, if there is one.
+fn in_process(framework: &str) -> Option<Arc<dyn Engine>> {
+    Kinds::shipped().in_process(framework)
 }
 
 /// The engine that listens at `endpoint`, with its files in `store`.

@@ -17,7 +17,8 @@ use crate::{
 /// Packs a model's directory as an image and pushes it.
 ///
 /// DIR mirrors /data of the image: metadata.json, optionally golden.jsonl, and the model,
-/// for TensorFlow in tensorflow_serving_model/model/. The same files give the same digest.
+/// for TensorFlow in tensorflow_serving_model/model/, for XGBoost in xgboost/. The same files give
+/// the same digest.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger push churn/ registry.example/team/churn:latest")]
 pub(crate) struct Push {

@@ -27,7 +27,7 @@ use crate::{
 
 /// Runs every check that a server runs before it routes requests to a model, and scores a file.
 ///
-/// Unpacks the package, checks metadata.json against the SavedModel's signature, loads
+/// Unpacks the package, checks metadata.json against the model's own interface, loads
 /// the model in a temporary engine and scores golden.jsonl. With --profile it reports the time by
 /// operation of the graph, from TensorFlow's trace of the runs. With --input it then scores the rows
 /// of a file; with --server and --model a model of a running server scores them instead.

@@ -25,6 +25,8 @@ pub struct TensorSpec {
     /// True for an input with a default value in the model: a call may leave it out. Always false
     /// for outputs.
     pub optional: bool,
+    /// The names of the positions in the last dimension, in order; empty if the model has none.
+    pub columns: Arc<[Arc<str>]>,
 }
 
 /// The type of a tensor's elements, as a model declares it.
@@ -69,7 +71,7 @@ impl Interface {
 impl TensorSpec {
     /// Creates a tensor that every call must include.
     pub fn new(name: impl Into<Arc<str>>, dtype: ElementType, shape: Shape) -> Self {
-        Self { name: name.into(), dtype, shape, optional: false }
+        Self { name: name.into(), dtype, shape, optional: false, columns: Arc::default() }
     }
 }
 

@@ -1,6 +1,9 @@
 //! The place of a model in an image.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 
@@ -9,8 +12,8 @@ use serde::Deserialize;
 pub struct PackageLayout {
     /// The model's directory, relative to `/data`.
     pub directory: &'static str,
-    /// A file that the model's directory must hold.
-    pub file: &'static str,
+    /// The names that the model's file may have. The model's directory holds one of them.
+    pub files: &'static [&'static str],
     /// The largest size allowed for that file, in bytes.
     pub max_file: u64,
     /// The model may also be one level down, in the only directory whose name is a
@@ -36,6 +39,13 @@ pub struct UnknownFramework {
 #[derive(Deserialize)]
 struct Named {
     framework: String,
+}
+
+impl PackageLayout {
+    /// The paths that the model's file may have in `directory`.
+    pub fn paths(&self, directory: &Path) -> impl Iterator<Item = PathBuf> {
+        self.files.iter().map(|file| directory.join(file))
+    }
 }
 
 impl Layouts {

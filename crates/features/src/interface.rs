@@ -1,6 +1,7 @@
 //! Comparison of metadata.json with the interface that the model itself declares.
 
 mod check;
+mod columns;
 
 use outrigger_core::{Interface, Reason};
 

@@ -10,7 +10,12 @@ pub(crate) fn exact_integer(value: f64) -> Option<i64> {
     whole.then_some(value as i64)
 }
 
-/// Whether an integer fits in an element of `dtype`.
+/// True if an element of `dtype` can be equal to an integer, and to no other one.
 pub(crate) fn fits(value: i64, dtype: DType) -> bool {
-    dtype != DType::Int32 || i32::try_from(value).is_ok()
+    match dtype {
+        DType::Float32 => value.unsigned_abs() <= 1 << f32::MANTISSA_DIGITS,
+        DType::Float64 => value.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS,
+        DType::Int32 => i32::try_from(value).is_ok(),
+        DType::Int64 | DType::Bool | DType::String => true,
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     sync::Arc,
 };
 
 use outrigger_core::{EngineId, Failure, Reason};
-use outrigger_run::{Engine, Framework};
+use outrigger_run::{Engine, Framework, memory_to_read};
 
 /// The engines by name.
 pub type ByName = BTreeMap<EngineId, Arc<dyn Engine>>;
@@ -28,6 +29,11 @@ impl Engines {
     /// The engines and their names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&EngineId, &Arc<dyn Engine>)> {
         self.0.iter()
+    }
+
+    /// The most memory that reading the model in `directory` takes, in bytes. Blocks.
+    pub(crate) fn memory_to_read(&self, directory: &Path) -> u64 {
+        memory_to_read(self.0.values().flat_map(|engine| engine.frameworks()), directory)
     }
 
     /// Chooses the engine that runs a model of `framework`, and the reader of that

@@ -11,6 +11,7 @@ mod model;
 
 use std::{fs, path::Path, sync::Arc};
 
+use outrigger_budget::Budget;
 use outrigger_core::{Failure, Interface, PackageLayout, Reason};
 use outrigger_run::{
     Framework,
@@ -21,16 +22,25 @@ pub use model::Model;
 
 const FILE: &str = "linear.json";
 
+/// Parsing takes this many bytes per byte of JSON: a weight of one digit and a comma becomes four.
+const PARSED: u64 = 4;
+
 /// The framework of linear models.
 pub const LINEAR: Framework = Framework {
     name: "linear",
-    layout: PackageLayout { directory: "linear", file: FILE, max_file: 1 << 20, versioned: false },
+    layout: PackageLayout {
+        directory: "linear",
+        files: &[FILE],
+        max_file: 1 << 20,
+        versioned: false,
+    },
+    reading: |size| size * PARSED,
     interface,
 };
 
-/// An engine for linear models.
-pub fn engine() -> Local {
-    Local::new(vec![LINEAR], |directory| Ok(Arc::new(read(directory)?)))
+/// An engine for linear models, whose memory is charged to `budget`.
+pub fn engine(budget: &Budget) -> Local {
+    Local::new(vec![LINEAR], |directory| Ok(Arc::new(read(directory)?)), budget)
 }
 
 fn interface(directory: &Path, signature: &str) -> Result<Interface, Failure> {

@@ -1,6 +1,9 @@
 //! The kinds of model packages.
 
-use std::path::Path;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use outrigger_core::{Failure, Interface, Layouts, PackageLayout};
 
@@ -11,10 +14,32 @@ pub struct Framework {
     pub name: &'static str,
     /// The place of the model in an image.
     pub layout: PackageLayout,
+    /// The most memory that reading a model takes, in bytes, by the size of its file in bytes.
+    pub reading: fn(size: u64) -> u64,
     /// Reads the interface of the signature called `signature` from the model's directory.
     ///
     /// The failure's reason is IMAGE_INVALID if the model is at fault.
     pub interface: fn(model: &Path, signature: &str) -> Result<Interface, Failure>,
+}
+
+impl Framework {
+    /// The model's file in `directory`, if it holds one. Blocks.
+    pub fn file(&self, directory: &Path) -> Option<PathBuf> {
+        self.layout.paths(directory).find(|file| file.is_file())
+    }
+}
+
+/// The most memory that reading the model in `directory` takes, in bytes; 0 if it is a model of none
+/// of `frameworks`. Blocks.
+pub fn memory_to_read<'a>(
+    frameworks: impl IntoIterator<Item = &'a Framework>,
+    directory: &Path,
+) -> u64 {
+    let most = |framework: &Framework| {
+        let size = fs::metadata(framework.file(directory)?).ok()?.len();
+        Some((framework.reading)(size))
+    };
+    frameworks.into_iter().filter_map(most).max().unwrap_or(0)
 }
 
 /// The layouts of `frameworks`.

@@ -17,6 +17,6 @@ mod run;
 pub use clock::Clock;
 pub use engine::{Adopted, Engine, Event, Failed, Location, Start, Target};
 pub use error::RunError;
-pub use framework::{Framework, layouts};
+pub use framework::{Framework, layouts, memory_to_read};
 pub use pace::Pace;
 pub use run::{Call, Run};

@@ -1,5 +1,8 @@
 //! An engine in this process, built from a function that loads a directory.
 
+mod floats;
+mod loader;
+
 use std::{
     collections::HashMap,
     fmt,
@@ -8,6 +11,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use outrigger_budget::{Budget, Owner};
 use outrigger_core::{
     Digest, Failure, Interface, Reason, ServableId, Tensor,
     engine::{Condition, FromEngine, ToEngine},
@@ -18,6 +22,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+pub use self::floats::{floats, malformed, tensor};
+use self::loader::{Held, Loader};
 use crate::{Call, Engine, Event, Failed, Framework, Location, Pace, Run, RunError, Start, Target};
 
 /// A model loaded into this process.
@@ -30,60 +36,56 @@ pub trait Model: Send + Sync + 'static {
     /// # Errors
     /// [`RunError`].
     fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError>;
+
+    /// The memory that the model takes as long as it is loaded, in bytes.
+    fn memory(&self) -> usize;
 }
 
 /// Loads a model from its directory. Blocks.
 pub type Load = fn(&Path) -> Result<Arc<dyn Model>, Failure>;
 
-/// An engine in this process. Models are loaded into its memory. A run that is expected to be short
-/// takes place on the caller's thread, any other on a thread that may block.
+/// An engine in this process. A run that is expected to be short takes place on the caller's thread,
+/// any other on a thread that may block.
+///
+/// Models are loaded into the memory of this process. While a model is read, the memory that this
+/// takes is charged to the account of packages, and a model that needs more than the account has is
+/// refused. A loaded model is charged to the account of plans.
 pub struct Local {
-    frameworks: Vec<Framework>,
-    load: Load,
     models: Arc<Models>,
     inbox: mpsc::UnboundedSender<ToEngine>,
     received: Mutex<Option<mpsc::UnboundedReceiver<ToEngine>>>,
 }
 
 /// The directories of published versions, and the loaded models.
-#[derive(Default)]
 struct Models {
+    loader: Loader,
     published: Mutex<HashMap<ServableId, (Digest, PathBuf)>>,
-    loaded: Mutex<HashMap<ServableId, Arc<dyn Model>>>,
+    loaded: Mutex<HashMap<ServableId, Arc<Held>>>,
 }
 
 impl Local {
-    /// Creates an engine for models of `frameworks`, loaded by `load`.
-    pub fn new(frameworks: Vec<Framework>, load: Load) -> Self {
+    /// Creates an engine for models of `frameworks`, loaded by `load`, whose memory is charged to
+    /// `budget`.
+    pub fn new(frameworks: Vec<Framework>, load: Load, budget: &Budget) -> Self {
         // At most two messages per version wait, so the number of versions bounds the queue.
         let (inbox, received) = mpsc::unbounded_channel();
         let received = Mutex::new(Some(received));
-        Self { frameworks, load, models: Arc::default(), inbox, received }
-    }
-
-    /// Loads the published version `id`.
-    async fn load(load: Load, models: Arc<Models>, id: ServableId) -> Loaded {
-        let directory = lock(&models.published).get(&id).map(|(_, path)| path.clone());
-        let Some(directory) = directory else {
-            let failure = Failure::new(Reason::Internal, "the version was not published");
-            return Loaded { id, result: Err(failure) };
-        };
-        let loaded = spawn_blocking(move || load(&directory)).await;
-        let panicked = |_| Err(Failure::new(Reason::Internal, "loading the model panicked"));
-        Loaded { id, result: loaded.unwrap_or_else(panicked) }
+        let loader = Loader { frameworks, load, budget: budget.clone() };
+        let models =
+            Arc::new(Models { loader, published: Mutex::default(), loaded: Mutex::default() });
+        Self { models, inbox, received }
     }
 }
 
 /// The result of a load.
 struct Loaded {
     id: ServableId,
-    result: Result<Arc<dyn Model>, Failure>,
+    result: Result<Held, Failure>,
 }
 
 /// The state of the engine's task: the loads under way.
 struct Task {
     start: Start,
-    load: Load,
     models: Arc<Models>,
     loads: JoinSet<Loaded>,
     /// Versions being loaded; true for a version that was removed during its load.
@@ -111,7 +113,7 @@ impl Task {
         match message {
             ToEngine::Add(id) => {
                 self.loading.insert(id.clone(), false);
-                self.loads.spawn(Local::load(self.load, Arc::clone(&self.models), id));
+                self.loads.spawn(Arc::clone(&self.models).load(id));
             }
             ToEngine::Remove(id) => match self.loading.get_mut(&id) {
                 Some(removed) => *removed = true,
@@ -129,8 +131,8 @@ impl Task {
             return self.report(FromEngine::Gone(id)).await;
         }
         let message = match result {
-            Ok(model) => {
-                lock(&self.models.loaded).insert(id.clone(), model);
+            Ok(held) => {
+                lock(&self.models.loaded).insert(id.clone(), Arc::new(held));
                 FromEngine::Up(id)
             }
             Err(failure) => FromEngine::Failed(id, failure),
@@ -145,7 +147,7 @@ impl Task {
 
 impl Engine for Local {
     fn frameworks(&self) -> &[Framework] {
-        &self.frameworks
+        &self.models.loader.frameworks
     }
 
     fn location(&self) -> Location {
@@ -181,9 +183,9 @@ impl Engine for Local {
         Box::pin(async move {
             let received = lock(&self.received).take();
             let received = received.expect("an engine is run once");
-            let (load, models) = (self.load, Arc::clone(&self.models));
+            let models = Arc::clone(&self.models);
             let (loads, loading) = (JoinSet::new(), HashMap::new());
-            Task { start, load, models, loads, loading }.run(received).await;
+            Task { start, models, loads, loading }.run(received).await;
         })
     }
 
@@ -197,10 +199,10 @@ impl Engine for Local {
         signature: &'a str,
         _: Instant,
     ) -> BoxFuture<'a, Result<Interface, RunError>> {
-        let interface = self.models.get(id).and_then(|model| {
+        let interface = self.models.get(id).and_then(|held| {
             let missing =
                 || RunError::NoSignature { signature: signature.to_owned(), known: Vec::new() };
-            model.interface(signature).ok_or_else(missing)
+            held.model.interface(signature).ok_or_else(missing)
         });
         Box::pin(std::future::ready(interface))
     }
@@ -208,12 +210,22 @@ impl Engine for Local {
 
 impl fmt::Debug for Local {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Local").field("frameworks", &self.frameworks).finish_non_exhaustive()
+        f.debug_struct("Local").field("frameworks", &self.frameworks()).finish_non_exhaustive()
     }
 }
 
 impl Models {
-    fn get(&self, id: &ServableId) -> Result<Arc<dyn Model>, RunError> {
+    /// Loads the published version `id`.
+    async fn load(self: Arc<Self>, id: ServableId) -> Loaded {
+        let directory = lock(&self.published).get(&id).map(|(_, path)| path.clone());
+        let result = match directory {
+            Some(directory) => self.loader.load(Owner::of(&id.name), directory).await,
+            None => Err(Failure::new(Reason::Internal, "the version was not published")),
+        };
+        Loaded { id, result }
+    }
+
+    fn get(&self, id: &ServableId) -> Result<Arc<Held>, RunError> {
         let model = lock(&self.loaded).get(id).cloned();
         model.ok_or_else(|| RunError::NotServed { servable: id.clone() })
     }
@@ -233,14 +245,14 @@ impl Run for Bound {
             if call.deadline <= Instant::now() {
                 return Err(RunError::DeadlineExceeded);
             }
-            let (model, pace) = (self.models.get(&self.id)?, Arc::clone(&self.pace));
+            let (held, pace) = (self.models.get(&self.id)?, Arc::clone(&self.pace));
             let bytes = call.inputs.iter().map(Tensor::size).sum();
             if pace.is_short(bytes) {
-                return timed(&*model, call, bytes, &pace);
+                return timed(&*held.model, call, bytes, &pace);
             }
             let deadline = call.deadline;
             // A run cannot be interrupted, so it goes on after its caller has stopped waiting.
-            let run = spawn_blocking(move || timed(&*model, call, bytes, &pace));
+            let run = spawn_blocking(move || timed(&*held.model, call, bytes, &pace));
             let ended = timeout_at(deadline, run).await.map_err(|_| RunError::DeadlineExceeded)?;
             let (code, message) = ("Internal".to_owned(), "the run panicked".to_owned());
             ended.unwrap_or(Err(RunError::Failed { code, message }))

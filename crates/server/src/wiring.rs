@@ -1,13 +1,15 @@
 //! Wiring: makes the parts of the server from its configuration.
 
+mod engines;
 mod images;
 mod tfserving;
+mod trees;
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use bytesize::ByteSize;
-use outrigger_lifecycle::{self as lifecycle, Engines, Handle};
+use outrigger_lifecycle::{self as lifecycle, Handle};
 use outrigger_oci as oci;
 use outrigger_store::{self as store, Store};
 use outrigger_trace::{self as trace, Exporter, Tracer};
@@ -15,11 +17,11 @@ use outrigger_ui as ui;
 use tokio_util::sync::CancellationToken;
 use tonic_health::server::HealthReporter;
 
-use self::images::oci_config;
+use self::{engines::engines, images::oci_config};
 use crate::{
     Error, auth,
     compression::{self, Policy},
-    config::{Config, Invalid, Kinds, kinds::Context},
+    config::{Config, Kinds},
     grpc::{self, Access, Canaries, Models, Serving, Validations},
     guard::Guard,
     health::{self, Readiness},
@@ -121,7 +123,7 @@ pub(crate) fn connect(
     let limits = RequestLimits::new(config);
     limits.budget.begin();
     let client = oci::Client::new(oci_config(&config.images, &limits.budget))?;
-    let engines = engines(config, kinds, runtimes, &store, &tracer)?;
+    let engines = engines(config, kinds, runtimes, &store, (&limits.budget, &tracer))?;
     let (models, service) = {
         let _on = runtimes.lifecycle.enter();
         let lifecycle_config = lifecycle_config(config, &limits, &tracer);
@@ -152,30 +154,6 @@ pub(crate) fn connect(
         end,
     };
     Ok((parts, service))
-}
-
-/// The engines by name, with their files in `store`.
-fn engines(
-    config: &Config,
-    kinds: &Kinds,
-    runtimes: &Runtimes,
-    store: &Store,
-    tracer: &Tracer,
-) -> Result<Engines, Error> {
-    let serving: Vec<_> = runtimes.serving.seats().runtimes().cloned().collect();
-    let server = &config.server;
-    // Allows for names, shapes and the messages around the tensors.
-    let envelope = 1 << 20;
-    let max_message = server.max_tensors.max(server.max_message).bytes().saturating_add(envelope);
-    let mut engines = Engines::new();
-    for (engine, make) in kinds.engines(config) {
-        let context = Context { engine: &engine, store, serving: &serving, tracer, max_message };
-        let made = make.map_err(Invalid)?(&context);
-        let failed = |source| Error::Engine { engine: engine.clone(), source };
-        engines.insert(engine.clone(), made.map_err(failed)?);
-    }
-    store.remove_other_servings()?;
-    Ok(engines)
 }
 
 /// The applications of the four listeners.

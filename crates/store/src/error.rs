@@ -185,7 +185,7 @@ pub enum PackageProblem {
     NoMetadata(String),
     #[error("no model: looked for {0}")]
     NoModel(String),
-    #[error("several versions in /data/{directory}: {names}; a package holds one")]
+    #[error("several models in /data/{directory}: {names}; a package holds one")]
     SeveralModels { directory: String, names: String },
     #[error("/{0} is empty")]
     Empty(String),

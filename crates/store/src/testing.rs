@@ -17,7 +17,7 @@ pub(crate) const MODEL: &str = "data/tensorflow_serving_model/model";
 /// The layout of the packages that the tests make.
 pub(crate) const LAYOUT: PackageLayout = PackageLayout {
     directory: "tensorflow_serving_model/model",
-    file: "saved_model.pb",
+    files: &["saved_model.pb"],
     max_file: 2 << 30,
     versioned: true,
 };

@@ -1,6 +1,8 @@
 //! Packages of the smallest model of any framework: a score is the sum of a treatment's features and
 //! a bias.
 
+mod trees;
+
 use std::{fs, io, path::Path};
 
 use serde_json::json;
@@ -29,6 +31,8 @@ pub enum Framework {
     Linear,
     /// That of `testkit::remote`.
     Scripted,
+    /// That of the crate `forest`. Features are multiples of a quarter from -8 to 8.
+    Xgboost,
 }
 
 impl Framework {
@@ -37,6 +41,16 @@ impl Framework {
         match self {
             Self::Linear => "linear",
             Self::Scripted => "scripted",
+            Self::Xgboost => "xgboost",
+        }
+    }
+
+    /// The model's file in the directory that is called like the framework.
+    fn file(self) -> &'static str {
+        match self {
+            Self::Linear => "linear.json",
+            Self::Scripted => "scripted.json",
+            Self::Xgboost => "model.json",
         }
     }
 }
@@ -45,23 +59,24 @@ impl Package {
     /// The package's files by their paths under `/data`.
     pub fn files(&self) -> Vec<(String, String)> {
         let Self { framework, bias, number, golden } = *self;
-        let (name, weights) = (
-            framework.name(),
-            Linear { user: vec![0.0], treatment: vec![1.0, 1.0], bias: bias.into() },
-        );
-        let mut metadata = weights.model().metadata;
-        metadata["framework"] = name.into();
+        let weights = Linear { user: vec![0.0], treatment: vec![1.0, 1.0], bias: bias.into() };
+        let mut metadata = match framework {
+            Framework::Xgboost => trees::metadata(),
+            Framework::Linear | Framework::Scripted => weights.model().metadata,
+        };
+        metadata["framework"] = framework.name().into();
         metadata["annotations"] = json!({"number": number.to_string()});
-        let Linear { user, treatment, bias } = weights;
+        let Linear { user, treatment, .. } = weights;
         let model = match framework {
             Framework::Linear => json!({"user": user, "treatment": treatment, "bias": bias}),
             Framework::Scripted => {
                 json!({"user": user.len(), "treatment": treatment.len(), "bias": bias})
             }
+            Framework::Xgboost => trees::model(bias),
         };
         let mut files = vec![
             ("metadata.json".to_owned(), metadata.to_string()),
-            (format!("{name}/{name}.json"), model.to_string()),
+            (format!("{}/{}", framework.name(), framework.file()), model.to_string()),
         ];
         files.extend(golden.map(|score| {
             let case = json!({

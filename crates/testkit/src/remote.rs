@@ -30,10 +30,11 @@ pub const SCRIPTED: Framework = Framework {
     name: "scripted",
     layout: PackageLayout {
         directory: "scripted",
-        file: FILE,
+        files: &[FILE],
         max_file: 1 << 20,
         versioned: false,
     },
+    reading: |size| size,
     interface,
 };
 

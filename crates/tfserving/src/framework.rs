@@ -12,15 +12,20 @@ pub(crate) const FILE: &str = "saved_model.pb";
 /// The largest size allowed for that file, in bytes.
 const MAX_FILE: u64 = 2 << 30;
 
+/// The memory for the encoded signatures of a SavedModel, which have at most 512 KiB and take up to
+/// 32 times that when they are decoded. The graph is skipped.
+const READING: u64 = 16 << 20;
+
 /// TensorFlow models: SavedModels.
 pub const TENSORFLOW: Framework = Framework {
     name: "tensorflow",
     layout: PackageLayout {
         directory: "tensorflow_serving_model/model",
-        file: FILE,
+        files: &[FILE],
         max_file: MAX_FILE,
         versioned: true,
     },
+    reading: |_| READING,
     interface,
 };
 

@@ -1,4 +1,4 @@
-//! A temporary engine for one command, in a child process.
+//! A temporary engine for one command, in a child process or in this one.
 
 use std::{
     fs, io,
@@ -27,7 +27,8 @@ use crate::Error;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The engine program that serves models for one command: tensorflow_model_server, or
-/// `outrigger engine`, which accepts the same flags.
+/// `outrigger engine`, which accepts the same flags. It is not started for a model that an engine in
+/// this process runs.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// The binary.
@@ -37,6 +38,8 @@ pub struct Program {
     /// Makes the engine that listens at an endpoint and finds its files in a store. Called
     /// in a tokio runtime, which drives its connections.
     pub connect: fn(endpoint: String, store: Store) -> Result<Arc<dyn Engine>, Failure>,
+    /// Makes the engine in this process that runs models of a framework, if there is one.
+    pub in_process: fn(framework: &str) -> Option<Arc<dyn Engine>>,
     /// The number of times that the golden cases are scored. More than once is for times, not for
     /// scores.
     pub passes: u32,
@@ -64,24 +67,26 @@ impl Program {
     }
 }
 
-/// A running engine; the process ends with the value.
+/// A running engine; its process ends with the value.
 pub struct Running {
-    child: Child,
-    log: PathBuf,
+    /// The child process, unless the engine runs in this one.
+    process: Option<EngineProcess>,
     engine: Arc<dyn Engine>,
     events: mpsc::Receiver<(EngineId, Event)>,
     _tasks: JoinSet<()>,
 }
 
 impl Running {
-    /// Starts `program` on the models of `store`, with its socket and log beside them.
-    pub fn start(program: &Program, store: &Store) -> Result<Self, Error> {
-        let starting =
-            |error: io::Error| Error::Engine(format!("{}: {error}", program.binary.display()));
-        let directory = store.path();
-        let (socket, log) = (directory.join("engine.sock"), directory.join("engine.log"));
-        let child = spawn(program, directory, &socket, &log).map_err(starting)?;
-        let engine = (program.connect)(format!("unix:{}", socket.display()), store.clone())?;
+    /// Starts the engine for models of `framework`. That is `program`, with its socket and log beside
+    /// the models of `store`, or an engine in this process.
+    pub fn start(program: &Program, framework: &str, store: &Store) -> Result<Self, Error> {
+        let (process, engine) = match (program.in_process)(framework) {
+            Some(engine) => (None, engine),
+            None => {
+                let (process, engine) = EngineProcess::start(program, store)?;
+                (Some(process), engine)
+            }
+        };
         let (reports, events) = mpsc::channel(16);
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&engine).run(Start {
@@ -90,7 +95,7 @@ impl Running {
             versions: Versions::after(Version(1)),
             events: reports,
         }));
-        Ok(Self { child, log, engine, events, _tasks: tasks })
+        Ok(Self { process, engine, events, _tasks: tasks })
     }
 
     /// The engine.
@@ -118,7 +123,7 @@ impl Running {
                 biased;
                 next = timeout_at(deadline, self.events.recv()) => next,
                 _ = polls.tick() => {
-                    self.check_process()?;
+                    self.process.as_mut().map_or(Ok(()), EngineProcess::check)?;
                     continue;
                 }
             };
@@ -136,9 +141,28 @@ impl Running {
             }
         }
     }
+}
+
+/// A child process that runs an engine.
+struct EngineProcess {
+    child: Child,
+    log: PathBuf,
+}
+
+impl EngineProcess {
+    /// Starts `program` on the models of `store`.
+    fn start(program: &Program, store: &Store) -> Result<(Self, Arc<dyn Engine>), Error> {
+        let starting =
+            |error: io::Error| Error::Engine(format!("{}: {error}", program.binary.display()));
+        let directory = store.path();
+        let (socket, log) = (directory.join("engine.sock"), directory.join("engine.log"));
+        let child = spawn(program, directory, &socket, &log).map_err(starting)?;
+        let engine = (program.connect)(format!("unix:{}", socket.display()), store.clone())?;
+        Ok((Self { child, log }, engine))
+    }
 
     /// Fails with the end of the log when the process has ended.
-    fn check_process(&mut self) -> Result<(), Error> {
+    fn check(&mut self) -> Result<(), Error> {
         match self.child.try_wait().map_err(|error| Error::io("the engine", error))? {
             None => Ok(()),
             Some(_) => {

@@ -31,7 +31,8 @@ impl InEngine {
     ) -> Result<Self, Error> {
         let name: ModelName = "validated".parse().expect("a valid name");
         let id = ServableId { name: ServableName::of(&name), version: Version(1) };
-        let mut running = Running::start(program, &fetched.store)?;
+        let framework = &plan.metadata().framework;
+        let mut running = Running::start(program, framework, &fetched.store)?;
         running.load(&id, &fetched.tree, Instant::now() + timeout).await?;
         let scorer = Scorer::bind(running.engine(), id, Arc::clone(plan), SharedLimits::default());
         Ok(Self { scorer, running, _files: fetched })

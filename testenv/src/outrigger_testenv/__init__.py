@@ -1,7 +1,8 @@
 """Outrigger's test environment.
 
-`Stack` runs the real binaries, `ModelBuilder` makes model packages from TensorFlow functions,
-`pack` computes the tensors that the control plane will send, and `Client` scores pandas DataFrames.
+`Stack` runs the real binaries, `ModelBuilder` makes model packages from TensorFlow functions and
+`tree_package` from boosters of XGBoost, `pack` computes the tensors that the control plane will
+send, and `Client` scores pandas DataFrames.
 """
 
 from importlib import import_module
@@ -20,6 +21,7 @@ _HOME = {
     "pack": "packing",
     "reference_model": "reference",
     "text": "features",
+    "tree_package": "builder",
     "vector": "features",
     "vocabulary": "features",
 }

@@ -1,4 +1,7 @@
-"""Makes model packages from TensorFlow functions: SavedModel, metadata.json and further files."""
+"""Makes model packages: the model, metadata.json and further files.
+
+Models are TensorFlow functions or boosters of XGBoost.
+"""
 
 import json
 import subprocess
@@ -9,12 +12,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from outrigger_testenv import boosters
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.features import (
+    JOINED,
     PER_TREATMENT,
     SEED,
     TREATMENT_COUNT,
     USER,
+    Feature,
     Input,
     Metadata,
     Output,
@@ -49,25 +55,36 @@ class ModelPackage:
         return max(numbered, key=lambda each: int(each.name))
 
     def run(self, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """TensorFlow's outputs for packed tensors, by output tensor."""
+        """The outputs of the model's own library for packed tensors, by output tensor."""
         if self._function is None:
-            import tensorflow as tf
+            is_tree = self.metadata.framework == boosters.FRAMEWORK
+            self._function = boosters.function(self.directory) if is_tree else self._signature()
+        return self._function(tensors)
 
-            loaded = tf.saved_model.load(str(self.saved_model))
-            # The loaded model is kept too, because the signature does not keep it alive.
-            self._function = (loaded, loaded.signatures[self.metadata.signature])
-        answer = self._function[1](**constants(tensors))
-        return {name: tensor.numpy() for name, tensor in answer.items()}
+    def _signature(self) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+        import tensorflow as tf
+
+        loaded = tf.saved_model.load(str(self.saved_model))
+
+        def call(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            # The signature alone would not keep the loaded model alive.
+            answer = loaded.signatures[self.metadata.signature](**constants(tensors))
+            return {name: tensor.numpy() for name, tensor in answer.items()}
+
+        return call
 
     def score(self, users: pd.DataFrame, treatments: Treatments) -> list[np.ndarray]:
-        """TensorFlow's scores (the first output), one array per user."""
+        """The library's scores (the first output), one array per user."""
         tensors = pack(self.metadata, users, treatments)
         output = self.metadata.outputs[0]
-        values = self.run(tensors)[output.tensor].reshape(len(users), -1)
-        if output.kind != PER_TREATMENT:
-            return list(values)
+        values = self.run(tensors)[output.tensor]
         shared = isinstance(treatments, pd.DataFrame)
         sizes = [len(treatments)] * len(users) if shared else [len(frame) for frame in treatments]
+        if self.metadata.is_joined:
+            return np.split(values.reshape(-1), np.cumsum(sizes)[:-1])
+        values = values.reshape(len(users), -1)
+        if output.kind != PER_TREATMENT:
+            return list(values)
         return [row[:size] for row, size in zip(values, sizes, strict=True)]
 
     def write_golden(
@@ -77,7 +94,7 @@ class ModelPackage:
         rtol: float = 1e-4,
         atol: float = 1e-5,
     ) -> None:
-        """Writes TensorFlow's scores as golden cases, one per user."""
+        """Writes the library's scores as golden cases, one per user."""
         shared = isinstance(treatments, pd.DataFrame)
         per_treatment = self.metadata.outputs[0].kind == PER_TREATMENT
         with (self.directory / "golden.jsonl").open("w", encoding="utf-8") as lines:
@@ -188,3 +205,36 @@ class ModelBuilder:
             return dict(answer)
 
         return serve.get_concrete_function(**self.specs())
+
+
+def tree_package(
+    booster: Any,
+    features: Sequence[Feature],
+    directory: Path,
+    *,
+    file: str = "model.ubj",
+    output: str = "value",
+    iterations: str | Sequence[int] | None = None,
+    missing: float | None = None,
+    annotations: Mapping[str, str] | None = None,
+    golden: tuple[pd.DataFrame, Treatments] | None = None,
+) -> ModelPackage:
+    """Writes a booster of XGBoost into `directory`, which mirrors an image's /data.
+
+    `features` are the booster's columns in order, each with its entity. `output` is `value` or
+    `margin`. `iterations` ("best", or the first one and the one after the last) and `missing` are
+    written to options.json.
+    """
+    inputs = (Input(boosters.FEATURES, JOINED, "float32", tuple(features)),)
+    metadata = Metadata(
+        inputs,
+        (Output(output, "score"),),
+        annotations=dict(annotations or {}),
+        framework=boosters.FRAMEWORK,
+    )
+    boosters.write(booster, directory, file, iterations, missing)
+    metadata.write(Path(directory))
+    package = ModelPackage(directory)
+    if golden is not None:
+        package.write_golden(*golden)
+    return package

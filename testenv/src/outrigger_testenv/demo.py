@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -54,13 +55,23 @@ class DemoFailed(RuntimeError):
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the demo; returns 0 only if every score equals TensorFlow's."""
-    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    return command("make demo", __doc__, run, arguments)
+
+
+def command(
+    program: str,
+    description: str,
+    demo: Callable[[Path | None, Path], int],
+    arguments: list[str] | None,
+) -> int:
+    """Runs a demo, a function of the file with the data and a directory; returns its exit code."""
+    parser = argparse.ArgumentParser(prog=program, description=description)
     parser.add_argument("--data", type=Path, help="the MineThatData e-mail file")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="outrigger-demo-") as directory:
         quiet_libraries(Path(directory) / "libraries.log")
         try:
-            return run(options.data, Path(directory))
+            return demo(options.data, Path(directory))
         except (OSError, RuntimeError, OutriggerError) as error:
             print(f"\ndemo failed: {error}", file=sys.stderr)
             return 1
@@ -82,13 +93,10 @@ def run(data: Path | None, directory: Path) -> int:
     screen = Screen()
     screen.section("Data and model")
     try:
-        table = campaign.load(data) if data else campaign.generate()
+        table = read(screen, data)
     except (OSError, ValueError) as error:
         print(f"demo failed: {error}", file=sys.stderr)
         return 64
-    screen.line(
-        f"{len(table.customers):,} customers ({table.source}), {len(campaign.OFFERS)} offers"
-    )
     first = trained(screen, table, directory / "v1", "1", epochs=2)
     second = trained(screen, table, directory / "v2", "2", epochs=6)
 
@@ -112,6 +120,17 @@ def run(data: Path | None, directory: Path) -> int:
     return 0
 
 
+def read(screen: Screen, data: Path | None):
+    """The customers of a file, or generated ones."""
+    from outrigger_testenv import campaign
+
+    table = campaign.load(data) if data else campaign.generate()
+    screen.line(
+        f"{len(table.customers):,} customers ({table.source}), {len(campaign.OFFERS)} offers"
+    )
+    return table
+
+
 def trained(screen: Screen, table, directory: Path, version: str, epochs: int):
     """Trains and exports one version."""
     from outrigger_testenv import campaign
@@ -126,8 +145,12 @@ def started(screen: Screen, stack) -> None:
     """Starts engine and control plane."""
     where = stack.registry.host if stack.registry else "none installed: an OCI layout directory"
     screen.line(f"registry       {where}")
-    stack.engine.start()
-    screen.line(f"engine         {Path(stack.engine.process.command[0]).name}, on a unix socket")
+    if stack.engine:
+        stack.engine.start()
+        program = Path(stack.engine.process.command[0]).name
+        screen.line(f"engine         {program}, on a unix socket")
+    else:
+        screen.line("engine         in the control plane's process")
     stack.serve.start()
     screen.line(f"control plane  {stack.serve.target}")
 
@@ -200,9 +223,15 @@ def replaced(screen: Screen, stack, client, package, users: pd.DataFrame) -> str
 
 
 def compared(
-    screen: Screen, package, users: pd.DataFrame, scores: pd.DataFrame, digest: str
+    screen: Screen,
+    package,
+    users: pd.DataFrame,
+    scores: pd.DataFrame,
+    digest: str,
+    *,
+    tolerance: tuple[float, float] = (RTOL, ATOL),
 ) -> int:
-    """Compares served scores with TensorFlow's; returns their number."""
+    """Compares served scores with those of the model's own library; returns their number."""
     from outrigger_testenv import campaign
 
     own = np.concatenate(package.score(users, campaign.OFFERS))
@@ -211,7 +240,7 @@ def compared(
     expect(len(own) == len(served), f"{len(served)} scores instead of {len(own)}")
     largest = float(np.abs(own - served).max())
     screen.line(f"{short(digest)}: {len(own):,} scores, largest difference {largest:.2g}")
-    expect(np.allclose(served, own, RTOL, ATOL), "scores differ from TensorFlow's")
+    expect(np.allclose(served, own, *tolerance), "scores differ from those of the library")
     return len(own)
 
 

@@ -16,6 +16,7 @@ USER = "user"
 TREATMENT = "treatment"
 TREATMENT_COUNT = "treatment_count"
 SEED = "seed"
+JOINED = "joined"
 
 PER_TREATMENT = "per_treatment"
 SINGLE = "single"
@@ -23,7 +24,10 @@ SINGLE = "single"
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature, and the meaning of its absence: a default, an error, or NaN."""
+    """A feature, and the meaning of its absence: a default, an error, or NaN.
+
+    A feature of a joined input has an entity; that of any other is its input's.
+    """
 
     name: str
     default: Any = None
@@ -34,6 +38,7 @@ class Feature:
     out_of_vocabulary: int | None = None
     hash_buckets: int | None = None
     allow_non_finite: bool = False
+    entity: str | None = None
 
     @property
     def width(self) -> int:
@@ -98,7 +103,7 @@ class Input:
 
     @property
     def width(self) -> int:
-        """Size of the last dimension of a user or treatment tensor."""
+        """Size of the last dimension of a tensor of features."""
         return sum(feature.width for feature in self.features)
 
     def to_json(self) -> dict[str, Any]:
@@ -133,18 +138,27 @@ class Metadata:
     signature: str = "serving_default"
     annotations: dict[str, str] = field(default_factory=dict)
     deterministic: bool = True
+    framework: str = "tensorflow"
+
+    @property
+    def is_joined(self) -> bool:
+        """True if the tensors have one row per treatment, with the features of its user."""
+        return any(each.entity == JOINED for each in self.inputs)
 
     def features(self, entity: str) -> Iterator[Feature]:
         """All features of users or of treatments, in the order of the file."""
         return (
-            feature for each in self.inputs if each.entity == entity for feature in each.features
+            feature
+            for each in self.inputs
+            for feature in each.features
+            if (feature.entity or each.entity) == entity
         )
 
     def to_json(self) -> dict[str, Any]:
         """The content of metadata.json."""
         content: dict[str, Any] = {
             "schema": SCHEMA,
-            "framework": "tensorflow",
+            "framework": self.framework,
             "signature": self.signature,
             "inputs": [each.to_json() for each in self.inputs],
             "outputs": [vars(output) for output in self.outputs],
@@ -172,6 +186,7 @@ class Metadata:
             signature=content.get("signature", "serving_default"),
             annotations=content.get("annotations", {}),
             deterministic=content.get("deterministic", True),
+            framework=content["framework"],
         )
 
     @classmethod

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from outrigger_testenv.features import (
+    JOINED,
     SEED,
     TREATMENT,
     TREATMENT_COUNT,
@@ -34,21 +35,26 @@ def pack(
     treatments: Treatments,
     counts: Sequence[int] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Tensors by input name: user [B, width], treatment [B, T, width], treatment_count [B].
+    """Tensors by input name: user [B, width], treatment [B, T, width], treatment_count [B], and
+    joined [R, width] with a row for each treatment of each user.
 
     `users` has one row per user. `treatments` is one frame for all users, or one frame per user,
     or, with `counts`, the rows of all users in one frame. NaN, None and NA in a frame mean that the
     feature is absent. Texts are bytes objects.
     """
     sizes, rows = _layout(len(users), treatments, counts)
+    shared = rows is treatments and counts is None
     tensors = {}
     for each in metadata.inputs:
         if each.entity == USER:
             tensors[each.tensor] = _table(each, users)
         elif each.entity == TREATMENT:
-            tensors[each.tensor] = _padded(
-                _table(each, rows), sizes, shared=rows is treatments and counts is None
-            )
+            tensors[each.tensor] = _padded(_table(each, rows), sizes, shared)
+        elif each.entity == JOINED:
+            of_user = np.repeat(np.arange(len(users)), sizes)
+            of_treatment = np.tile(np.arange(len(rows)), len(users) if shared else 1)
+            sources = {USER: (users, of_user), TREATMENT: (rows, of_treatment)}
+            tensors[each.tensor] = _joined(each, sources)
         elif each.entity == TREATMENT_COUNT:
             tensors[each.tensor] = np.array(sizes, dtype=each.dtype)
         elif each.entity == SEED:
@@ -107,6 +113,18 @@ def _table(each: Input, frame: pd.DataFrame) -> np.ndarray:
         table[:, offset : offset + feature.width] = _column(feature, dtype, frame)
         offset += feature.width
     return table
+
+
+def _joined(each: Input, sources: Mapping[str, tuple[pd.DataFrame, np.ndarray]]) -> np.ndarray:
+    """Encodes rows that have features of several frames. `sources` has by entity the frame, and for
+    each row the position in the frame.
+    """
+    dtype = _numpy_dtype(each.dtype)
+    columns = []
+    for feature in each.features:
+        frame, positions = sources[feature.entity]
+        columns.append(_column(feature, dtype, frame)[positions])
+    return np.concatenate(columns, axis=1)
 
 
 def _column(feature: Feature, dtype: np.dtype, frame: pd.DataFrame) -> np.ndarray:

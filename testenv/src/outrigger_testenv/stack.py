@@ -166,7 +166,8 @@ class Stack:
     OUTRIGGER_TESTENV_KEEP is set. `overrides` are merged into the control plane's configuration.
     Without docker-registry (or with_registry=False) models come from `oci:DIR` references. With
     start=False the caller starts the parts. `batching` is passed to the engine; the control plane
-    knows of it by `overrides` only.
+    knows of it by `overrides` only. With engine=False there is no process beside the control plane,
+    whose only engine is that for tree models.
     """
 
     def __init__(
@@ -178,6 +179,7 @@ class Stack:
         start: bool = True,
         *,
         batching: str | None = None,
+        engine: bool = True,
     ):
         self.keep = bool(os.environ.get(KEEP_ENV))
         self._start = start
@@ -191,7 +193,8 @@ class Stack:
             if wanted
             else None
         )
-        self.engine = Engine(self.directory / "engine", self.logs / "engine.log", threads, batching)
+        log = self.logs / "engine.log"
+        self.engine = Engine(self.directory / "engine", log, threads, batching) if engine else None
         config = merge(self._config(ports[1:], list(models)), overrides or {})
         self.serve = ControlPlane(self.directory / "serve", self.logs / "serve.log", config)
         self._clients: list[Client] = []
@@ -222,7 +225,8 @@ class Stack:
         """Starts the registry (if there is one), the engine and the control plane."""
         if self.registry is not None:
             self.registry.start()
-        self.engine.start()
+        if self.engine is not None:
+            self.engine.start()
         self.serve.start()
         return self
 
@@ -275,7 +279,11 @@ class Stack:
         return {
             # No load balancer needs time to notice the shutdown.
             "server": {**listeners, "shutdown_delay": "0s"},
-            "engine": {"endpoint": self.engine.endpoint},
+            **(
+                {"engine": {"endpoint": self.engine.endpoint}}
+                if self.engine
+                else {"engines": {"trees": {"kind": "trees"}}}
+            ),
             "store": {"path": str(self.directory / "store"), "max_size": "2GiB"},
             "images": {
                 "repository": self.images,

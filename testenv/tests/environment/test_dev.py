@@ -13,7 +13,9 @@ import pytest
 
 from outrigger_testenv import variants
 from outrigger_testenv.binary import outrigger
+from outrigger_testenv.builder import tree_package
 from outrigger_testenv.client import Client
+from outrigger_testenv.features import TREATMENT, USER, numeric
 from outrigger_testenv.processes import Process
 from outrigger_testenv.stack import library
 
@@ -199,3 +201,21 @@ def test_a_directory_that_does_not_exist_is_a_usage_error(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 64
     assert "nowhere is not a directory" in done.stderr
+
+
+def test_trees_are_served_without_an_engine(dev, tmp_path):
+    import xgboost
+
+    table = xgboost.DMatrix([[30.0, 1.0], [30.0, 2.0]], [1.0, 2.0], feature_names=["age", "price"])
+    booster = xgboost.train({"max_depth": 1, "min_child_weight": 0}, table, 3)
+    columns = (
+        numeric("age", entity=USER, default=30),
+        numeric("price", entity=TREATMENT, required=True),
+    )
+    package = tree_package(booster, columns, tmp_path / "churn")
+    running = dev("--no-engine", package.directory)
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text()
+    assert children == ""
+    with Client(running.address("grpc")) as client:
+        scores = client.predict("churn", USERS, OFFERS)["score"].to_numpy("f4")
+    assert scores.tobytes() == package.score(USERS, OFFERS)[0].tobytes()

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from outrigger_testenv.features import (
+    JOINED,
     TREATMENT,
     TREATMENT_COUNT,
     USER,
@@ -150,3 +151,20 @@ def test_counts_split_the_rows_of_one_frame():
 def test_counts_that_do_not_fit_are_refused():
     with pytest.raises(PackingError, match="2 counts over 3 rows"):
         pack(TREATMENTS, pd.DataFrame(index=["a", "b"]), offers(1, 2, 3), counts=[1, 1])
+
+
+def test_joined_rows_have_the_features_of_their_user():
+    features = (
+        numeric("price", entity=TREATMENT, required=True),
+        vocabulary("channel", ["phone", "web"], other=-1, entity=USER, missing="nan"),
+    )
+    metadata = Metadata((Input("x", JOINED, "float32", features),), framework="xgboost")
+    users = pd.DataFrame({"channel": ["web", "fax", None]})
+    offers = pd.DataFrame({"price": [1.0, 2.0]})
+    shared = pack(metadata, users, offers)["x"]
+    expected = [[1, 1], [2, 1], [1, -1], [2, -1], [1, np.nan], [2, np.nan]]
+    np.testing.assert_array_equal(shared, np.array(expected, "f4"))
+    np.testing.assert_array_equal(pack(metadata, users, [offers] * 3)["x"], shared)
+    one_each = pack(metadata, users, pd.DataFrame({"price": [3.0, 4.0, 5.0]}), counts=[1, 0, 2])
+    np.testing.assert_array_equal(one_each["x"], [[3, 1], [4, np.nan], [5, np.nan]])
+    assert Metadata.from_json(metadata.to_json()) == metadata

@@ -25,11 +25,14 @@ pub(super) enum Codec {
     Buckets { count: u64, width: Width },
 }
 
-/// The size of an integer element.
-#[derive(Debug, Clone, Copy)]
+/// The type of an element that is an integer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
     Int32,
     Int64,
+    /// A float that is equal to the integer.
+    Float32,
+    Float64,
 }
 
 /// An encoded value, marked if it is not in the vocabulary.
@@ -47,7 +50,12 @@ pub(super) fn bucket(text: &[u8], count: u64) -> u64 {
 
 impl Codec {
     pub(super) fn compile(feature: &Feature, dtype: DType) -> Self {
-        let width = if dtype == DType::Int32 { Width::Int32 } else { Width::Int64 };
+        let width = match dtype {
+            DType::Int32 => Width::Int32,
+            DType::Float32 => Width::Float32,
+            DType::Float64 => Width::Float64,
+            DType::Int64 | DType::Bool | DType::String => Width::Int64,
+        };
         match &feature.encoding {
             Encoding::Plain => Self::plain(dtype, width, feature.allow_non_finite),
             Encoding::HashBuckets(count) => Self::Buckets { count: *count, width },
@@ -72,10 +80,21 @@ impl Codec {
         }
     }
 
+    /// The type of elements that are integers.
+    fn width(&self) -> Option<Width> {
+        match self {
+            Self::Integer(width)
+            | Self::Texts { width, .. }
+            | Self::Integers { width, .. }
+            | Self::Buckets { width, .. } => Some(*width),
+            Self::Float32 { .. } | Self::Float64 { .. } | Self::Bool | Self::Text => None,
+        }
+    }
+
     /// NaN in the element type of a float codec.
     pub(super) fn nan(&self) -> Element<'static> {
-        match self {
-            Self::Float32 { .. } => Element::Float32(f32::NAN),
+        match (self, self.width()) {
+            (Self::Float32 { .. }, _) | (_, Some(Width::Float32)) => Element::Float32(f32::NAN),
             _ => Element::Float64(f64::NAN),
         }
     }
@@ -101,10 +120,13 @@ impl Codec {
         }
     }
 
-    /// The integer element for a value of the right type; `None` if the value is invalid
-    /// or out of vocabulary.
+    /// The element of an integer type for a value of the right type; `None` for other elements, and
+    /// if the value is invalid or out of vocabulary.
     #[inline]
     pub(super) fn known_integer(&self, value: Scalar<'_>) -> Option<i64> {
+        if matches!(self.width(), Some(Width::Float32 | Width::Float64)) {
+            return None;
+        }
         match (self, value) {
             (Self::Texts { index, .. }, Scalar::Text(text)) => {
                 index.find(text).map(|position| position as i64)
@@ -134,6 +156,9 @@ impl Width {
     fn element(self, value: i64) -> Result<Element<'static>, Problem> {
         match self {
             Self::Int64 => Ok(Element::Int64(value)),
+            // Words and buckets fit, as the parser of metadata.json checks.
+            Self::Float32 => Ok(Element::Float32(value as f32)),
+            Self::Float64 => Ok(Element::Float64(value as f64)),
             Self::Int32 => i32::try_from(value)
                 .map(Element::Int32)
                 .map_err(|_| Problem::new(Reason::FeatureType, "does not fit an int32")),

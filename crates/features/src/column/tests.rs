@@ -180,6 +180,27 @@ fn a_vocabulary_of_integers_takes_integers() {
 }
 
 #[test]
+fn words_and_buckets_of_a_tensor_of_floats_are_whole_numbers() {
+    let json = r#"{"name": "c", "vocabulary": ["phone", "web"], "out_of_vocabulary": -1, "missing": "nan"}"#;
+    let words = column("float32", json);
+    let written = |word: Option<&str>| {
+        let value = word.map(|word| one(Scalar::Text(word.as_bytes())));
+        let bytes = write(&words, DType::Float32, value).expect("a word");
+        f32::from_le_bytes(bytes.try_into().expect("an element"))
+    };
+    assert_eq!(["phone", "web", "fax"].map(|word| written(Some(word))), [0.0, 1.0, -1.0]);
+    assert!(written(None).is_nan());
+    let mut buffer = Buffer::new(DType::Float32, 1);
+    buffer.resize(1);
+    assert!(words.put(Scalar::Text(b"web"), &mut buffer, 0));
+    assert_eq!(buffer, Buffer::Fixed { bytes: 1f32.to_le_bytes().into(), size: 4 });
+    let buckets = column("float64", r#"{"name": "c", "hash_buckets": 7, "required": true}"#);
+    let hashed = write(&buckets, DType::Float64, Some(one(Scalar::Text(b"web"))));
+    let expected = (TENSORFLOW[2].1 % 7) as f64;
+    assert_eq!(hashed, Ok(expected.to_le_bytes().into()));
+}
+
+#[test]
 fn vectors_have_exactly_their_length() {
     let vector = column("float32", r#"{"name": "v", "length": 2, "default": [1, 2]}"#);
     let expected: Vec<u8> = [1f32, 2.0].iter().flat_map(|value| value.to_le_bytes()).collect();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use outrigger_core::{DType, ElementType, Interface, Shape, TensorSpec};
 
-use super::InterfaceError;
+use super::{InterfaceError, columns};
 use crate::metadata::{Entity, Input, Metadata, Output, OutputKind};
 
 /// A dimension of an expected shape: a fixed size, or a variable one.
@@ -50,7 +50,7 @@ fn check_input(path: &str, input: &Input, interface: &Interface) -> Result<(), I
     }
     let shape = input_shape(input);
     if accepts(&spec.shape, &[&shape]) {
-        return Ok(());
+        return columns::check(path, input, &spec.columns);
     }
     let file = format!("{:?} is {} ({})", input.tensor, spell(&shape), meaning(input));
     Err(contradiction(path.to_owned(), file, spell_shape(&spec.shape)))

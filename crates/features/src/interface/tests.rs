@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use outrigger_core::{DType, ElementType, Interface, Shape, TensorSpec};
 
 use crate::metadata::Metadata;
@@ -144,4 +146,25 @@ fn a_joined_model_has_rows_of_all_users() {
         check(&[-1, 5], &[-1, 2]),
         Err(r#"outputs[0].kind: metadata.json says "scores" is per_treatment: [R] or [R, 1]; the model says it is [?, 2]"#.to_owned())
     );
+}
+
+#[test]
+fn the_columns_that_a_model_names_are_those_of_the_features() {
+    let check = |names: [&str; 5]| {
+        let columns = names.map(Arc::<str>::from).into();
+        change_input(TensorSpec { columns, ..spec("user_numeric", DType::Float32, &[-1, 5]) })
+    };
+    let vector = ["embedding_0", "embedding_1", "user.embedding_2", "embedding3"];
+    let named = |first| [first, vector[0], vector[1], vector[2], vector[3]];
+    assert_eq!(check(named("recency_months")), Ok(()));
+    assert_eq!(check(named("user.recency_months")), Ok(()));
+    for other in ["recency", "recency_months_2", "treatment.recency_months"] {
+        let message = format!(
+            r#"inputs[0].features[0].name: metadata.json says column 0 is "recency_months"; the model says it is {other:?}"#
+        );
+        assert_eq!(check(named(other)), Err(message));
+    }
+    let message = r#"inputs[0].features[1].name: metadata.json says column 2 is "embedding"; the model says it is "age""#;
+    let moved = ["recency_months", "embedding_0", "age", "embedding_2", "embedding_3"];
+    assert_eq!(check(moved), Err(message.to_owned()));
 }

@@ -74,7 +74,7 @@ fn read_encoding(object: &Object<'_>, dtype: DType) -> Result<Encoding> {
 }
 
 fn read_vocabulary(object: &Object<'_>, node: &Node<'_>, dtype: DType) -> Result<Encoding> {
-    needs_integers(node, dtype, "a vocabulary")?;
+    needs_numbers(node, dtype, "a vocabulary")?;
     let words = read_words(node)?;
     let index = object.required("out_of_vocabulary")?;
     let out_of_vocabulary = index.integer()?;
@@ -106,7 +106,7 @@ fn refuse_repeated<T: Hash + Eq>(nodes: &[Node<'_>], words: &[T]) -> Result<()> 
 }
 
 fn read_buckets(node: &Node<'_>, dtype: DType) -> Result<Encoding> {
-    needs_integers(node, dtype, "hash_buckets")?;
+    needs_numbers(node, dtype, "hash_buckets")?;
     let buckets = node.integer()?;
     if buckets < 1 {
         return Err(node.error(format!("must be at least 1, is {buckets}")));
@@ -117,10 +117,12 @@ fn read_buckets(node: &Node<'_>, dtype: DType) -> Result<Encoding> {
     Ok(Encoding::HashBuckets(buckets.unsigned_abs()))
 }
 
-fn needs_integers(node: &Node<'_>, dtype: DType, what: &str) -> Result<()> {
+fn needs_numbers(node: &Node<'_>, dtype: DType, what: &str) -> Result<()> {
     match dtype {
-        DType::Int32 | DType::Int64 => Ok(()),
-        _ => Err(node.error(format!("{what} needs an int32 or int64 tensor, this one is {dtype}"))),
+        DType::Int32 | DType::Int64 | DType::Float32 | DType::Float64 => Ok(()),
+        DType::Bool | DType::String => {
+            Err(node.error(format!("{what} needs a tensor of numbers, this one is {dtype}")))
+        }
     }
 }
 

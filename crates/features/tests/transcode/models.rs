@@ -147,18 +147,20 @@ fn feature(name: &str, dtype: &str, entropy: &mut Entropy<'_>) -> Value {
 
 /// Sets the encoding of a feature; returns a default for it.
 fn encoding(feature: &mut Value, dtype: &str, entropy: &mut Entropy<'_>) -> Value {
-    match (dtype, entropy.below(4)) {
-        ("int32" | "int64", 1) => {
+    // Most floats are numbers, as in most models.
+    let is_number = dtype.starts_with("float") && entropy.chance(180);
+    match (dtype, if is_number { 0 } else { entropy.below(4) }) {
+        ("int32" | "int64" | "float32" | "float64", 1) => {
             feature["vocabulary"] = json!(["web", "phone", "naïve", WORDS[5]]);
             feature["out_of_vocabulary"] = json!(9);
             json!("phone")
         }
-        ("int32" | "int64", 2) => {
+        ("int32" | "int64" | "float32" | "float64", 2) => {
             feature["vocabulary"] = json!([7, -1, 1]);
             feature["out_of_vocabulary"] = json!(-1);
             json!(7)
         }
-        ("int32" | "int64", 3) => {
+        ("int32" | "int64" | "float32" | "float64", 3) => {
             feature["hash_buckets"] = json!(1000);
             json!("none")
         }

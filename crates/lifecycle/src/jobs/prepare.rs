@@ -4,7 +4,9 @@ use std::{fmt, path::PathBuf, sync::Arc};
 
 use bytesize::ByteSize;
 use outrigger_budget::{Charge, Owner};
-use outrigger_core::{Digest, EngineId, Failure, ModelKey, ModelName, ServableId, model::Fault};
+use outrigger_core::{
+    Digest, EngineId, Failure, ModelKey, ModelName, ServableId, ServableName, model::Fault,
+};
 use outrigger_features::{MAX_GOLDEN_CASE, Plan};
 use outrigger_run::Engine;
 use outrigger_score::{Flight, Scorer, SharedLimits};
@@ -75,7 +77,9 @@ pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Pr
 /// Charges the memory that a version's plan and profile take as long as it is loaded.
 fn held(world: &World, tree: &Tree, name: &ModelName) -> Result<Charge, Failure> {
     let memory = Plan::most_memory(tree.metadata_size() + tree.profile_size());
-    let held = world.config.budget.plans.charge(Owner::of(name), memory);
+    // The engine charges a model in this process to the same owner.
+    let owner = Owner::of(&ServableName::of(name));
+    let held = world.config.budget.plans.charge(owner, memory);
     held.map_err(|failure| {
         failure.map_message(|message| {
             let metadata = ByteSize(tree.metadata_size());
@@ -89,14 +93,15 @@ fn held(world: &World, tree: &Tree, name: &ModelName) -> Result<Charge, Failure>
 /// Waits until there is memory to read a package: for its largest part, and for the interface of
 /// its model.
 async fn room(world: &World, tree: &Tree) -> Result<Charge, Failure> {
-    /// The interfaces that frameworks read are limited to 512 KiB of encoded signatures,
-    /// which take up to 32 times that when they are decoded.
-    const INTERFACE: u64 = 16 << 20;
     let largest = tree.largest_part(MAX_GOLDEN_CASE as u64);
-    let room = world.config.budget.packages.wait(parsed(largest) + INTERFACE).await;
+    let interface = world.engines.memory_to_read(&tree.model_dir());
+    let room = world.config.budget.packages.wait(parsed(largest) + interface).await;
     room.map_err(|failure| {
         failure.map_message(|message| {
-            format!("the largest part to be read has {}: {message}", ByteSize(largest))
+            let (largest, interface) = (ByteSize(largest), ByteSize(interface));
+            format!(
+                "the largest part to be read has {largest}, and the model's file takes {interface}: {message}"
+            )
         })
     })
 }

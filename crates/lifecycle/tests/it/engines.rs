@@ -79,7 +79,7 @@ async fn a_model_of_an_unknown_framework_is_refused_with_engines_and_frameworks(
     let failure = refused(&handle, "tree").await;
     assert_eq!(failure.reason, Reason::EngineNotChosen);
     let expected = "no engine runs models of onnx; known frameworks: linear, scripted, \
-                    tensorflow; there are: default (tensorflow)";
+                    tensorflow, xgboost; there are: default (tensorflow)";
     assert!(failure.message.ends_with(expected), "{}", failure.message);
 }
 

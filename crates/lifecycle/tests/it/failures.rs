@@ -7,7 +7,7 @@ use std::{
 
 use bytesize::ByteSize;
 use outrigger_budget::{Budget, Owner};
-use outrigger_core::{Failure, Reason};
+use outrigger_core::{Failure, Reason, ServableName};
 use outrigger_features::Limits;
 use outrigger_lifecycle::{ModelEntry, Retry};
 use outrigger_testkit::{
@@ -82,7 +82,7 @@ async fn a_package_that_no_memory_suffices_for_is_refused_with_the_limit() {
 fn different_owners() -> [String; 3] {
     let mut names: Vec<String> = Vec::new();
     for name_of in (0..).map(|index| format!("model-{index}")) {
-        let owner = |text: &str| Owner::of(&name(text));
+        let owner = |text: &str| Owner::of(&ServableName::of(&name(text)));
         if names.iter().all(|other| owner(other) != owner(&name_of)) {
             names.push(name_of);
         }
@@ -188,7 +188,7 @@ async fn a_model_that_fails_its_first_request_is_never_routed() {
         version(it, "churn", digest).is_some_and(|it| it.activity == "failed")
     };
     until(&handle, failed).await;
-    let churn = outrigger_core::ServableName::of(&name("churn"));
+    let churn = ServableName::of(&name("churn"));
     assert_eq!(rig.engine.available(churn.as_str()).len(), 1, "nothing but the placeholder");
 }
 

@@ -1,4 +1,4 @@
-//! The engines beside TensorFlow Serving: one in this process and one in another, with their
+//! The engines beside TensorFlow Serving: two in this process and one in another, with their
 //! packages.
 
 use std::{
@@ -9,10 +9,12 @@ use std::{
     time::Duration,
 };
 
+use outrigger_budget::Budget;
 use outrigger_canary::Outcome;
 use outrigger_core::{Arm, Content, EngineId, Failure, ServableId};
 use outrigger_lifecycle::{Handle, Lease};
 use outrigger_proto::outrigger::v1::{Value, value};
+use outrigger_run::Engine;
 use outrigger_testkit::{
     layers::LayerBuilder,
     package::{Framework, Package},
@@ -29,10 +31,10 @@ use crate::rig::{ANSWERING, MakeEngine, PATIENCE, Rig, acquire, run};
 /// The scores of one treatment that [`Load`] asks for, without the model's bias.
 const SCORES: std::ops::Range<f32> = 0.0..8.0;
 
-/// A kind of engine. Its name is also the name of its framework and the name of the engine.
+/// A kind of engine. The name of its framework is also the name of the engine.
 #[derive(Clone)]
 pub(crate) struct Kind {
-    pub(crate) name: &'static str,
+    framework: Framework,
     /// The process of an engine elsewhere.
     pub(crate) server: Option<Arc<Server>>,
     /// The patience with that process.
@@ -40,19 +42,25 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// The engine in this process.
+    /// The engine in this process for linear models.
     pub(crate) fn linear() -> Self {
-        Self { name: "linear", server: None, timeout: ANSWERING }
+        Self { framework: Framework::Linear, server: None, timeout: ANSWERING }
+    }
+
+    /// The engine in this process for trees.
+    pub(crate) fn trees() -> Self {
+        Self { framework: Framework::Xgboost, ..Self::linear() }
     }
 
     /// The engine in another process.
     pub(crate) fn scripted() -> Self {
         let server = Server::start().expect("a socket");
-        Self { name: "scripted", server: Some(Arc::new(server)), timeout: ANSWERING }
+        let server = Some(Arc::new(server));
+        Self { framework: Framework::Scripted, server, timeout: ANSWERING }
     }
 
     pub(crate) fn id(&self) -> EngineId {
-        EngineId::new(self.name)
+        EngineId::new(self.framework.name())
     }
 
     pub(crate) fn server(&self) -> &Server {
@@ -69,10 +77,15 @@ impl Kind {
     }
 
     pub(crate) fn make(&self) -> MakeEngine {
-        let (id, server, timeout) = (self.id(), self.server.clone(), self.timeout);
-        Arc::new(move || match &server {
-            None => (id.clone(), Arc::new(outrigger_linear::engine())),
-            Some(server) => (id.clone(), Arc::new(remote::Engine::new(server.socket(), timeout))),
+        let Self { framework, server, timeout } = self.clone();
+        let (id, budget) = (self.id(), Budget::default());
+        Arc::new(move || {
+            let engine: Arc<dyn Engine> = match (&server, framework) {
+                (Some(server), _) => Arc::new(remote::Engine::new(server.socket(), timeout)),
+                (None, Framework::Xgboost) => Arc::new(outrigger_forest::engine(&budget)),
+                (None, _) => Arc::new(outrigger_linear::engine(&budget)),
+            };
+            (id.clone(), engine)
         })
     }
 
@@ -85,10 +98,7 @@ impl Kind {
 
     /// The framework of its models.
     pub(crate) fn framework(&self) -> Framework {
-        match self.server {
-            None => Framework::Linear,
-            Some(_) => Framework::Scripted,
-        }
+        self.framework
     }
 
     /// The layer of `package`, made for this kind.

@@ -6,6 +6,7 @@ use bytesize::ByteSize;
 use outrigger_core::{
     Backoff, Digest, EngineId, Failure, LayerKind, ModelName, Selector, Stage, Tag, Tensor,
 };
+use outrigger_forest::XGBOOST;
 use outrigger_lifecycle::{
     By, Canaries, CanaryOutcome, CanaryPhase, Config, EngineView, Engines, Handle, Images, Lease,
     Retry, Snapshot, Tunables, VersionView, Watch, start,
@@ -146,7 +147,7 @@ impl Rig {
             ..outrigger_tfserving::Config::new(self.engine.endpoint())
         });
         let store = Store::open(outrigger_store::Config {
-            layouts: outrigger_run::layouts(&[TENSORFLOW, LINEAR, SCRIPTED]),
+            layouts: outrigger_run::layouts(&[TENSORFLOW, LINEAR, SCRIPTED, XGBOOST]),
             max_size: self.store_size,
             ..outrigger_store::Config::new(self.store_path())
         });

@@ -19,6 +19,9 @@ macro_rules! of_every_kind {
         mod linear {
             $(#[tokio::test] async fn $scenario() { super::$scenario(super::Kind::linear()).await; })*
         }
+        mod trees {
+            $(#[tokio::test] async fn $scenario() { super::$scenario(super::Kind::trees()).await; })*
+        }
         mod scripted {
             $(#[tokio::test] async fn $scenario() { super::$scenario(super::Kind::scripted()).await; })*
         }

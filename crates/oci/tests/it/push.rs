@@ -116,7 +116,7 @@ async fn a_packed_directory_is_pushed_from_its_files() {
     std::fs::write(model.join("saved_model.pb"), "graph").unwrap();
     let layout = PackageLayout {
         directory: "tensorflow_serving_model/model",
-        file: "saved_model.pb",
+        files: &["saved_model.pb"],
         max_file: 1 << 20,
         versioned: true,
     };

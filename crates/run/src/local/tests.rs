@@ -1,12 +1,17 @@
-use std::{sync::Barrier, time::Duration};
+use std::{fs, sync::Barrier, time::Duration};
 
 use futures::FutureExt as _;
 use http::HeaderMap;
-use outrigger_core::{ModelName, ServableName, Version};
+use outrigger_core::{EngineId, ModelName, PackageLayout, ServableName, Version, Versions};
+use tempfile::TempDir;
+use tokio::time::timeout;
 
 use super::*;
+use crate::Clock;
 
 const WAIT: Duration = Duration::from_secs(10);
+/// The memory of a loaded [`Meeting`] in bytes.
+const MEETING: usize = 1 << 20;
 
 /// A model whose runs end when as many are under way as the barrier asks for.
 struct Meeting(Barrier);
@@ -20,15 +25,71 @@ impl Model for Meeting {
         self.0.wait();
         Ok(Vec::new())
     }
+
+    fn memory(&self) -> usize {
+        MEETING
+    }
 }
 
 /// Binds a version whose runs wait for `runs` of them.
 fn bound(runs: usize) -> Bound {
-    let name: ModelName = "m".parse().expect("a valid name");
-    let id = ServableId { name: ServableName::of(&name), version: Version(1) };
-    let models = Arc::new(Models::default());
-    lock(&models.loaded).insert(id.clone(), Arc::new(Meeting(Barrier::new(runs))));
+    let (id, models) = (id(1), engine(&Budget::default()).models);
+    let model: Arc<dyn Model> = Arc::new(Meeting(Barrier::new(runs)));
+    let memory = Budget::default().plans.open(Owner::of(&id.name));
+    lock(&models.loaded).insert(id.clone(), Arc::new(Held { model, _memory: memory }));
     Bound { id, models, pace: Arc::default() }
+}
+
+fn id(version: i64) -> ServableId {
+    let name: ModelName = "m".parse().expect("a valid name");
+    ServableId { name: ServableName::of(&name), version: Version(version) }
+}
+
+/// The framework of [`Meeting`]s, whose files take a thousand times their size to be read.
+const MEETINGS: Framework = Framework {
+    name: "meeting",
+    layout: PackageLayout { directory: "meeting", files: &["m"], max_file: 1, versioned: false },
+    reading: |size| size * 1000,
+    interface: |_, _| Ok(Interface::default()),
+};
+
+fn engine(budget: &Budget) -> Local {
+    Local::new(vec![MEETINGS], |_| Ok(Arc::new(Meeting(Barrier::new(1)))), budget)
+}
+
+/// A running engine, with a directory whose model has a file of `size` bytes.
+struct Loading {
+    engine: Arc<Local>,
+    events: mpsc::Receiver<(EngineId, Event)>,
+    directory: TempDir,
+    _task: JoinSet<()>,
+}
+
+impl Loading {
+    fn start(budget: &Budget, size: usize) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::write(directory.path().join("m"), vec![0; size]).expect("a file");
+        let (engine, (reports, events)) = (Arc::new(engine(budget)), mpsc::channel(16));
+        let (versions, clock) = (Versions::after(Version(1)), Clock::start());
+        let start = Start { engine: EngineId::default(), clock, versions, events: reports };
+        let task = JoinSet::from_iter([Arc::clone(&engine).run(start)]);
+        Self { engine, events, directory, _task: task }
+    }
+
+    /// Loads a version, or unloads it. Returns the engine's report about it.
+    async fn send(&mut self, message: ToEngine) -> FromEngine {
+        if let ToEngine::Add(id) = &message {
+            let model = self.directory.path().to_owned();
+            self.engine.publish(id.clone(), Digest::of(b"m"), model).await.expect("published");
+        }
+        self.engine.send(message);
+        loop {
+            let event = timeout(WAIT, self.events.recv()).await.expect("a report");
+            if let Some((_, Event::Version(report))) = event {
+                return report;
+            }
+        }
+    }
 }
 
 fn call(within: Duration) -> Call {
@@ -61,4 +122,38 @@ async fn a_run_that_hangs_ends_for_its_caller_at_the_deadline() {
     assert!(matches!(answer, Err(RunError::DeadlineExceeded)), "{answer:?}");
     // Lets the run end, because the runtime waits for it.
     bound.run(call(WAIT)).await.expect("two runs are under way");
+}
+
+#[tokio::test]
+async fn a_loaded_model_is_charged_until_it_is_unloaded() {
+    let budget = Budget::new(64 << 20);
+    let mut loading = Loading::start(&budget, 1);
+    assert_eq!(loading.send(ToEngine::Add(id(1))).await, FromEngine::Up(id(1)));
+    assert_eq!((budget.packages.used(), budget.plans.used()), (0, MEETING as u64));
+    assert_eq!(loading.send(ToEngine::Remove(id(1))).await, FromEngine::Gone(id(1)));
+    assert_eq!(budget.plans.used(), 0);
+}
+
+#[tokio::test]
+async fn a_model_that_never_fits_into_the_account_of_packages_is_refused() {
+    // Packages have an eighth: 128 KiB.
+    let budget = Budget::new(1 << 20);
+    let mut loading = Loading::start(&budget, 200);
+    let report = loading.send(ToEngine::Add(id(1))).await;
+    let FromEngine::Failed(_, failure) = report else { panic!("{report:?}") };
+    assert_eq!(failure.reason, Reason::ImageInvalid);
+    assert!(failure.message.contains("server.memory"), "{failure}");
+}
+
+#[tokio::test]
+async fn a_model_without_memory_for_it_is_not_loaded_until_another_one_is_unloaded() {
+    // Plans have 2.4 MiB, of which one owner may hold half.
+    let budget = Budget::new(16 << 20);
+    let mut loading = Loading::start(&budget, 1);
+    assert_eq!(loading.send(ToEngine::Add(id(1))).await, FromEngine::Up(id(1)));
+    let report = loading.send(ToEngine::Add(id(2))).await;
+    let FromEngine::Failed(failed, failure) = report else { panic!("{report:?}") };
+    assert_eq!((failed, failure.reason), (id(2), Reason::MemoryFull));
+    loading.send(ToEngine::Remove(id(1))).await;
+    assert_eq!(loading.send(ToEngine::Add(id(3))).await, FromEngine::Up(id(3)));
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use outrigger_budget::Budget;
 use outrigger_core::{EngineId, Failure};
 use outrigger_run::{Engine, Framework};
 use outrigger_store::Store;
@@ -33,10 +34,12 @@ pub struct Entry {
 pub struct Kind {
     name: &'static str,
     frameworks: Vec<Framework>,
-    in_process: bool,
+    /// Makes an engine in this process, for a kind that has no settings.
+    in_process: Option<Arc<MakeInProcess>>,
     read: Arc<Read>,
 }
 
+type MakeInProcess = dyn Fn(&Budget) -> Arc<dyn Engine> + Send + Sync;
 type Read = dyn Fn(&Settings<'_>) -> Result<Make, Vec<Problem>> + Send + Sync;
 
 /// Makes an engine from settings that were checked.
@@ -50,6 +53,8 @@ pub struct Context<'a> {
     pub store: &'a Store,
     /// The runtimes of the threads that serve predictions.
     pub serving: &'a [Handle],
+    /// The budget of memory, for models that are loaded into this process.
+    pub budget: &'a Budget,
     /// Records the engine's work as traces.
     pub tracer: &'a Tracer,
     /// The largest message to or from an engine in bytes.
@@ -70,19 +75,21 @@ pub struct Settings<'a> {
 struct NoSettings {}
 
 impl Kind {
-    /// The kind of an engine in this process. It needs no entry in the configuration: without
-    /// one, the engine has the kind's name.
+    /// The kind of an engine in this process, which `make` creates. It needs no entry in the
+    /// configuration: without one, the engine has the kind's name.
     pub fn in_process(
         name: &'static str,
         frameworks: Vec<Framework>,
-        make: impl Fn() -> Arc<dyn Engine> + Send + Sync + Clone + 'static,
+        make: impl Fn(&Budget) -> Arc<dyn Engine> + Send + Sync + 'static,
     ) -> Self {
+        let make: Arc<MakeInProcess> = Arc::new(make);
+        let in_process = Some(Arc::clone(&make));
         let read = move |settings: &Settings<'_>| {
             let NoSettings {} = settings.read()?;
-            let make = make.clone();
-            Ok(Box::new(move |_: &Context<'_>| Ok(make())) as Make)
+            let make = Arc::clone(&make);
+            Ok(Box::new(move |context: &Context<'_>| Ok(make(context.budget))) as Make)
         };
-        Self { in_process: true, ..Self::configured(name, frameworks, read) }
+        Self { in_process, ..Self::configured(name, frameworks, read) }
     }
 
     /// A kind of engines that each have an entry in the configuration. `read` checks the settings
@@ -92,7 +99,7 @@ impl Kind {
         frameworks: Vec<Framework>,
         read: impl Fn(&Settings<'_>) -> Result<Make, Vec<Problem>> + Send + Sync + 'static,
     ) -> Self {
-        Self { name, frameworks, in_process: false, read: Arc::new(read) }
+        Self { name, frameworks, in_process: None, read: Arc::new(read) }
     }
 }
 
@@ -132,6 +139,14 @@ impl Kinds {
             .collect()
     }
 
+    /// Makes the engine in this process that runs models of `framework`, if there is one, for a
+    /// command that runs one model: without a limit of memory.
+    pub fn in_process(&self, framework: &str) -> Option<Arc<dyn Engine>> {
+        let runs = |kind: &&Kind| kind.frameworks.iter().any(|it| it.name == framework);
+        let make = self.0.iter().filter(runs).find_map(|kind| kind.in_process.as_ref())?;
+        Some(make(&Budget::unlimited()))
+    }
+
     /// The engines of `config`, and those in this process that need no entry, by name: what makes
     /// each, or the problems with its entry.
     pub(crate) fn engines(
@@ -146,7 +161,7 @@ impl Kinds {
         let made = entries.iter().map(|(key, id, entry)| (id.clone(), read(key, entry)));
         let mut engines: BTreeMap<_, _> = made.collect();
         let has_entry = |kind: &&Kind| entries.iter().any(|(.., entry)| entry.kind == kind.name);
-        for kind in self.0.iter().filter(|kind| kind.in_process && !has_entry(kind)) {
+        for kind in self.0.iter().filter(|kind| kind.in_process.is_some() && !has_entry(kind)) {
             let key = format!("engines.{}", kind.name);
             let taken = format!("the engine of kind {} in this process has this name", kind.name);
             let engine = match engines.contains_key(&EngineId::new(kind.name)) {

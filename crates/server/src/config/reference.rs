@@ -31,7 +31,9 @@ const ENGINES: &str = "
 
 The engines by name, if there are several, each with its `kind` and the keys of that kind. Names are
 of `a-z`, `0-9`, `.`, `_` and `-`, and start with a letter or digit. Environment: `OUTRIGGER_ENGINES`.
-The map replaces the section `engine`; only one of the two may be set.
+The map replaces the section `engine`; only one of the two may be set. Where the map has no engine of
+the kind `trees`, one with that name stands beside the others; a server for tree models only has
+`engines: {trees: {kind: trees}}`.
 
 ```yaml
 engines:
@@ -42,6 +44,7 @@ engines:
 | kind | keys |
 |---|---|
 | `tfserving` | those of `engine`: TensorFlow Serving, or `outrigger engine` |
+| `trees` | none: tree models in this process (docs/trees.md) |
 
 Each engine of the kind `tfserving` has a directory of its own in the store: `serving` for
 `default`, else `serving-NAME`. The directory of an engine that is no longer configured is

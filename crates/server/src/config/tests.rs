@@ -283,7 +283,7 @@ fn entries_of_engines_are_checked_by_their_kind() {
         (
             "{a: {kind: linear}}",
             "engines.a.kind",
-            "unknown kind \"linear\"; known kinds: tfserving",
+            "unknown kind \"linear\"; known kinds: tfserving, trees",
         ),
         ("{a: {endpoint: 'h:1'}}", "engines.a", "missing field `kind`"),
         ("{a: {kind: tfserving, endpont: 'h:1'}}", "engines.a.endpont", "unknown field"),
@@ -319,17 +319,21 @@ fn an_engine_that_batches_takes_as_many_users_as_callers_send() {
 
 #[test]
 fn an_engine_in_the_process_stands_beside_either_section() {
-    let make = || Arc::new(outrigger_linear::engine()) as Arc<_>;
+    let make = |budget: &_| Arc::new(outrigger_linear::engine(budget)) as Arc<_>;
     let kinds = Kinds::shipped().with(Kind::in_process("linear", vec![LINEAR], make));
     let engines = |engines: &str| {
         let file = format!("{MINIMAL}\n{engines}\nmodels: [{{name: a, engine: linear}}]");
         let config = super::load(&kinds, Some(&file), [], &[])?.config;
         Ok(kinds.engines(&config).into_keys().map(|id| id.to_string()).collect::<Vec<_>>())
     };
-    assert_eq!(engines("").unwrap(), ["default", "linear"]);
-    assert_eq!(engines("engines: {big: {kind: tfserving}}").unwrap(), ["big", "linear"]);
-    assert_eq!(engines("engines: {}").unwrap(), ["linear"]);
-    assert_eq!(engines("engines: {linear: {kind: linear}}").unwrap(), ["linear"]);
+    assert_eq!(engines("").unwrap(), ["default", "linear", "trees"]);
+    assert_eq!(engines("engines: {big: {kind: tfserving}}").unwrap(), ["big", "linear", "trees"]);
+    assert_eq!(engines("engines: {}").unwrap(), ["linear", "trees"]);
+    assert_eq!(engines("engines: {linear: {kind: linear}}").unwrap(), ["linear", "trees"]);
+    assert_eq!(
+        engines("engines: {linear: {kind: linear}, forest: {kind: trees}}").unwrap(),
+        ["forest", "linear"]
+    );
     let error = |text| engines(text).map_err(|error: Invalid| error.to_string()).unwrap_err();
     assert!(
         error("engines: {linear: {kind: tfserving}}").starts_with("engines.linear: the engine")

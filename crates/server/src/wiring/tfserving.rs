@@ -7,15 +7,13 @@ use outrigger_run as run;
 use outrigger_tfserving::{self as tfserving, Client, Endpoint};
 
 use crate::config::{
-    Engine, Kind, Kinds, Problem,
+    Engine, Kind, Problem,
     kinds::{Context, Make, SHORT_FORM, Settings},
 };
 
-impl Kinds {
-    /// The kinds of engines that the program is shipped with.
-    pub fn shipped() -> Self {
-        Self::default().with(Kind::configured(SHORT_FORM, vec![tfserving::TENSORFLOW], read))
-    }
+/// The kind of TensorFlow Serving.
+pub(super) fn kind() -> Kind {
+    Kind::configured(SHORT_FORM, vec![tfserving::TENSORFLOW], read)
 }
 
 fn read(settings: &Settings<'_>) -> Result<Make, Vec<Problem>> {

@@ -49,14 +49,15 @@ struct Scripted {
     socket: PathBuf,
 }
 
-/// A server with an engine of each kind: `default`, `linear` and `far`.
+/// A server with an engine of each kind: `default`, `trees`, `linear` and `far`.
 struct Three {
     stack: Stack,
     far: Server,
 }
 
 fn kinds() -> Kinds {
-    let linear = Kind::in_process("linear", vec![LINEAR], || Arc::new(outrigger_linear::engine()));
+    let make = |budget: &_| Arc::new(outrigger_linear::engine(budget)) as Arc<_>;
+    let linear = Kind::in_process("linear", vec![LINEAR], make);
     let scripted = Kind::configured("scripted", vec![SCRIPTED], |settings| {
         let Scripted { socket } = settings.read()?;
         Ok(Box::new(|_| Ok(Arc::new(remote::Engine::new(socket, Duration::from_secs(3))))))
@@ -254,6 +255,11 @@ macro_rules! of_every_kind {
                 super::$scenario(super::Framework::Linear).await;
             })*
         }
+        mod tree_models {
+            $(#[tokio::test] async fn $scenario() {
+                super::$scenario(super::Framework::Xgboost).await;
+            })*
+        }
         mod remote_models {
             $(#[tokio::test] async fn $scenario() {
                 super::$scenario(super::Framework::Scripted).await;
@@ -271,6 +277,16 @@ of_every_kind!(
 #[tokio::test]
 async fn a_canary_in_the_process_of_a_model_in_the_process() {
     its_canary_is_judged(Some(Framework::Linear), Framework::Linear).await;
+}
+
+#[tokio::test]
+async fn a_tree_canary_of_a_tensorflow_model() {
+    its_canary_is_judged(None, Framework::Xgboost).await;
+}
+
+#[tokio::test]
+async fn a_remote_canary_of_a_tree_model() {
+    its_canary_is_judged(Some(Framework::Xgboost), Framework::Scripted).await;
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //! all directories are synced, and the files are a model package.
 
 use std::{
+    borrow::Borrow,
     collections::{BTreeMap, HashSet},
     fs::{self, Metadata},
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
@@ -130,7 +131,7 @@ fn find(tree: &Path, metadata: String, layouts: &[PackageLayout]) -> Result<Part
         file.iter().try_for_each(|file| bounded(tree, file, most))?;
     }
     let (model, layout) = find_model(tree, layouts)?;
-    bounded(tree, &format!("{model}/{}", layout.file), ByteSize(layout.max_file))?;
+    bounded(tree, &only_file(tree, &model, layout)?, ByteSize(layout.max_file))?;
     Ok(Parts { model, metadata, golden, profile })
 }
 
@@ -152,7 +153,7 @@ fn find_model<'a>(
     let no_model = || {
         let places = layouts.iter().map(|layout| {
             let within = if layout.versioned { " and in its numeric directories" } else { "" };
-            format!("{} in /data/{}{within}", layout.file, layout.directory)
+            format!("{} in /data/{}{within}", layout.files.join(" or "), layout.directory)
         });
         PackageProblem::NoModel(places.collect::<Vec<_>>().join(", for "))
     };
@@ -168,7 +169,7 @@ fn find_model<'a>(
 /// The directory of a model of `layout`, if the image holds one.
 fn directory_of(tree: &Path, layout: &PackageLayout) -> Result<Option<PathBuf>, PackageProblem> {
     let outer = tree.join("data").join(layout.directory);
-    let has_model = |dir: &Path| dir.join(layout.file).is_file();
+    let has_model = |dir: &Path| layout.paths(dir).any(|file| file.is_file());
     if has_model(&outer) {
         return Ok(Some(outer));
     }
@@ -182,8 +183,22 @@ fn directory_of(tree: &Path, layout: &PackageLayout) -> Result<Option<PathBuf>, 
     let names = others.iter().take(5).chain([&first]).filter_map(|dir| dir.file_name());
     let mut names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
     names.sort();
+    Err(several(layout, &names))
+}
+
+/// The model's file in its directory, both relative to the tree.
+fn only_file(tree: &Path, model: &str, layout: &PackageLayout) -> Result<String, PackageProblem> {
+    let is_file = |file: &&&str| tree.join(model).join(file).is_file();
+    let held: Vec<_> = layout.files.iter().filter(is_file).copied().collect();
+    match &held[..] {
+        [file] => Ok(format!("{model}/{file}")),
+        _ => Err(several(layout, &held)),
+    }
+}
+
+fn several(layout: &PackageLayout, names: &[impl Borrow<str>]) -> PackageProblem {
     let directory = layout.directory.to_owned();
-    Err(PackageProblem::SeveralModels { directory, names: names.join(", ") })
+    PackageProblem::SeveralModels { directory, names: names.join(", ") }
 }
 
 fn listed(places: &[String], separator: &str) -> String {

@@ -175,6 +175,7 @@ mod tests {
             binary: "/bin/sh".into(),
             arguments,
             connect: |_, _| unreachable!(),
+            in_process: |_| None,
             passes: 1,
             for_batching: false,
         }

@@ -86,7 +86,10 @@
 {{- end -}}
 {{- end -}}
 {{/* Beside other engines, the pod's own is called default, as without them. */}}
-{{- if $config.engines -}}
+{{- if not .Values.engine.enabled -}}
+{{- $_ := set $config "engines" (default (dict "trees" (dict "kind" "trees")) $config.engines) -}}
+{{- $_ := unset $config "engine" -}}
+{{- else if $config.engines -}}
 {{- $_ := set $config.engines "default" (merge (dict "kind" "tfserving") $config.engine) -}}
 {{- $_ := unset $config "engine" -}}
 {{- else -}}
@@ -188,13 +191,13 @@ store: [idle_ttl, retain]
 {{- end -}}
 {{- end -}}
 {{- toYaml $config }}
-{{ include "outrigger.engineFiles" . }}
+{{ if .Values.engine.enabled }}{{ include "outrigger.engineFiles" . }}{{ end }}
 {{- end -}}
 
 {{- define "outrigger.files" -}}
 outrigger.yaml: |
   {{- include "outrigger.config" . | nindent 2 }}
-{{ include "outrigger.engineFiles" . }}
+{{ if .Values.engine.enabled }}{{ include "outrigger.engineFiles" . }}{{ end }}
 {{- end -}}
 
 {{- define "outrigger.engineFiles" -}}

@@ -67,7 +67,9 @@
     {{- toYaml .Values.securityContext | nindent 4 }}
   volumeMounts:
     - {name: config, mountPath: {{ include "outrigger.paths.config" . }}, readOnly: true}
+    {{- if .Values.engine.enabled }}
     - {name: run, mountPath: /run/outrigger}
+    {{- end }}
     - {name: store, mountPath: {{ include "outrigger.paths.store" . }}}
     {{- if $operator }}
     - {name: operator-token, mountPath: {{ include "outrigger.paths.token" . }}}

@@ -13,7 +13,8 @@
 {{/* The values that would pin images that use a tag. */}}
 {{- define "outrigger.notPinned" -}}
 {{- $ours := ternary "image.digest" "" (empty .Values.image.digest) -}}
-{{- $engines := ternary "engine.image.digest" "" (empty .Values.engine.image.digest) -}}
+{{- $byTag := and .Values.engine.enabled (empty .Values.engine.image.digest) -}}
+{{- $engines := ternary "engine.image.digest" "" $byTag -}}
 {{- compact (list $ours $engines) | join " and " -}}
 {{- end -}}
 

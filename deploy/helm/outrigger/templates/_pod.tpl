@@ -51,7 +51,7 @@ spec:
   {{- with .Values.runtimeClassName }}
   runtimeClassName: {{ . }}
   {{- end }}
-  {{- $sidecar := include "outrigger.nativeSidecar" . }}
+  {{- $sidecar := and .Values.engine.enabled (include "outrigger.nativeSidecar" .) }}
   {{- $helpers := .Values.registry.helpers.image }}
   {{- if or $sidecar $helpers .Values.extraInitContainers }}
   initContainers:
@@ -67,7 +67,7 @@ spec:
   {{- end }}
   containers:
     {{- include "outrigger.control" . | nindent 4 }}
-    {{- if not $sidecar }}
+    {{- if and .Values.engine.enabled (not $sidecar) }}
     {{- include "outrigger.engine" . | nindent 4 }}
     {{- end }}
     {{- with .Values.extraContainers }}

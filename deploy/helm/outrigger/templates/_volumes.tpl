@@ -14,9 +14,11 @@ resources:
 - name: config
   configMap:
     name: {{ include "outrigger.fullname" . }}
+{{- if .Values.engine.enabled }}
 # The engine's socket.
 - name: run
   emptyDir: {}
+{{- end }}
 - name: tmp
   emptyDir: {}
 {{- if include "outrigger.hasOperatorToken" . }}

@@ -62,5 +62,6 @@ CASES = {
         Case("stateful", "1.29"),
         Case("existing-claim", "1.29"),
         Case("gpu", "1.29", over=("values-gpu.yaml",)),
+        Case("trees", "1.25"),
     )
 }

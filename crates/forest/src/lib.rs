@@ -1,0 +1,80 @@
+//! The engine in this process for models made of decision trees.
+//!
+//! A model of XGBoost is one file in the image's directory `/data/xgboost`: `model.ubj`,
+//! `model.json`, `model.bin` or `deploy.model`, of any format that the crate `trees` reads. An
+//! optional `options.json` beside it has the settings of scoring ([`Scoring`]).
+//!
+//! Its input is `features`, float32 `[R, columns]`; a missing value is NaN. Its outputs are `value`,
+//! the prediction, and `margin`, the prediction before the transformation of the objective; both
+//! are float32, `[R]`, or `[R, groups]` for a model that predicts several numbers.
+
+mod model;
+mod scoring;
+
+use std::{fs::File, io::BufReader, path::Path, sync::Arc};
+
+use outrigger_budget::Budget;
+use outrigger_core::{Failure, Interface, PackageLayout, Reason};
+use outrigger_run::{
+    Framework,
+    local::{Local, Model as _},
+};
+use outrigger_trees::{self as trees, Limits};
+
+pub use model::Model;
+pub use scoring::{Iterations, Named, Scoring};
+
+/// The framework of XGBoost's models.
+pub const XGBOOST: Framework = Framework {
+    name: "xgboost",
+    layout: PackageLayout {
+        directory: "xgboost",
+        files: &["model.ubj", "model.json", "model.bin", "deploy.model"],
+        max_file: 8 << 30,
+        versioned: false,
+    },
+    reading,
+    interface,
+};
+
+/// An engine for tree models, whose memory is charged to `budget`.
+pub fn engine(budget: &Budget) -> Local {
+    Local::new(vec![XGBOOST], |directory| Ok(Arc::new(read(directory)?)), budget)
+}
+
+/// Reading takes at most twice the file, as the crate `trees` promises.
+fn reading(size: u64) -> u64 {
+    size.saturating_mul(2).saturating_add(Limits::OVERHEAD)
+}
+
+fn interface(directory: &Path, signature: &str) -> Result<Interface, Failure> {
+    let interface = read(directory)?.interface(signature);
+    interface.ok_or_else(|| invalid(format!("a tree model has no signature {signature:?}")))
+}
+
+/// Reads the model in `directory`. Blocks.
+///
+/// # Errors
+/// IMAGE_INVALID when a file is missing or is not valid.
+pub fn read(directory: &Path) -> Result<Model, Failure> {
+    let path = XGBOOST.file(directory).ok_or_else(|| {
+        let files = XGBOOST.layout.files.join(" or ");
+        invalid(format!("the model's directory has no {files}"))
+    })?;
+    let scoring = Scoring::read(directory)?;
+    let trees = read_trees(&path).map_err(|error| {
+        let file = path.file_name().unwrap_or_default().display();
+        invalid(format!("{file}: {error}"))
+    })?;
+    Model::new(trees, &scoring)
+}
+
+fn read_trees(path: &Path) -> Result<trees::Model, trees::Error> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    trees::Model::read(&mut BufReader::new(file), size, &Limits::default())
+}
+
+fn invalid(message: String) -> Failure {
+    Failure::new(Reason::ImageInvalid, message)
+}

@@ -1,0 +1,108 @@
+//! One tree model.
+
+use std::{borrow::Cow, ops::Range, sync::Arc};
+
+use outrigger_core::{DType, Failure, Interface, Shape, Tensor, TensorSpec};
+use outrigger_run::{
+    Call, RunError,
+    local::{self, floats, malformed, tensor},
+};
+use outrigger_trees::{self as trees, Options, Output, Rows};
+
+use crate::Scoring;
+
+/// The only signature.
+const SIGNATURE: &str = "serving_default";
+const FEATURES: &str = "features";
+/// The outputs by name.
+const OUTPUTS: [(&str, Output); 2] = [("value", Output::Value), ("margin", Output::Margin)];
+
+/// A tree model with its settings of scoring.
+#[derive(Debug)]
+pub struct Model {
+    trees: trees::Model,
+    iterations: Range<u32>,
+    missing: Option<f32>,
+}
+
+impl Model {
+    /// A model that scores by these settings.
+    ///
+    /// # Errors
+    /// IMAGE_INVALID if the model does not have the iterations of the settings.
+    pub fn new(trees: trees::Model, scoring: &Scoring) -> Result<Self, Failure> {
+        let iterations = scoring.iterations.of(&trees)?;
+        Ok(Self { trees, iterations, missing: scoring.missing })
+    }
+
+    /// Rows of features with NaN for each missing value.
+    fn with_missing<'a>(&self, values: Cow<'a, [f32]>) -> Cow<'a, [f32]> {
+        let Some(missing) = self.missing else { return values };
+        let replaced = |value: &f32| if *value == missing { f32::NAN } else { *value };
+        Cow::Owned(values.iter().map(replaced).collect())
+    }
+
+    /// The predictions for `rows` as the output called `name`.
+    fn predict(&self, name: &Arc<str>, rows: Rows<'_>) -> Result<Tensor, RunError> {
+        let output = OUTPUTS.iter().find(|(known, _)| *known == &**name);
+        let (_, output) =
+            *output.ok_or_else(|| malformed(format!("the model has no output {name}")))?;
+        let width = self.trees.width(output);
+        let mut values = vec![0.0; rows.len() * width];
+        let options = Options { output, iterations: Some(self.iterations.clone()) };
+        self.trees.predict(rows, &options, &mut values);
+        Ok(tensor(Arc::clone(name), sizes(rows.len(), width), &values))
+    }
+}
+
+impl local::Model for Model {
+    fn interface(&self, signature: &str) -> Option<Interface> {
+        let float = |name: &str, sizes: &[i64]| {
+            TensorSpec::new(name, DType::Float32.into(), Shape::of(sizes))
+        };
+        let columns = self.trees.feature_names().iter().map(|name| Arc::from(name.as_str()));
+        let features = TensorSpec {
+            columns: columns.collect(),
+            ..float(FEATURES, &[-1, size(self.trees.features())])
+        };
+        let outputs = OUTPUTS.map(|(name, output)| {
+            let sizes = sizes(0, self.trees.width(output));
+            float(name, &[&[-1][..], &sizes[1..]].concat())
+        });
+        (signature == SIGNATURE).then(|| Interface::new(vec![features], outputs.into()))
+    }
+
+    fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
+        let features = call.input(FEATURES)?;
+        let columns = self.trees.features();
+        if !matches!(features.shape[..], [_, width] if width == size(columns)) {
+            return Err(malformed(format!("{FEATURES} must be rows of {columns} columns")));
+        }
+        let values = self.with_missing(floats(features)?);
+        let rows = Rows::new(&values, columns)
+            .ok_or_else(|| malformed(format!("{FEATURES} must be whole rows")))?;
+        match &call.outputs[..] {
+            [] => OUTPUTS.iter().map(|(name, _)| self.predict(&Arc::from(*name), rows)).collect(),
+            wanted => wanted.iter().map(|name| self.predict(name, rows)).collect(),
+        }
+    }
+
+    fn memory(&self) -> usize {
+        self.trees.memory()
+    }
+}
+
+/// The sizes of an output: one number for each row, or several.
+fn sizes(rows: usize, width: usize) -> Vec<i64> {
+    match width {
+        1 => vec![size(rows)],
+        _ => vec![size(rows), size(width)],
+    }
+}
+
+fn size(size: usize) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

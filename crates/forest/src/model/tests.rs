@@ -1,0 +1,153 @@
+use std::{fs, time::Duration};
+
+use outrigger_core::{Content, ElementType};
+use outrigger_run::local::Model as _;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+use super::*;
+use crate::read;
+
+/// A tree with one split: rows whose feature `column` is less than `threshold` score `left`, others
+/// `right`. A missing value counts as less.
+fn stump(column: usize, threshold: f32, left: f32, right: f32) -> Value {
+    json!({
+        "tree_param": {"num_nodes": "3", "num_feature": "2", "size_leaf_vector": "1"},
+        "left_children": [1, -1, -1], "right_children": [2, -1, -1],
+        "split_indices": [column, 0, 0], "split_conditions": [threshold, left, right],
+        "default_left": [1, 0, 0], "split_type": [0, 0, 0], "categories": [],
+        "categories_nodes": [], "categories_segments": [], "categories_sizes": [],
+    })
+}
+
+/// A model of two features and two iterations, in XGBoost's JSON.
+fn file(objective: &str, names: &[&str], attributes: Value) -> Value {
+    json!({"version": [2, 1, 4], "learner": {
+        "attributes": attributes, "feature_names": names, "feature_types": [],
+        "objective": {"name": objective},
+        "learner_model_param": {"base_score": "5E-1", "num_feature": "2", "num_class": "0"},
+        "gradient_booster": {"name": "gbtree", "model": {
+            "gbtree_model_param": {"num_trees": "2", "num_parallel_tree": "1"},
+            "iteration_indptr": [0, 1, 2], "tree_info": [0, 0],
+            "trees": [stump(0, 1.0, 1.0, 2.0), stump(1, 10.0, 0.25, 0.5)],
+        }},
+    }})
+}
+
+fn package(name: &str, model: &Value, options: Option<&str>) -> TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join(name), model.to_string()).expect("a file");
+    if let Some(options) = options {
+        fs::write(directory.path().join("options.json"), options).expect("a file");
+    }
+    directory
+}
+
+fn squares() -> Value {
+    file("reg:squarederror", &[], json!({}))
+}
+
+fn model(options: Option<&str>) -> Model {
+    read(package("model.json", &squares(), options).path()).expect("a model")
+}
+
+fn call(shape: &[i64], values: &[f32], outputs: &[&str]) -> Call {
+    let inputs = vec![tensor("features".into(), shape.to_vec(), values)];
+    let outputs = outputs.iter().map(|name| Arc::from(*name)).collect();
+    let deadline = Instant::now() + Duration::from_secs(1);
+    Call { inputs, outputs, deadline, headers: Default::default() }
+}
+
+/// The margins of two rows: one whose features are less than the thresholds, one whose first feature
+/// is missing and whose second one is -1.
+fn margins(model: &Model) -> Vec<f32> {
+    let rows = call(&[2, 2], &[0.0, 20.0, f32::NAN, -1.0], &["margin"]);
+    let outputs = model.run(rows).expect("scores");
+    floats(&outputs[0]).expect("floats").into_owned()
+}
+
+#[test]
+fn outputs_have_the_names_and_the_order_of_the_call() {
+    let model = read(package("model.json", &file("binary:logistic", &[], json!({})), None).path())
+        .expect("a model");
+    let rows = |outputs: &[&str]| call(&[1, 2], &[5.0, 5.0], outputs);
+    let outputs = model.run(rows(&["margin", "value"])).expect("scores");
+    let names: Vec<_> = outputs.iter().map(|output| &*output.name).collect();
+    assert_eq!((names, &outputs[0].shape), (vec!["margin", "value"], &vec![1]));
+    let of = |at: usize| floats(&outputs[at]).expect("floats")[0];
+    assert_eq!(of(0), 2.25);
+    assert!((of(1) - 1.0 / (1.0 + (-2.25_f32).exp())).abs() < 1e-6, "{}", of(1));
+    let all = model.run(rows(&[])).expect("scores");
+    assert_eq!(all.len(), 2);
+}
+
+#[test]
+fn iterations_and_the_missing_value_are_those_of_the_options() {
+    assert_eq!(margins(&model(None)), [2.0, 1.75]);
+    assert_eq!(margins(&model(Some(r#"{"iterations": [0, 1]}"#))), [1.5, 1.5]);
+    assert_eq!(margins(&model(Some(r#"{"iterations": [1, 2]}"#))), [1.0, 0.75]);
+    assert_eq!(margins(&model(Some(r#"{"missing": 20}"#))), [1.75, 1.75]);
+    let early = file("reg:squarederror", &[], json!({"best_iteration": "0"}));
+    let early = read(package("model.json", &early, Some(r#"{"iterations": "best"}"#)).path());
+    assert_eq!(margins(&early.expect("a model")), [1.5, 1.5]);
+}
+
+#[test]
+fn iterations_that_the_model_does_not_have_are_refused() {
+    for (options, problem) in [
+        (r#"{"iterations": "best"}"#, "the model has no best iteration"),
+        (r#"{"iterations": [0, 3]}"#, "iterations [0, 3] are not in 0..2"),
+        (r#"{"iterations": [1, 1]}"#, "iterations [1, 1] are not in 0..2"),
+    ] {
+        let directory = package("model.json", &squares(), Some(options));
+        let failure = read(directory.path()).expect_err(options);
+        assert!(failure.message.ends_with(problem), "{failure}");
+    }
+}
+
+#[test]
+fn the_interface_has_the_columns_of_the_model() {
+    let named = file("reg:squarederror", &["age", "price"], json!({}));
+    let model = read(package("deploy.model", &named, None).path()).expect("a model");
+    let interface = model.interface("serving_default").expect("the signature");
+    let features = interface.input("features").expect("the input");
+    assert_eq!(
+        (&features.shape, &features.dtype),
+        (&Shape::of(&[-1, 2]), &ElementType::Known(DType::Float32))
+    );
+    let columns: Vec<_> = features.columns.iter().map(|name| &**name).collect();
+    assert_eq!(columns, ["age", "price"]);
+    assert_eq!(interface.output("value").expect("an output").shape, Shape::of(&[-1]));
+    assert!(model.interface("other").is_none());
+}
+
+#[test]
+fn calls_that_do_not_fit_the_model_are_errors() {
+    let model = model(None);
+    let strings = Tensor {
+        content: Content::Strings(Vec::new()),
+        ..tensor("features".into(), vec![0, 2], &[])
+    };
+    for (call, problem) in [
+        (call(&[1, 3], &[1.0; 3], &[]), "rows of 2 columns"),
+        (call(&[2], &[1.0; 2], &[]), "rows of 2 columns"),
+        (call(&[1, 2], &[1.0; 3], &[]), "whole rows"),
+        (call(&[1, 2], &[1.0; 2], &["leaf"]), "no output leaf"),
+        (Call { inputs: vec![strings], ..call(&[0, 2], &[], &[]) }, "must be float32"),
+        (Call { inputs: vec![], ..call(&[0, 2], &[], &[]) }, "no input features"),
+    ] {
+        let error = model.run(call).expect_err(problem).to_string();
+        assert!(error.contains(problem), "{error}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_model_is_refused_with_its_name() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let failure = read(directory.path()).expect_err("nothing there");
+    assert!(failure.message.contains("model.ubj or model.json"), "{failure}");
+    let directory = package("model.ubj", &json!({"learner": 1}), None);
+    let failure = read(directory.path()).expect_err("no model");
+    assert!(failure.message.starts_with("model.ubj: "), "{failure}");
+}

@@ -1,0 +1,69 @@
+"""tree_package(): XGBoost loads and scores the packages."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost
+
+from outrigger_testenv.builder import ModelPackage, tree_package
+from outrigger_testenv.features import TREATMENT, USER, numeric
+
+COLUMNS = (
+    numeric("age", entity=USER, missing="nan"),
+    numeric("price", entity=TREATMENT, required=True),
+)
+USERS = pd.DataFrame({"age": [20.0, None]}, index=["a", "b"])
+OFFERS = [pd.DataFrame({"price": [1.0, 2.0, 9.0]}), pd.DataFrame({"price": [3.0]})]
+ROWS = np.array([[20, 1], [20, 2], [20, 9], [np.nan, 3]], "f4")
+
+
+@pytest.fixture(scope="module")
+def booster():
+    draw = np.random.default_rng(1)
+    table = draw.uniform(0, 50, (1000, 2)).astype("f4")
+    labels = ((table[:, 0] > table[:, 1]) ^ (draw.random(1000) < 0.2)).astype("f4")
+    data, held_out = (
+        xgboost.DMatrix(table[part], labels[part], feature_names=["age", "price"])
+        for part in (slice(None, 500), slice(500, None))
+    )
+    return xgboost.train(
+        {"objective": "binary:logistic", "max_depth": 5},
+        data,
+        60,
+        evals=[(held_out, "validation")],
+        early_stopping_rounds=5,
+        verbose_eval=False,
+    )
+
+
+@pytest.mark.parametrize("file", ["model.ubj", "model.json"])
+@pytest.mark.parametrize("output", ["value", "margin"])
+def test_scores_are_those_of_the_booster(booster, tmp_path, file, output):
+    package = tree_package(booster, COLUMNS, tmp_path, file=file, output=output)
+    scores = np.concatenate(package.score(USERS, OFFERS))
+    own = booster.inplace_predict(ROWS, predict_type=output)
+    assert scores.tobytes() == own.tobytes()
+    assert [len(each) for each in package.score(USERS, OFFERS)] == [3, 1]
+
+
+def test_options_are_written_and_applied(booster, tmp_path):
+    package = tree_package(booster, COLUMNS, tmp_path, iterations="best", missing=9)
+    options = json.loads((tmp_path / "xgboost" / "options.json").read_text())
+    assert options == {"iterations": "best", "missing": 9}
+    best = (0, booster.best_iteration + 1)
+    assert best[1] < booster.num_boosted_rounds()
+    own = booster.inplace_predict(ROWS, iteration_range=best, missing=9)
+    assert np.concatenate(package.score(USERS, OFFERS)).tobytes() == own.tobytes()
+
+
+def test_golden_cases_hold_the_boosters_scores(booster, tmp_path):
+    package = tree_package(booster, COLUMNS, tmp_path, golden=(USERS, OFFERS))
+    lines = (tmp_path / "golden.jsonl").read_text().splitlines()
+    first, second = (json.loads(line) for line in lines)
+    assert first["request"]["user"] == {"age": 20.0}
+    assert second["request"]["user"] == {}
+    expected = [case["expected"]["scores"] for case in (first, second)]
+    assert expected == [scores.tolist() for scores in package.score(USERS, OFFERS)]
+    assert ModelPackage(tmp_path).metadata.framework == "xgboost"
