@@ -16,7 +16,7 @@ use crate::reader::{self, Node, Wrong};
 /// The only supported schema.
 pub const SCHEMA: &str = "outrigger.dev/model/v1";
 
-/// The maximum number of values of one feature.
+/// The maximum number of values of one feature, and of one row of an output.
 pub const MAX_LENGTH: usize = 1 << 20;
 
 /// The maximum number of values in one row of an input: the sum of its features' lengths.
@@ -142,6 +142,10 @@ pub struct Output {
     pub name: Arc<str>,
     /// Its shape and meaning.
     pub kind: OutputKind,
+    /// The number of values of each treatment or user: the columns of the tensor.
+    pub width: usize,
+    /// The column that is the score, below `width`: treatments are ranked by it.
+    pub score_column: usize,
     /// A special role, in addition to being returned.
     pub role: Option<Role>,
 }
@@ -149,10 +153,10 @@ pub struct Output {
 /// The entity that an output has values for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputKind {
-    /// One value per treatment: `[B, T]` or `[B, T, 1]`; for a model with joined inputs
-    /// `[R]` or `[R, 1]`.
+    /// Values of each treatment: `[B, T, width]`; for a model with joined inputs
+    /// `[R, width]`. A width of 1 may be left out of the shape.
     PerTreatment,
-    /// One value per user: `[B]` or `[B, 1]`.
+    /// Values of each user: `[B, width]`. A width of 1 may be left out of the shape.
     Single,
 }
 

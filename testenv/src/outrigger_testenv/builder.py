@@ -60,15 +60,20 @@ class ModelPackage:
         return {name: tensor.numpy() for name, tensor in answer.items()}
 
     def score(self, users: pd.DataFrame, treatments: Treatments) -> list[np.ndarray]:
-        """TensorFlow's scores (the first output), one array per user."""
+        """TensorFlow's scores (the score column of the first output), one array per user."""
+        column = self.metadata.outputs[0].score_column
+        return [values[:, column] for values in self.values(users, treatments)]
+
+    def values(self, users: pd.DataFrame, treatments: Treatments) -> list[np.ndarray]:
+        """TensorFlow's values of the first output, one array [rows, width] per user."""
         tensors = pack(self.metadata, users, treatments)
         output = self.metadata.outputs[0]
-        values = self.run(tensors)[output.tensor].reshape(len(users), -1)
+        values = self.run(tensors)[output.tensor].reshape(len(users), -1, output.width)
         if output.kind != PER_TREATMENT:
             return list(values)
         shared = isinstance(treatments, pd.DataFrame)
         sizes = [len(treatments)] * len(users) if shared else [len(frame) for frame in treatments]
-        return [row[:size] for row, size in zip(values, sizes, strict=True)]
+        return [rows[:size] for rows, size in zip(values, sizes, strict=True)]
 
     def write_golden(
         self,
@@ -77,17 +82,20 @@ class ModelPackage:
         rtol: float = 1e-4,
         atol: float = 1e-5,
     ) -> None:
-        """Writes TensorFlow's scores as golden cases, one per user."""
+        """Writes TensorFlow's scores as golden cases, one per user; of an output with several
+        columns, all of them.
+        """
         shared = isinstance(treatments, pd.DataFrame)
-        per_treatment = self.metadata.outputs[0].kind == PER_TREATMENT
+        output = self.metadata.outputs[0]
         with (self.directory / "golden.jsonl").open("w", encoding="utf-8") as lines:
             for at, user in enumerate(rows(users)):
                 offered = treatments if shared else treatments[at]
-                answer = self.score(users.iloc[at : at + 1], [offered])[0]
-                scores = [float(score) for score in answer]
+                values = self.values(users.iloc[at : at + 1], [offered])[0]
+                scores = (values if output.width > 1 else values[:, 0]).tolist()
+                single = output.kind != PER_TREATMENT
                 case = {
                     "request": http_request(user, offered),
-                    "expected": {"scores": scores} if per_treatment else {"score": scores[0]},
+                    "expected": {"score": scores[0]} if single else {"scores": scores},
                     "rtol": rtol,
                     "atol": atol,
                 }

@@ -1,5 +1,6 @@
 """A model with every kind of feature, dtype and output that metadata.json knows."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from outrigger_testenv.builder import ModelBuilder, ModelPackage
@@ -70,11 +71,16 @@ OUTPUTS = [
     Output("rank", "rank"),
     Output("churn", "churn", SINGLE),
 ]
+# Version bf15645 refuses these, and tests of upgrades serve the model with it.
+WIDE_OUTPUTS = [
+    Output("chances", "chance", width=3, score_column=1),
+    Output("counts", "counts", SINGLE, width=2),
+]
 
 
-def everything(directory: Path) -> ModelPackage:
+def everything(directory: Path, outputs: Sequence[Output] = OUTPUTS) -> ModelPackage:
     """Builds the model; every input influences the scores."""
-    return ModelBuilder(INPUTS, OUTPUTS).build(_mix, directory)
+    return ModelBuilder(INPUTS, outputs).build(_mix, directory)
 
 
 def _mix(**inputs):
@@ -98,4 +104,7 @@ def _mix(**inputs):
         # the shape [B, T, 1] and another dtype are allowed too
         "rank": tf.cast(tf.round(100 * scores), tf.int64)[:, :, None],
         "churn": user[:, None] + tf.reduce_sum(offer, 1, keepdims=True),
+        "chances": tf.nn.softmax(scores[:, :, None] * [1.0, 2.0, -1.0]),
+        # Integers that float32 cannot represent.
+        "counts": tf.stack([inputs["treatment_count"], inputs["treatment_count"] + 2**24 + 1], 1),
     }

@@ -117,11 +117,29 @@ class Input:
 
 @dataclass(frozen=True)
 class Output:
-    """One output tensor of the signature; the first of a model is the score."""
+    """One output tensor of the signature; the first of a model is the score.
+
+    `width` is its number of columns, and `score_column` the one that treatments are ranked by.
+    """
 
     tensor: str
     name: str
     kind: str = PER_TREATMENT
+    width: int = 1
+    score_column: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry in `outputs`."""
+        entry: dict[str, Any] = {"tensor": self.tensor, "name": self.name, "kind": self.kind}
+        if self.width > 1:
+            entry |= {"width": self.width, "score": {"column": self.score_column}}
+        return entry
+
+    @classmethod
+    def from_json(cls, entry: dict[str, Any]) -> "Output":
+        """Reads an entry of `outputs`."""
+        kind, score = entry.get("kind", PER_TREATMENT), entry.get("score", {"column": 0})
+        return cls(entry["tensor"], entry["name"], kind, entry.get("width", 1), score["column"])
 
 
 @dataclass(frozen=True)
@@ -147,7 +165,7 @@ class Metadata:
             "framework": "tensorflow",
             "signature": self.signature,
             "inputs": [each.to_json() for each in self.inputs],
-            "outputs": [vars(output) for output in self.outputs],
+            "outputs": [output.to_json() for output in self.outputs],
         }
         if self.annotations:
             content["annotations"] = self.annotations
@@ -165,10 +183,7 @@ class Metadata:
         """Parses the output of `to_json`. It does not validate; the server's own parser does."""
         return cls(
             inputs=tuple(Input.from_json(entry) for entry in content["inputs"]),
-            outputs=tuple(
-                Output(entry["tensor"], entry["name"], entry.get("kind", PER_TREATMENT))
-                for entry in content["outputs"]
-            ),
+            outputs=tuple(Output.from_json(entry) for entry in content["outputs"]),
             signature=content.get("signature", "serving_default"),
             annotations=content.get("annotations", {}),
             deterministic=content.get("deterministic", True),

@@ -86,6 +86,22 @@ def test_a_keras_model_is_exported_with_its_weights(tmp_path):
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
 
 
+def test_golden_cases_have_all_columns(tmp_path):
+    import tensorflow as tf
+
+    def model(user):
+        return tf.concat([user, 2 * user, 3 * user], axis=1)
+
+    output = Output("classes", "class", SINGLE, width=3, score_column=1)
+    builder = ModelBuilder(INPUTS[:1], [output])
+    package = builder.build(model, tmp_path, golden=(USERS, OFFERS))
+    assert [scores.tolist() for scores in package.score(USERS, OFFERS)] == [[40], [80]]
+    cases = (tmp_path / "golden.jsonl").read_text(encoding="utf-8").splitlines()
+    expected = [json.loads(case)["expected"] for case in cases]
+    assert expected == [{"score": [20, 40, 60]}, {"score": [40, 80, 120]}]
+    assert Metadata.read(tmp_path) == builder.metadata
+
+
 def test_a_numeric_directory_is_found(package, tmp_path):
     package.metadata.write(tmp_path)
     version = tmp_path / "tensorflow_serving_model" / "model" / "00000007"

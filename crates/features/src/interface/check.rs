@@ -1,6 +1,6 @@
 //! The checks that compare metadata.json with a model's interface.
 
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 
 use outrigger_core::{DType, ElementType, Interface, Shape, TensorSpec};
 
@@ -49,7 +49,7 @@ fn check_input(path: &str, input: &Input, interface: &Interface) -> Result<(), I
         return Err(contradiction(format!("{path}.dtype"), file, format!("it is {}", spec.dtype)));
     }
     let shape = input_shape(input);
-    if accepts(&spec.shape, &[&shape]) {
+    if accepts(&spec.shape, slice::from_ref(&shape)) {
         return Ok(());
     }
     let file = format!("{:?} is {} ({})", input.tensor, spell(&shape), meaning(input));
@@ -87,18 +87,26 @@ fn check_output(
         );
         return Err(contradiction(path.to_owned(), file, format!("it is {}", spec.dtype)));
     }
-    let shapes: [&[Dim]; 2] = match output.kind {
-        OutputKind::PerTreatment if joined => [&[ROWS], &[ROWS, Dim::Size(1)]],
-        OutputKind::PerTreatment => [&[USERS, TREATMENTS], &[USERS, TREATMENTS, Dim::Size(1)]],
-        OutputKind::Single => [&[USERS], &[USERS, Dim::Size(1)]],
-    };
+    let shapes = output_shapes(output, joined);
     if accepts(&spec.shape, &shapes) {
         return Ok(());
     }
-    let kind = output.kind.as_str();
-    let file =
-        format!("{:?} is {kind}: {} or {}", output.tensor, spell(shapes[0]), spell(shapes[1]));
+    let (kind, shapes) = (output.kind.as_str(), shapes.iter().map(|shape| spell(shape)));
+    let shapes = shapes.collect::<Vec<_>>().join(" or ");
+    let file = format!("{:?} is {kind}: {shapes}", output.tensor);
     Err(contradiction(format!("{path}.kind"), file, spell_shape(&spec.shape)))
+}
+
+/// The shapes that an output may have: a width of 1 may be left out.
+fn output_shapes(output: &Output, joined: bool) -> Vec<Vec<Dim>> {
+    let rows = match output.kind {
+        OutputKind::PerTreatment if joined => vec![ROWS],
+        OutputKind::PerTreatment => vec![USERS, TREATMENTS],
+        OutputKind::Single => vec![USERS],
+    };
+    let width = Dim::Size(u64::try_from(output.width).expect("widths are bounded"));
+    let whole = [&rows[..], &[width]].concat();
+    if output.width == 1 { vec![rows, whole] } else { vec![whole] }
 }
 
 fn check_dense(path: &str, spec: &TensorSpec) -> Result<(), InterfaceError> {
@@ -130,10 +138,10 @@ fn meaning(input: &Input) -> String {
 
 /// Whether the model's shape accepts tensors of one of `shapes`. A variable dimension
 /// must be unknown to the model: a fixed one would refuse requests.
-fn accepts(model: &Shape, shapes: &[&[Dim]]) -> bool {
+fn accepts(model: &Shape, shapes: &[Vec<Dim>]) -> bool {
     let Shape::Sizes(model) = model else { return true };
     shapes.iter().any(|shape| {
-        let mut pairs = model.iter().zip(*shape);
+        let mut pairs = model.iter().zip(shape);
         model.len() == shape.len()
             && pairs.all(|(model, wanted)| match wanted {
                 Dim::Free(_) => model.is_none(),

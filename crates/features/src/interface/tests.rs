@@ -124,6 +124,33 @@ fn an_input_with_a_default_of_its_own_need_not_be_fed() {
 }
 
 #[test]
+fn outputs_have_as_many_columns_as_declared() {
+    let json = include_bytes!("../../tests/metadata/good/wide.json");
+    let metadata = Metadata::parse(json).expect("valid");
+    let check = |classes: &[i64], moods: &[i64]| {
+        let outputs = vec![
+            spec("classes", DType::Float32, classes),
+            spec("moods", DType::Int64, moods),
+            spec("ranks", DType::Int64, &[-1, -1]),
+        ];
+        let checked = metadata.check_interface(&Interface::new(interface().inputs, outputs));
+        checked.map_err(|error| error.to_string())
+    };
+    assert_eq!(check(&[-1, -1, 2], &[-1, 3]), Ok(()));
+    assert_eq!(check(&[-1, -1, -1], &[-1, -1]), Ok(()));
+    for classes in [&[-1, -1][..], &[-1, -1, 1], &[-1, -1, 3]] {
+        let message = check(classes, &[-1, 3]).expect_err("another width");
+        let declared = r#"metadata.json says "classes" is per_treatment: [B, T, 2]; the model"#;
+        assert!(message.contains(declared), "{message}");
+    }
+    let message = check(&[-1, -1, 2], &[-1]).expect_err("another width");
+    assert_eq!(
+        message,
+        r#"outputs[1].kind: metadata.json says "moods" is single: [B, 3]; the model says it is [?]"#
+    );
+}
+
+#[test]
 fn a_joined_model_has_rows_of_all_users() {
     let json = include_bytes!("../../tests/metadata/good/joined.json");
     let metadata = Metadata::parse(json).expect("valid");

@@ -50,7 +50,8 @@ fn read_entity(object: &Object<'_>, of: Entity) -> Result<Entity> {
     Ok(of)
 }
 
-fn read_length(node: &Node<'_>) -> Result<usize> {
+/// Reads a number of values.
+pub(super) fn read_length(node: &Node<'_>) -> Result<usize> {
     let length = node.integer()?;
     let valid = usize::try_from(length).ok().filter(|length| (1..=MAX_LENGTH).contains(length));
     valid.ok_or_else(|| node.error(format!("must be 1 to {MAX_LENGTH}, is {length}")))

@@ -100,8 +100,14 @@ fn keys(names: &[Arc<str>]) -> Metadata {
     };
     let features = names.iter().map(feature).collect();
     let (tensor, entity, dtype): (Arc<str>, _, _) = ("keys".into(), Entity::User, DType::String);
-    let output =
-        Output { tensor: "none".into(), name: "none".into(), kind: OutputKind::Single, role: None };
+    let output = Output {
+        tensor: "none".into(),
+        name: "none".into(),
+        kind: OutputKind::Single,
+        width: 1,
+        score_column: 0,
+        role: None,
+    };
     Metadata {
         framework: "none".into(),
         signature: "none".into(),

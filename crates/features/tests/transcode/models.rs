@@ -66,10 +66,8 @@ pub(crate) fn metadata(entropy: &mut Entropy<'_>) -> Metadata {
     // Without a seed: it is drawn for a request without an id, so no two packings are equal.
     let draws = !joined && entropy.chance(60);
     let kind = if joined { "per_treatment" } else { entropy.one_of(&["per_treatment", "single"]) };
-    let mut outputs = vec![
-        json!({"tensor": "y", "name": "score", "kind": kind}),
-        json!({"tensor": "z", "name": "other", "kind": "per_treatment"}),
-    ];
+    let mut outputs =
+        vec![output("y", "score", kind, entropy), output("z", "other", "per_treatment", entropy)];
     if draws {
         outputs.push(json!({"tensor": "p", "name": "propensity", "kind": "single"}));
     }
@@ -108,6 +106,17 @@ fn join(inputs: &[Value], entropy: &mut Entropy<'_>) -> Vec<Value> {
         json!({"tensor": tensor, "entity": "joined", "dtype": dtype, "features": features})
     };
     joined.into_iter().enumerate().map(tensor).collect()
+}
+
+/// An output, sometimes of several columns.
+fn output(tensor: &str, name: &str, kind: &str, entropy: &mut Entropy<'_>) -> Value {
+    let mut output = json!({"tensor": tensor, "name": name, "kind": kind});
+    if entropy.chance(60) {
+        let width = 1 + entropy.below(4);
+        output["width"] = json!(width);
+        output["score"] = json!({"column": entropy.below(width)});
+    }
+    output
 }
 
 fn input(

@@ -44,12 +44,21 @@ fn uses(metadata: &Metadata) -> impl Iterator<Item = Property> {
             Some(Role::Propensity) => ", propensity",
             None => "",
         };
+        let (kind, columns) = (output.kind.as_str(), columns(output));
         (
             format!("score {} of requests", output.name),
-            format!("{} {}{role}", output.tensor, output.kind.as_str()),
+            format!("{} {kind}{columns}{role}", output.tensor),
         )
     };
     metadata.inputs.iter().map(input).chain(metadata.outputs.iter().map(output))
+}
+
+/// The columns of an output with several.
+fn columns(output: &Output) -> String {
+    match output.width {
+        1 => String::new(),
+        width => format!(", column {} of {width}", output.score_column),
+    }
 }
 
 /// The properties that one of the lists does not have, or with another value.
