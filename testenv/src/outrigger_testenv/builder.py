@@ -142,18 +142,27 @@ class ModelBuilder:
         self.metadata = Metadata(tuple(inputs), tuple(outputs), signature, dict(annotations or {}))
 
     def specs(self) -> dict[str, Any]:
-        """The signature's inputs, of shapes [B, width], [B, T, width] and [B]."""
+        """The signature's inputs, of shapes [B, width], [B, T, width] and [B]; of an input with
+        lengths, [N] and [B] or [B, T].
+        """
         import tensorflow as tf
 
         def shape(each: Input) -> list[int | None]:
             if each.entity in (TREATMENT_COUNT, SEED):
                 return [None]
+            if each.lengths is not None:
+                return [None]
             return [None, each.width] if each.entity == USER else [None, None, each.width]
 
-        return {
+        specs = {
             each.tensor: tf.TensorSpec(shape(each), tf.as_dtype(each.dtype), each.tensor)
             for each in self.metadata.inputs
         }
+        for each in self.metadata.inputs:
+            if each.lengths is not None:
+                rows = [None] if each.entity == USER else [None, None]
+                specs[each.lengths] = tf.TensorSpec(rows, tf.int64, each.lengths)
+        return specs
 
     def build(
         self,

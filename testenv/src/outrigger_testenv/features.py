@@ -30,6 +30,8 @@ class Feature:
     required: bool = False
     missing: str | None = None
     length: int | None = None
+    max: int | None = None
+    padding: Any = None
     vocabulary: tuple[str, ...] | tuple[int, ...] | None = None
     out_of_vocabulary: int | None = None
     hash_buckets: int | None = None
@@ -37,8 +39,10 @@ class Feature:
 
     @property
     def width(self) -> int:
-        """The number of elements it takes in the last dimension of its tensor."""
-        return self.length or 1
+        """The number of elements it takes in the last dimension of its tensor; of a list, the
+        largest number.
+        """
+        return self.length or self.max or 1
 
     def to_json(self) -> dict[str, Any]:
         """The entry in `inputs[].features`."""
@@ -67,6 +71,11 @@ def vector(name: str, length: int, **absence: Any) -> Feature:
     return Feature(name, length=length, **absence)
 
 
+def list_of(name: str, most: int, *, padding: Any = None, **rest: Any) -> Feature:
+    """A list of up to `most` values; a shorter one is padded, unless its input has `lengths`."""
+    return Feature(name, max=most, padding=padding, **rest)
+
+
 def vocabulary(
     name: str, words: Sequence[str] | Sequence[int], *, other: int | None = None, **absence: Any
 ) -> Feature:
@@ -89,12 +98,15 @@ def text(name: str, **absence: Any) -> Feature:
 
 @dataclass(frozen=True)
 class Input:
-    """One input tensor of the signature."""
+    """One input tensor of the signature. With `lengths`, it has the values of a feature's lists,
+    and the tensor of that name the number of values of each.
+    """
 
     tensor: str
     entity: str
     dtype: str
     features: tuple[Feature, ...] = ()
+    lengths: str | None = None
 
     @property
     def width(self) -> int:
@@ -104,6 +116,8 @@ class Input:
     def to_json(self) -> dict[str, Any]:
         """The entry in `inputs`."""
         entry: dict[str, Any] = {"tensor": self.tensor, "entity": self.entity, "dtype": self.dtype}
+        if self.lengths:
+            entry["lengths"] = self.lengths
         if self.features:
             entry["features"] = [feature.to_json() for feature in self.features]
         return entry
@@ -112,7 +126,8 @@ class Input:
     def from_json(cls, entry: dict[str, Any]) -> "Input":
         """Reads an entry of `inputs`."""
         features = tuple(Feature.from_json(feature) for feature in entry.get("features", ()))
-        return cls(entry["tensor"], entry["entity"], entry["dtype"], features)
+        lengths = entry.get("lengths")
+        return cls(entry["tensor"], entry["entity"], entry["dtype"], features, lengths)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,9 @@ const TREATMENTS: Dim = Dim::Free("T");
 /// The dimension of joined rows: the treatments of all users.
 const ROWS: Dim = Dim::Free("R");
 
+/// The dimension of the elements of all lists.
+const ELEMENTS: Dim = Dim::Free("N");
+
 /// The types that scores may have.
 const SCORES: [DType; 4] = [DType::Float32, DType::Float64, DType::Int32, DType::Int64];
 
@@ -37,33 +40,62 @@ fn contradiction(path: String, file: String, model: String) -> InterfaceError {
     InterfaceError { path, file, model }
 }
 
+/// A tensor that is fed, as metadata.json declares it.
+struct Fed<'m> {
+    tensor: &'m Arc<str>,
+    dtype: DType,
+    shape: Vec<Dim>,
+    meaning: String,
+    /// The paths of its name, its type and its shape.
+    paths: [String; 3],
+}
+
 fn check_input(path: &str, input: &Input, interface: &Interface) -> Result<(), InterfaceError> {
-    let Some(spec) = interface.input(&input.tensor) else {
-        let file = format!("that input {:?} is fed", input.tensor);
-        let model = format!("its inputs are {:?}", names(&interface.inputs));
-        return Err(contradiction(format!("{path}.tensor"), file, model));
+    let paths = [format!("{path}.tensor"), format!("{path}.dtype"), path.to_owned()];
+    let (shape, meaning) = (input_shape(input), meaning(input));
+    let (tensor, dtype) = (&input.tensor, input.dtype);
+    check_fed(&Fed { tensor, dtype, shape, meaning, paths }, interface)?;
+    let Some(tensor) = &input.lengths else { return Ok(()) };
+    let shape = match input.entity {
+        Entity::Treatment => vec![USERS, TREATMENTS],
+        _ => vec![USERS],
     };
-    check_dense(path, spec)?;
-    if spec.dtype != ElementType::Known(input.dtype) {
-        let file = format!("{:?} is {}", input.tensor, input.dtype);
-        return Err(contradiction(format!("{path}.dtype"), file, format!("it is {}", spec.dtype)));
+    let meaning = format!("the lengths of the lists in {:?}", input.tensor);
+    let paths = [(); 3].map(|()| format!("{path}.lengths"));
+    check_fed(&Fed { tensor, dtype: DType::Int64, shape, meaning, paths }, interface)
+}
+
+fn check_fed(fed: &Fed<'_>, interface: &Interface) -> Result<(), InterfaceError> {
+    let [of_name, of_type, of_shape] = fed.paths.clone();
+    let Some(spec) = interface.input(fed.tensor) else {
+        let file = format!("that input {:?} is fed", fed.tensor);
+        let model = format!("its inputs are {:?}", names(&interface.inputs));
+        return Err(contradiction(of_name, file, model));
+    };
+    check_dense(&of_name, spec)?;
+    if spec.dtype != ElementType::Known(fed.dtype) {
+        let file = format!("{:?} is {}", fed.tensor, fed.dtype);
+        return Err(contradiction(of_type, file, format!("it is {}", spec.dtype)));
     }
-    let shape = input_shape(input);
-    if accepts(&spec.shape, slice::from_ref(&shape)) {
+    if accepts(&spec.shape, slice::from_ref(&fed.shape)) {
         return Ok(());
     }
-    let file = format!("{:?} is {} ({})", input.tensor, spell(&shape), meaning(input));
-    Err(contradiction(path.to_owned(), file, spell_shape(&spec.shape)))
+    let file = format!("{:?} is {} ({})", fed.tensor, spell(&fed.shape), fed.meaning);
+    Err(contradiction(of_shape, file, spell_shape(&spec.shape)))
 }
 
 fn check_all_fed(metadata: &Metadata, interface: &Interface) -> Result<(), InterfaceError> {
-    let fed = |name: &Arc<str>| metadata.inputs.iter().any(|input| input.tensor == *name);
+    let tensors = || {
+        let inputs = metadata.inputs.iter();
+        inputs.flat_map(|input| [Some(&input.tensor), input.lengths.as_ref()]).flatten()
+    };
+    let fed = |name: &Arc<str>| tensors().any(|tensor| tensor == name);
     let unfed = interface.inputs.iter().filter(|spec| !spec.optional && !fed(&spec.name));
     let missing = names(unfed);
     if missing.is_empty() {
         return Ok(());
     }
-    let fed: Vec<_> = metadata.inputs.iter().map(|input| &*input.tensor).collect();
+    let fed: Vec<_> = tensors().collect();
     let model = format!("it also needs {missing:?}");
     Err(contradiction("inputs".into(), format!("that its inputs are {fed:?}"), model))
 }
@@ -79,7 +111,7 @@ fn check_output(
         let model = format!("its outputs are {:?}", names(&interface.outputs));
         return Err(contradiction(format!("{path}.tensor"), file, model));
     };
-    check_dense(path, spec)?;
+    check_dense(&format!("{path}.tensor"), spec)?;
     if !SCORES.iter().any(|dtype| spec.dtype == ElementType::Known(*dtype)) {
         let file = format!(
             "{:?} is an output of numbers (float32, float64, int32 or int64)",
@@ -114,10 +146,13 @@ fn check_dense(path: &str, spec: &TensorSpec) -> Result<(), InterfaceError> {
         return Ok(());
     }
     let file = format!("{:?} is a dense tensor", spec.name);
-    Err(contradiction(format!("{path}.tensor"), file, format!("it is {}", spec.dtype)))
+    Err(contradiction(path.to_owned(), file, format!("it is {}", spec.dtype)))
 }
 
 fn input_shape(input: &Input) -> Vec<Dim> {
+    if input.lengths.is_some() {
+        return vec![ELEMENTS];
+    }
     let width = Dim::Size(u64::try_from(input.width()).expect("lengths are bounded"));
     match input.entity {
         Entity::User => vec![USERS, width],
@@ -129,6 +164,9 @@ fn input_shape(input: &Input) -> Vec<Dim> {
 
 fn meaning(input: &Input) -> String {
     let entity = input.entity.as_str();
+    if input.lengths.is_some() {
+        return format!("the elements of {entity} lists");
+    }
     match input.features.len() {
         0 => entity.to_owned(),
         1 => format!("1 {entity} feature, width {}", input.width()),

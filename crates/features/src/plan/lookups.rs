@@ -6,7 +6,7 @@ use outrigger_core::DType;
 
 use super::Plan;
 use crate::metadata::{
-    Absence, Encoding, Entity, Feature, Input, Metadata, Output, OutputKind, Raw,
+    Absence, Encoding, Entity, Feature, Input, Metadata, Output, OutputKind, Raw, Size,
 };
 
 /// A look-up: the request sends a text, and the table's row with that key supplies
@@ -94,6 +94,7 @@ fn keys(names: &[Arc<str>]) -> Metadata {
         name: name.clone(),
         entity: Entity::User,
         length: 1,
+        size: Size::Exact,
         encoding: Encoding::Plain,
         absence: Absence::Default(vec![Raw::Text("".into())]),
         allow_non_finite: false,
@@ -111,7 +112,7 @@ fn keys(names: &[Arc<str>]) -> Metadata {
     Metadata {
         framework: "none".into(),
         signature: "none".into(),
-        inputs: vec![Input { tensor, entity, dtype, features }],
+        inputs: vec![Input { tensor, entity, dtype, lengths: None, features }],
         outputs: vec![output],
         deterministic: true,
         annotations: serde_json::Map::default(),

@@ -93,7 +93,7 @@ fn features() -> Value {
 fn value() -> Value {
     json!({
         "description": "The value of a feature, whose type metadata.json decides. An array is a \
-            vector; null stands for absence.",
+            vector or a list; null stands for absence.",
         "anyOf": [
             {"type": ["number", "string", "boolean", "null"]},
             {"type": "array"},

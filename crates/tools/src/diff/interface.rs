@@ -37,7 +37,9 @@ fn shape(direction: &str, tensor: &TensorReport) -> Property {
 /// The use of the tensors, as metadata.json declares it.
 fn uses(metadata: &Metadata) -> impl Iterator<Item = Property> {
     let input = |input: &Input| {
-        (format!("entity of input {}", input.tensor), input.entity.as_str().to_owned())
+        let lengths = input.lengths.as_ref().map(|tensor| format!(", lengths in {tensor}"));
+        let entity = format!("{}{}", input.entity.as_str(), lengths.unwrap_or_default());
+        (format!("entity of input {}", input.tensor), entity)
     };
     let output = |output: &Output| {
         let role = match output.role {
