@@ -42,7 +42,7 @@ pub(crate) fn check(
 
 fn check_output(answer: &PredictResponse, scores: &RangeInclusive<usize>) -> Checked {
     match &answer.output {
-        Some(Output::Scores(list)) => expect("scores", scores, list.values.len()),
+        Some(Output::Scores(list)) => expect("scores", scores, list.scores().count()),
         Some(_) => Ok(()),
         None => Err(Failure::invalid("no scores")),
     }

@@ -83,7 +83,7 @@ impl Plan {
     ) -> Result<Vec<Response<'a>>, Failure> {
         let outputs = Outputs::check(self, packed, outputs)?;
         let users = packed.users.iter().enumerate();
-        users.map(|(index, user)| Response::new(self, &outputs, index, user, model)).collect()
+        users.map(|(index, user)| Response::new(&outputs, index, user, model)).collect()
     }
 
     /// Builds the response as [`Self::answer`] does, for callers that inspect it rather

@@ -3,6 +3,7 @@
 mod buffer;
 mod codec;
 pub(crate) mod floats;
+mod lists;
 
 use std::sync::Arc;
 
@@ -10,19 +11,36 @@ use outrigger_core::{DType, Reason};
 use outrigger_proto::outrigger::v1::ValueOrigin;
 
 use crate::{
-    metadata::{Absence, Feature, Raw},
+    metadata::{Absence, Feature, Raw, Size},
     value::{Scalar, Values},
 };
 pub(crate) use buffer::{Buffer, Element, Sink};
 use codec::{Codec, Encoded};
+pub(crate) use lists::RowLists;
 
 /// A feature ready to encode values.
 #[derive(Debug)]
 pub(crate) struct Column {
     pub(crate) feature: Arc<str>,
+    /// The number of its positions in a row of the input: 1 if that has `lengths`.
     pub(crate) length: usize,
+    /// The most values that a request may send.
+    pub(crate) most: usize,
+    /// The values of a row with fewer.
+    rest: Rest,
     codec: Codec,
     absent: Absent,
+}
+
+/// The positions of a row after the values that were sent.
+#[derive(Debug)]
+enum Rest {
+    /// None: the number of values is always the same.
+    Exact,
+    /// They have this element.
+    Padding(Element<'static>),
+    /// None: a row is a list of its own.
+    Ragged,
 }
 
 #[derive(Debug)]
@@ -54,10 +72,23 @@ impl Column {
             Absence::Nan => Absent::Nan,
             Absence::Default(values) => Absent::Default(encode_default(&codec, values)),
         };
-        Self { feature: feature.name.clone(), length: feature.length, codec, absent }
+        let (rest, length) = match &feature.size {
+            Size::Exact => (Rest::Exact, feature.length),
+            Size::Padded(padding) => {
+                let element = encode(&Codec::plain(dtype, true), padding);
+                (Rest::Padding(element), feature.length)
+            }
+            Size::Ragged => (Rest::Ragged, 1),
+        };
+        Self { feature: feature.name.clone(), length, most: feature.length, rest, codec, absent }
     }
 
-    /// Appends the feature's `length` elements and returns the origin of the values.
+    /// True if a row has one value.
+    pub(crate) fn is_scalar(&self) -> bool {
+        self.most == 1 && !matches!(self.rest, Rest::Ragged)
+    }
+
+    /// Appends the feature's elements for a row and returns the origin of the values.
     ///
     /// Some of the elements may already be appended when an error is returned.
     pub(crate) fn write<'a>(
@@ -65,15 +96,16 @@ impl Column {
         value: Option<&impl Values<'a>>,
         out: &mut impl Sink,
     ) -> Result<ValueOrigin, Problem> {
+        out.begin();
         match value {
             Some(value) => self.write_value(value, out),
             None => self.write_absent(out),
         }
     }
 
-    /// Whether a finite float32 is written to the tensor unchanged.
+    /// True if a finite float32 is written to its position in the tensor unchanged.
     pub(crate) fn takes_floats(&self) -> bool {
-        matches!(self.codec, Codec::Float32 { .. })
+        matches!((&self.codec, &self.rest), (Codec::Float32 { .. }, Rest::Exact | Rest::Padding(_)))
     }
 
     /// Whether NaN and infinity are accepted.
@@ -109,8 +141,18 @@ impl Column {
         out: &mut impl Sink,
     ) -> Result<ValueOrigin, Problem> {
         self.check_length(value.len())?;
+        let origin = self.write_elements(value, out)?;
+        self.pad(value.len(), out);
+        Ok(origin)
+    }
+
+    fn write_elements<'a>(
+        &self,
+        value: &impl Values<'a>,
+        out: &mut impl Sink,
+    ) -> Result<ValueOrigin, Problem> {
         if let Some(bytes) = value.floats()
-            && self.takes_floats()
+            && matches!(self.codec, Codec::Float32 { .. })
             && floats::all_finite(bytes)
         {
             out.push_floats(bytes);
@@ -129,12 +171,21 @@ impl Column {
         Ok(origin)
     }
 
+    /// Writes the elements after the `written` ones of a padded list.
+    fn pad(&self, written: usize, out: &mut impl Sink) {
+        if let Rest::Padding(element) = &self.rest {
+            (written..self.most).for_each(|_| out.push(element.clone()));
+        }
+    }
+
     /// Refuses another number of values than the feature has.
     pub(crate) fn check_length(&self, found: usize) -> Result<(), Problem> {
-        if found == self.length {
+        let (is_list, most) = (!matches!(self.rest, Rest::Exact), self.most);
+        if found == most || is_list && found < most {
             return Ok(());
         }
-        let message = format!("expected {} values, found {found}", self.length);
+        let at_most = if is_list { "at most " } else { "" };
+        let message = format!("expected {at_most}{most} values, found {found}");
         Err(Problem::new(Reason::FeatureLength, message))
     }
 
@@ -143,6 +194,7 @@ impl Column {
             Absent::Required => Err(Problem::new(Reason::FeatureMissing, "required, but not sent")),
             Absent::Default(elements) => {
                 elements.iter().for_each(|element| out.push(element.clone()));
+                self.pad(elements.len(), out);
                 Ok(ValueOrigin::Default)
             }
             Absent::Nan => {
@@ -154,18 +206,20 @@ impl Column {
 }
 
 fn encode_default(codec: &Codec, values: &[Raw]) -> Vec<Element<'static>> {
-    let encode = |raw: &Raw| {
-        let scalar = match raw {
-            Raw::Real(value) => Scalar::Real(*value),
-            Raw::Integer(value) => Scalar::Integer(*value),
-            Raw::Flag(value) => Scalar::Flag(*value),
-            Raw::Text(value) => Scalar::Text(value.as_bytes()),
-        };
-        match codec.encode(scalar).expect("the parser checked the default") {
-            Encoded::Known(element) | Encoded::OutOfVocabulary(element) => element.into_shared(),
-        }
+    values.iter().map(|raw| encode(codec, raw)).collect()
+}
+
+/// A raw value of metadata.json as an element.
+fn encode(codec: &Codec, raw: &Raw) -> Element<'static> {
+    let scalar = match raw {
+        Raw::Real(value) => Scalar::Real(*value),
+        Raw::Integer(value) => Scalar::Integer(*value),
+        Raw::Flag(value) => Scalar::Flag(*value),
+        Raw::Text(value) => Scalar::Text(value.as_bytes()),
     };
-    values.iter().map(encode).collect()
+    match codec.encode(scalar).expect("the parser checked the value") {
+        Encoded::Known(element) | Encoded::OutOfVocabulary(element) => element.into_shared(),
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use outrigger_core::{Content, Failure, Tensor};
-use outrigger_proto::outrigger::v1::{ExplainResponse, ExplainedColumn, ExplainedTensor};
+use outrigger_proto::outrigger::v1::{
+    ExplainResponse, ExplainedColumn, ExplainedTensor, ValueOrigin,
+};
 
 use crate::{
     call::{Call, Trace},
@@ -37,10 +39,22 @@ impl Metered<'_> {
 impl Plan {
     fn explain_user(&self, user: usize, packed: &Packed, trace: &Trace) -> ExplainResponse {
         let share = Share::of(user, self, packed);
-        let tensors = self.metadata.inputs.iter().zip(&packed.tensors).zip(&trace.origins);
+        let inputs = || self.metadata.inputs.iter().zip(&packed.tensors).zip(&trace.origins);
+        let lengths = |input: &Input| packed.tensor(input.lengths.as_ref()?);
+        let mut tensors = Vec::with_capacity(packed.tensors.len());
+        for ((input, tensor), origins) in inputs() {
+            let elements = match lengths(input) {
+                Some(lengths) => share.elements(lengths),
+                None => share.range(elements(tensor)),
+            };
+            tensors.push(explain(input, tensor, origins, &share, elements));
+        }
+        let of_lists =
+            inputs().filter_map(|((input, _), origins)| Some((lengths(input)?, origins)));
+        tensors.extend(of_lists.map(|(tensor, origins)| explain_lengths(tensor, origins, &share)));
         ExplainResponse {
             model: None,
-            tensors: tensors.map(|((it, tensor), all)| explain(it, tensor, all, &share)).collect(),
+            tensors,
             request_id: packed.users[user].request_id.to_string(),
             unknown_features: trace.unknown[user].clone(),
             treatment_errors: packed.users[user].errors.clone(),
@@ -75,15 +89,41 @@ impl Share {
         let each = parts.checked_div(self.all).unwrap_or(0);
         self.before * each..(self.before + self.rows) * each
     }
+
+    /// The user's elements among those of all lists, which have these lengths.
+    fn elements(&self, lengths: &Tensor) -> Range<usize> {
+        let Content::Bytes(bytes) = &lengths.content else { return 0..0 };
+        let (lengths, _) = bytes.as_chunks();
+        let sum = |lengths: &[[u8; 8]]| {
+            let length = |bytes: &[u8; 8]| usize::try_from(u64::from_le_bytes(*bytes));
+            lengths.iter().map(|bytes| length(bytes).expect("sizes are limited")).sum::<usize>()
+        };
+        let rows = self.range(lengths.len());
+        let before = sum(&lengths[..rows.start]);
+        before..before + sum(&lengths[rows])
+    }
 }
 
-fn explain(input: &Input, tensor: &Tensor, origins: &[i32], share: &Share) -> ExplainedTensor {
+/// The number of elements of a tensor.
+fn elements(tensor: &Tensor) -> usize {
+    match &tensor.content {
+        Content::Bytes(bytes) => bytes.len() / tensor.dtype.size().unwrap_or(1),
+        Content::Strings(texts) => texts.len(),
+    }
+}
+
+/// Explains these elements of an input's tensor.
+fn explain(
+    input: &Input,
+    tensor: &Tensor,
+    origins: &[i32],
+    share: &Share,
+    elements: Range<usize>,
+) -> ExplainedTensor {
     let mut shape = tensor.shape.clone();
-    shape[0] = i64::try_from(share.rows).expect("sizes are limited");
-    let (content, texts) = match &tensor.content {
-        Content::Bytes(bytes) => (bytes.slice(share.range(bytes.len())), Vec::new()),
-        Content::Strings(texts) => (Bytes::new(), texts[share.range(texts.len())].to_vec()),
-    };
+    let first = if input.lengths.is_some() { elements.len() } else { share.rows };
+    shape[0] = i64::try_from(first).expect("sizes are limited");
+    let (content, texts) = part(tensor, elements);
     ExplainedTensor {
         name: tensor.name.as_ref().to_owned(),
         dtype: tensor.dtype.as_str().to_owned(),
@@ -92,6 +132,37 @@ fn explain(input: &Input, tensor: &Tensor, origins: &[i32], share: &Share) -> Ex
         texts,
         columns: columns(input),
         origins: origins[share.range(origins.len())].to_vec(),
+    }
+}
+
+/// These elements of a tensor.
+fn part(tensor: &Tensor, elements: Range<usize>) -> (Bytes, Vec<Bytes>) {
+    match &tensor.content {
+        Content::Bytes(bytes) => {
+            let size = tensor.dtype.size().unwrap_or(1);
+            (bytes.slice(size * elements.start..size * elements.end), Vec::new())
+        }
+        Content::Strings(texts) => (Bytes::new(), texts[elements].to_vec()),
+    }
+}
+
+/// Explains the lengths of the lists that have these origins.
+fn explain_lengths(tensor: &Tensor, origins: &[i32], share: &Share) -> ExplainedTensor {
+    let mut shape = tensor.shape.clone();
+    shape[0] = i64::try_from(share.rows).expect("sizes are limited");
+    let padding = i32::from(ValueOrigin::Padding);
+    let origin = |of_list: &i32| match *of_list {
+        of_list if of_list == padding => padding,
+        _ => ValueOrigin::Computed.into(),
+    };
+    ExplainedTensor {
+        name: tensor.name.as_ref().to_owned(),
+        dtype: tensor.dtype.as_str().to_owned(),
+        shape,
+        content: part(tensor, share.range(elements(tensor))).0,
+        texts: Vec::new(),
+        columns: Vec::new(),
+        origins: origins[share.range(origins.len())].iter().map(origin).collect(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The last step of packing: pads or joins the written rows and shapes the tensors.
 
 mod joined;
+mod lists;
 
 use outrigger_core::Tensor;
 use outrigger_proto::outrigger::v1::ValueOrigin;
@@ -22,8 +23,19 @@ pub(crate) fn tensors(
     if !plan.joins.is_empty() {
         return joined::tensors(plan, buffers, kept);
     }
+    let mut lengths = Vec::new();
     let inputs = plan.inputs.iter().zip(buffers);
-    inputs.map(|(input, buffer)| finish_tensor(input, buffer, kept, treatments)).collect()
+    let mut tensors: Vec<_> = inputs
+        .map(|(input, buffer)| {
+            let buffer = pad(input, buffer, kept, treatments);
+            if let (Some(name), Buffer::Lists(lists)) = (&input.lengths, &buffer) {
+                lengths.push(lists::lengths(name, input, lists, (kept.len(), treatments)));
+            }
+            finish_tensor(input, buffer, (kept.len(), treatments))
+        })
+        .collect();
+    tensors.append(&mut lengths);
+    tensors
 }
 
 /// The origins of all values, padded or joined like the tensors; empty if the call is not
@@ -41,28 +53,27 @@ pub(crate) fn origins(
     inputs.map(|(input, origins)| finish_origins(input, origins, kept, treatments)).collect()
 }
 
-/// Whether some users have fewer rows of this input than others, so that it needs
-/// padding.
-fn is_ragged(input: &InputPlan, kept: &[usize], treatments: usize) -> bool {
+/// True if some users have fewer rows of this input than others.
+fn needs_padding(input: &InputPlan, kept: &[usize], treatments: usize) -> bool {
     input.entity == Entity::Treatment && kept.iter().any(|count| *count != treatments)
 }
 
-fn finish_tensor(
-    input: &InputPlan,
-    mut buffer: Buffer,
-    kept: &[usize],
-    treatments: usize,
-) -> Tensor {
-    if is_ragged(input, kept, treatments) {
-        let runs: Vec<_> = kept.iter().map(|count| count * input.width).collect();
-        buffer = buffer.pad(&runs, treatments * input.width);
+/// Gives each user as many rows as the others, if the input's rows are treatments.
+fn pad(input: &InputPlan, buffer: Buffer, kept: &[usize], treatments: usize) -> Buffer {
+    if !needs_padding(input, kept, treatments) {
+        return buffer;
     }
-    Tensor {
-        name: input.tensor.clone(),
-        dtype: input.dtype,
-        shape: input.shape(kept.len(), treatments),
-        content: buffer.into_content(),
-    }
+    let runs: Vec<_> = kept.iter().map(|count| count * input.width).collect();
+    buffer.pad(&runs, treatments * input.width)
+}
+
+fn finish_tensor(input: &InputPlan, buffer: Buffer, (users, treatments): (usize, usize)) -> Tensor {
+    let content = buffer.into_content();
+    let shape = match &input.lengths {
+        None => input.shape(users, treatments),
+        Some(_) => lists::shape(&content, input.dtype),
+    };
+    Tensor { name: input.tensor.clone(), dtype: input.dtype, shape, content }
 }
 
 fn finish_origins(
@@ -71,7 +82,7 @@ fn finish_origins(
     kept: &[usize],
     treatments: usize,
 ) -> Vec<i32> {
-    if is_ragged(input, kept, treatments) {
+    if needs_padding(input, kept, treatments) {
         pad_origins(&origins, kept, treatments, input.columns.len())
     } else {
         origins

@@ -21,6 +21,13 @@ pub(crate) fn everything() -> Plan {
     Plan::compile(Metadata::parse(json).expect("valid"))
 }
 
+/// The plan of the architecture's example with outputs of several columns: `class`, ranked by its
+/// second one, `mood` of a user, and `rank`, which has one.
+pub(crate) fn wide() -> Plan {
+    let json = include_bytes!("../tests/metadata/good/wide.json");
+    Plan::compile(Metadata::parse(json).expect("valid"))
+}
+
 pub(crate) fn number(value: f32) -> Kind {
     Kind::Number(value)
 }

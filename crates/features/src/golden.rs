@@ -3,8 +3,8 @@
 //! One case per line:
 //! `{"request": <JSON form>, "expected": {"scores": [0.1, 0.2]}, "rtol": 1e-4, "atol": 1e-5}`.
 //! `expected` has `scores`, or `score` for a `single` output, and may have
-//! `outputs`: further outputs by name, a number or a list each. Blank lines are
-//! skipped.
+//! `outputs`: further outputs by name. A list stands in place of a number for all columns
+//! of an output with several. Blank lines are skipped.
 
 mod compare;
 
@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use crate::{
     json,
+    metadata::OutputKind,
     plan::Plan,
     reader::{self, Node, Object, Wrong},
 };
@@ -62,10 +63,19 @@ pub struct GoldenCase {
 /// The expected values of one output.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
-    /// The one value of a `single` output.
+    /// The score of a `single` output.
     One(f64),
-    /// One value per treatment, in the order of the response.
+    /// All columns of a `single` output.
+    Row(Vec<f64>),
+    /// One score per treatment, in the order of the response.
     Many(Vec<f64>),
+    /// All columns of each treatment.
+    Rows {
+        /// Row-major.
+        values: Vec<f64>,
+        /// The number of columns.
+        width: usize,
+    },
 }
 
 /// An error in a golden.jsonl, with its line.
@@ -136,7 +146,7 @@ impl Plan {
     }
 
     fn read_case(&self, node: &Node<'_>, line: usize) -> Result<GoldenCase, String> {
-        let expectation = read_expectation(node).map_err(|Wrong { path, message }| {
+        let expectation = read_expectation(node, self).map_err(|Wrong { path, message }| {
             if path.is_empty() { message } else { format!("{path}: {message}") }
         })?;
         let request =
@@ -162,12 +172,12 @@ struct Expectation<'a> {
     atol: f64,
 }
 
-fn read_expectation<'a>(node: &Node<'a>) -> Result<Expectation<'a>, Wrong> {
+fn read_expectation<'a>(node: &Node<'a>, plan: &Plan) -> Result<Expectation<'a>, Wrong> {
     let case = node.object()?;
     case.only(&["request", "expected", "rtol", "atol"])?;
     let expected = case.required("expected")?.object()?;
     expected.only(&["score", "scores", "outputs"])?;
-    let outputs = expected.optional("outputs").map(|node| read_outputs(&node)).transpose()?;
+    let outputs = expected.optional("outputs").map(|node| read_outputs(&node, plan)).transpose()?;
     Ok(Expectation {
         request: case.required("request")?,
         expected: read_scores(&expected)?,
@@ -179,25 +189,53 @@ fn read_expectation<'a>(node: &Node<'a>) -> Result<Expectation<'a>, Wrong> {
 
 fn read_scores(expected: &Object<'_>) -> Result<Values, Wrong> {
     match (expected.optional("score"), expected.optional("scores")) {
-        (Some(score), None) => read_number(&score).map(Values::One),
-        (None, Some(scores)) => read_numbers(&scores).map(Values::Many),
+        (Some(score), None) => read_single(&score),
+        (None, Some(scores)) => read_many(&scores),
         _ => Err(expected.error("one of score and scores is needed")),
     }
 }
 
-fn read_outputs(node: &Node<'_>) -> Result<BTreeMap<String, Values>, Wrong> {
+fn read_outputs(node: &Node<'_>, plan: &Plan) -> Result<BTreeMap<String, Values>, Wrong> {
     let object = node.object()?;
+    let is_single = |name: &str| {
+        let mut outputs = plan.metadata.outputs.iter();
+        outputs.any(|output| *output.name == *name && output.kind == OutputKind::Single)
+    };
     let names = object.map.keys();
     names
         .map(|name| {
             let node = object.required(name)?;
-            let values = match node.value {
-                Value::Array(_) => Values::Many(read_numbers(&node)?),
-                _ => Values::One(read_number(&node)?),
-            };
+            let single = is_single(name) || !node.value.is_array();
+            let values = if single { read_single(&node)? } else { read_many(&node)? };
             Ok((name.clone(), values))
         })
         .collect()
+}
+
+/// The score of a user, or all columns.
+fn read_single(node: &Node<'_>) -> Result<Values, Wrong> {
+    match node.value {
+        Value::Array(_) => read_numbers(node).map(Values::Row),
+        _ => read_number(node).map(Values::One),
+    }
+}
+
+/// The score of each treatment, or all columns of each.
+fn read_many(node: &Node<'_>) -> Result<Values, Wrong> {
+    let rows = node.array()?;
+    let Some(Value::Array(first)) = rows.first().map(|row| row.value) else {
+        return read_numbers(node).map(Values::Many);
+    };
+    let (width, mut values) = (first.len(), Vec::new());
+    for row in &rows {
+        let columns = read_numbers(row)?;
+        if columns.len() != width {
+            let found = columns.len();
+            return Err(row.error(format!("has {found} columns, the row before it {width}")));
+        }
+        values.extend(columns);
+    }
+    Ok(Values::Rows { values, width })
 }
 
 fn read_numbers(node: &Node<'_>) -> Result<Vec<f64>, Wrong> {

@@ -12,11 +12,10 @@
 //!
 //! Shapes, for B users, up to T treatments a user and `width` the sum of a
 //! tensor's feature lengths: user tensors `[B, width]`, treatment tensors
-//! `[B, T, width]`, counts and seeds `[B]`; outputs `[B, T]` or `[B, T, 1]` per
-//! treatment, `[B]` or `[B, 1]` for single ones. Joined tensors have a row for
-//! each of the R treatments of all users, unpadded: inputs `[R, width]`, outputs
-//! `[R]` or `[R, 1]`. A model without features takes tensors as they are
-//! ([`RawPlan`]).
+//! `[B, T, width]`, counts and seeds `[B]`; outputs `[B, T, n]` per treatment, `[B, n]`
+//! for single ones, where an output's width n of 1 may be left out. Joined tensors have a
+//! row for each of the R treatments of all users, unpadded: inputs `[R, width]`, outputs
+//! `[R, n]`. A model without features takes tensors as they are ([`RawPlan`]).
 
 mod answer;
 mod arrived;

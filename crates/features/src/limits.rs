@@ -74,6 +74,21 @@ pub(crate) fn refuse_columns(count: usize, max: usize, place: &Place) -> Result<
     Err(place.malformed("treatment_table", format!("{count} columns, at most {max} are allowed")))
 }
 
+/// The most bytes of a row in a tensor. A row of lists also takes the places of its list, and its
+/// number of elements.
+fn row_size(input: &InputPlan) -> u128 {
+    let list = size_of::<std::ops::Range<usize>>() + size_of::<i64>();
+    let elements = |count: usize| count as u128 * element_size(input.dtype);
+    match input.columns.first().filter(|_| input.lengths.is_some()) {
+        None => elements(input.width),
+        Some(column) => elements(column.most) + list as u128,
+    }
+}
+
+fn element_size(dtype: DType) -> u128 {
+    dtype.size().unwrap_or(size_of::<bytes::Bytes>()) as u128
+}
+
 /// Refuses a call whose padded tensors would take too much memory, before they are
 /// allocated.
 pub(crate) fn check_size(
@@ -86,12 +101,11 @@ pub(crate) fn check_size(
     let (treatments, rows) = counts.fold((0, 0), |(most, all): (u128, u128), count| {
         (most.max(count as u128), all + count as u128)
     });
-    let element = |dtype: DType| dtype.size().unwrap_or(size_of::<bytes::Bytes>()) as u128;
     let padded = |input: &InputPlan| {
         let rows = if input.entity == Entity::Treatment { users * treatments } else { users };
-        rows * input.width as u128 * element(input.dtype)
+        rows * row_size(input)
     };
-    let joined = |join: &Join| rows * join.width as u128 * element(join.dtype);
+    let joined = |join: &Join| rows * join.width as u128 * element_size(join.dtype);
     let total: u128 = match plan.joins.as_slice() {
         [] => plan.inputs.iter().map(padded).sum(),
         joins => joins.iter().map(joined).sum(),

@@ -16,7 +16,7 @@ use crate::reader::{self, Node, Wrong};
 /// The only supported schema.
 pub const SCHEMA: &str = "outrigger.dev/model/v1";
 
-/// The maximum number of values of one feature.
+/// The maximum number of values of one feature, and of one row of an output.
 pub const MAX_LENGTH: usize = 1 << 20;
 
 /// The maximum number of values in one row of an input: the sum of its features' lengths.
@@ -50,6 +50,9 @@ pub struct Input {
     pub entity: Entity,
     /// Its element type.
     pub dtype: DType,
+    /// The tensor with the number of values of each row, int64: `[B]` or `[B, T]`. The
+    /// input then has a single feature, and its tensor the values of all rows: `[N]`.
+    pub lengths: Option<Arc<str>>,
     /// The features in its last dimension, in order; empty for counts and seeds.
     pub features: Vec<Feature>,
 }
@@ -70,21 +73,34 @@ pub enum Entity {
     Joined,
 }
 
-/// One feature: `length` neighbouring positions of an input's last dimension.
+/// One feature: `length` neighbouring positions of an input's last dimension, or a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Feature {
     /// Its name in requests; unique within its entity.
     pub name: Arc<str>,
     /// The entity that the feature belongs to: the user or the treatment.
     pub entity: Entity,
-    /// The number of values; 1 for a scalar.
+    /// The number of values; 1 for a scalar. Of a list, the largest one.
     pub length: usize,
+    /// The values that a row has, if a request sends fewer than `length`.
+    pub size: Size,
     /// The encoding of a value as an element.
     pub encoding: Encoding,
     /// The behaviour when a request does not send it.
     pub absence: Absence,
     /// Whether NaN and infinity are accepted; floats only.
     pub allow_non_finite: bool,
+}
+
+/// The number of values that a request may send for a feature.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Size {
+    /// Exactly `length`.
+    Exact,
+    /// Up to `length`; this element is written in the positions after them.
+    Padded(Raw),
+    /// Up to `length`, of an input with `lengths`.
+    Ragged,
 }
 
 /// The encoding of a raw value as an element of the tensor.
@@ -115,7 +131,7 @@ pub enum Words {
 /// The behaviour when a feature is absent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Absence {
-    /// Uses these raw values, `length` of them, encoded like any other.
+    /// Uses these raw values, as many as a request may send, encoded like any other.
     Default(Vec<Raw>),
     /// Refuses the row with FEATURE_MISSING.
     Required,
@@ -142,6 +158,10 @@ pub struct Output {
     pub name: Arc<str>,
     /// Its shape and meaning.
     pub kind: OutputKind,
+    /// The number of values of each treatment or user: the columns of the tensor.
+    pub width: usize,
+    /// The column that is the score, below `width`: treatments are ranked by it.
+    pub score_column: usize,
     /// A special role, in addition to being returned.
     pub role: Option<Role>,
 }
@@ -149,10 +169,10 @@ pub struct Output {
 /// The entity that an output has values for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputKind {
-    /// One value per treatment: `[B, T]` or `[B, T, 1]`; for a model with joined inputs
-    /// `[R]` or `[R, 1]`.
+    /// Values of each treatment: `[B, T, width]`; for a model with joined inputs
+    /// `[R, width]`. A width of 1 may be left out of the shape.
     PerTreatment,
-    /// One value per user: `[B]` or `[B, 1]`.
+    /// Values of each user: `[B, width]`. A width of 1 may be left out of the shape.
     Single,
 }
 
@@ -214,7 +234,8 @@ impl Metadata {
 }
 
 impl Input {
-    /// The size of the last dimension: the sum of the features' lengths.
+    /// The size of the last dimension, unless there are `lengths`: the sum of the features'
+    /// lengths.
     pub fn width(&self) -> usize {
         self.features.iter().map(|feature| feature.length).sum()
     }

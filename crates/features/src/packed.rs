@@ -24,7 +24,7 @@ pub struct FeatureCounts {
 /// megabyte of key-value maps can be freed once it has become 80 KB of tensors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Packed {
-    /// One tensor per input of metadata.json, in its order.
+    /// One tensor per input of metadata.json, in its order; then the lengths of lists.
     pub tensors: Vec<Tensor>,
     /// The users, in the order of the requests: B of them.
     pub users: Vec<UserRows>,
@@ -79,6 +79,11 @@ impl UserRows {
 }
 
 impl Packed {
+    /// The tensor of this name.
+    pub(crate) fn tensor(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.iter().find(|tensor| *tensor.name == *name)
+    }
+
     /// Whether the engine has anything to compute: false if no user has a
     /// treatment and no `single` output is asked for.
     pub fn needs_engine(&self) -> bool {

@@ -20,9 +20,11 @@ impl Plan {
         let treatments = packed.treatments;
         let padded = limits.max_treatments.min(2 * treatments);
         let has_treatments = self.inputs.iter().any(|input| input.entity == Entity::Treatment);
+        // Engines do not batch calls with lists: the elements of all rows have no row per user.
+        let has_lists = self.inputs.iter().any(|input| input.lengths.is_some());
         let size: usize = packed.tensors.iter().map(Tensor::size).sum();
         let fits = size <= limits.max_tensor_bytes / 2;
-        if !self.joins.is_empty() || !has_treatments || padded <= treatments || !fits {
+        if has_lists || !self.joins.is_empty() || !has_treatments || padded <= treatments || !fits {
             return None;
         }
         let mut call = packed.clone();

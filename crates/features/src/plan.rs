@@ -10,7 +10,7 @@ use std::sync::Arc;
 use outrigger_core::{DType, Interface};
 
 use crate::{
-    column::Column,
+    column::{Buffer, Column, RowLists},
     interface::InterfaceError,
     metadata::{Encoding, Entity, Input, Metadata},
     packed::Packed,
@@ -50,8 +50,11 @@ const ANY: u64 = 128 << 10;
 #[derive(Debug)]
 pub(crate) struct InputPlan {
     pub(crate) tensor: Arc<str>,
+    /// The tensor with the number of elements of each row, if the rows are lists.
+    pub(crate) lengths: Option<Arc<str>>,
     pub(crate) entity: Entity,
     pub(crate) dtype: DType,
+    /// Elements, or lists, per row.
     pub(crate) width: usize,
     pub(crate) columns: Vec<Column>,
 }
@@ -133,6 +136,14 @@ impl Plan {
         self.fields.of(entity).map_or(0, Fields::longest_name)
     }
 
+    /// The input tensors of a packed call, in their order: those of metadata.json, then those with
+    /// the lengths of lists.
+    pub fn input_names(&self) -> impl Iterator<Item = &Arc<str>> {
+        let inputs = &self.metadata.inputs;
+        let lengths = inputs.iter().filter_map(|input| input.lengths.as_ref());
+        inputs.iter().map(|input| &input.tensor).chain(lengths)
+    }
+
     /// The output tensors that a packed call needs from the engine (its `output_filter`),
     /// in the order of metadata.json.
     pub fn output_names(&self, packed: &Packed) -> Vec<Arc<str>> {
@@ -164,11 +175,20 @@ impl InputPlan {
         let width = columns.iter().map(|column| column.length).sum();
         Self {
             tensor: input.tensor.clone(),
+            lengths: input.lengths.clone(),
             entity,
             dtype: input.dtype,
             // Counts and seeds have one value per row.
             width: if entity.has_features() { width } else { 1 },
             columns,
+        }
+    }
+
+    /// An empty buffer with room for `rows` rows.
+    pub(crate) fn buffer(&self, rows: usize) -> Buffer {
+        match &self.lengths {
+            None => Buffer::new(self.dtype, rows * self.width),
+            Some(_) => Buffer::Lists(RowLists::new(self.dtype, rows)),
         }
     }
 

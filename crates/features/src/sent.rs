@@ -7,7 +7,7 @@ use crate::{
     arrived::Arrived,
     call::Call,
     limits::Limits,
-    metadata::{Encoding, Entity, Feature, Words},
+    metadata::{Encoding, Entity, Feature, Size, Words},
     plan::Plan,
 };
 
@@ -113,7 +113,8 @@ impl Plan {
 
 fn is_readable(feature: &Feature, dtype: DType) -> bool {
     let hashed = matches!(feature.encoding, Encoding::HashBuckets(_));
-    feature.length == 1 && !hashed && dtype != DType::String
+    let scalar = feature.length == 1 && feature.size != Size::Ragged;
+    scalar && !hashed && dtype != DType::String
 }
 
 /// An element of a tensor of numbers or flags.

@@ -9,7 +9,7 @@ use outrigger_proto::outrigger::v1::{
 };
 
 use crate::{
-    metadata::{Absence, Encoding, Entity, Feature, Input, Words},
+    metadata::{Absence, Encoding, Entity, Feature, Input, Size, Words},
     plan::Plan,
 };
 
@@ -58,7 +58,7 @@ impl Plan {
 }
 
 fn made_up(dtype: DType, feature: &Feature, number: f32) -> Kind {
-    let length = feature.length;
+    let length = if feature.size == Size::Exact { feature.length } else { 1 };
     let numbers = || Kind::Numbers(NumberList { values: vec![number; length] });
     let integers = |value| Kind::Integers(IntegerList { values: vec![value; length] });
     let texts = |text: &str| Kind::Texts(TextList { values: vec![text.to_owned(); length] });

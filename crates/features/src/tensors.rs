@@ -36,7 +36,7 @@ impl<'p> Tensors<'p> {
                 Entity::Treatment => treatments,
                 _ => users,
             };
-            Buffer::new(input.dtype, rows * input.width)
+            input.buffer(rows)
         };
         Self {
             plan,

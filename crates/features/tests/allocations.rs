@@ -52,6 +52,15 @@ fn mixed_plan() -> Plan {
     ])
 }
 
+/// A model whose treatments are ranked by one of three columns.
+fn wide_plan() -> Plan {
+    let output = json!({
+        "tensor": "scores", "name": "score", "kind": "per_treatment",
+        "width": 3, "score": {"column": 1},
+    });
+    with_output(&[input("treatment", "treatment", "float32", 0..FEATURES, json!({}))], &output)
+}
+
 /// An input of required features; `more` is merged into each.
 fn input(tensor: &str, entity: &str, dtype: &str, features: Range<usize>, more: Json) -> Json {
     let feature = |index| {
@@ -64,11 +73,16 @@ fn input(tensor: &str, entity: &str, dtype: &str, features: Range<usize>, more: 
 }
 
 fn compiled(of_treatments: &[Json]) -> Plan {
+    let output = json!({"tensor": "scores", "name": "score", "kind": "per_treatment"});
+    with_output(of_treatments, &output)
+}
+
+fn with_output(of_treatments: &[Json], output: &Json) -> Plan {
     let user = input("user", "user", "float32", 0..4, json!({}));
     let inputs: Vec<_> = [&[user], of_treatments].concat();
     let metadata = json!({
         "schema": "outrigger.dev/model/v1", "framework": "tensorflow", "inputs": inputs,
-        "outputs": [{"tensor": "scores", "name": "score", "kind": "per_treatment"}],
+        "outputs": [output],
     });
     Plan::compile(Metadata::parse(metadata.to_string().as_bytes()).expect("valid"))
 }
@@ -175,8 +189,9 @@ fn with_treatments(
 
 /// The number of allocations to pack a request, and to answer it.
 fn path(plan: &Plan, request: &[u8], treatments: usize) -> (usize, usize) {
-    let content = Content::Bytes(vec![0; 4 * treatments].into());
-    let shape = vec![1, treatments as i64];
+    let width = plan.metadata().outputs[0].width;
+    let content = Content::Bytes(vec![0; 4 * treatments * width].into());
+    let shape = vec![1, treatments as i64, width as i64];
     let outputs = [Tensor { name: "scores".into(), dtype: DType::Float32, shape, content }];
     let limits = Limits::default();
     let (packed, packing) = counted(|| plan.pack(&[request], &limits).expect("packs"));
@@ -222,4 +237,9 @@ fn a_columnar_request_of_several_types_takes_so_many() {
 #[test]
 fn a_key_value_request_of_several_types_takes_so_many() {
     expect(&mixed_plan(), mixed_key_value, [(41, 3), (44, 3), (44, 6)]);
+}
+
+#[test]
+fn outputs_of_several_columns_take_one_more_to_be_ranked() {
+    expect(&wide_plan(), columnar, [(16, 3), (19, 3), (19, 7)]);
 }

@@ -115,7 +115,7 @@ fn texts(name: &str, values: Vec<Option<String>>) -> TextColumn {
         name: name.into(),
         validity: validity(values.iter().map(Option::is_some)),
         values: values.into_iter().map(Option::unwrap_or_default).collect(),
-        width: 0,
+        ..TextColumn::default()
     }
 }
 
@@ -125,6 +125,7 @@ fn integers<const N: usize>(name: &str, values: Vec<Option<[i64; N]>>) -> Intege
         validity: validity(values.iter().map(Option::is_some)),
         values: values.into_iter().flat_map(|value| value.unwrap_or([0; N])).collect(),
         width: N as u32,
+        ..IntegerColumn::default()
     }
 }
 
@@ -153,6 +154,7 @@ fn columnar(rows: &[Row]) -> PredictRequest {
             integers("stock", rows.iter().map(|row| row.stock.map(|value| [value])).collect()),
             integers("sizes", rows.iter().map(|row| row.sizes).collect()),
         ],
+        ..TreatmentTable::default()
     };
     PredictRequest { treatment_table: Some(table), ..Default::default() }
 }

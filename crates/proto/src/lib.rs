@@ -6,6 +6,7 @@
 #![allow(missing_docs, unreachable_pub, clippy::all)]
 
 pub mod raw;
+mod scores;
 pub mod shown;
 
 /// Outrigger's public interface, `outrigger.v1`.

@@ -144,7 +144,7 @@ fn target(id: ServableId, plan: &Plan) -> Target {
     Target {
         id,
         signature: Arc::clone(plan.signature()),
-        inputs: metadata.inputs.iter().map(|input| Arc::clone(&input.tensor)).collect(),
+        inputs: plan.input_names().cloned().collect(),
         outputs: metadata.outputs.iter().map(|output| Arc::clone(&output.tensor)).collect(),
     }
 }

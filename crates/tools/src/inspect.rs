@@ -67,8 +67,10 @@ pub struct FeatureReport {
     pub name: String,
     /// Its first position in the tensor's last dimension.
     pub offset: usize,
-    /// Its number of positions.
+    /// Its number of positions; of a list, its largest number of values.
     pub length: usize,
+    /// True if the tensor has the values of lists, and another one their lengths.
+    pub ragged: bool,
     /// The tensor's element type.
     pub dtype: DType,
 }
@@ -168,6 +170,7 @@ pub(crate) fn features(metadata: &Metadata) -> Vec<FeatureReport> {
                 name: feature.name.to_string(),
                 offset,
                 length: feature.length,
+                ragged: input.lengths.is_some(),
                 dtype: input.dtype,
             });
             offset += feature.length;
@@ -257,9 +260,10 @@ fn packing(kind: LayerKind) -> &'static str {
 }
 
 impl FeatureReport {
-    /// Its positions in the tensor's last dimension.
+    /// Its positions in the tensor's last dimension, or the largest number of values of a list.
     pub(crate) fn positions(&self) -> String {
         match self.length {
+            most if self.ragged => format!("up to {most}"),
             1 => self.offset.to_string(),
             length => format!("{}..{}", self.offset, self.offset + length),
         }

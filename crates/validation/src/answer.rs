@@ -32,15 +32,14 @@ pub(crate) fn scores(
             return Ok(vec![Cell::List(vec![Cell::Single(*score)])]);
         }
         Some(Output::Score(score)) => vec![Ok(*score); treatments],
-        Some(Output::Scores(list)) if list.width <= 1 => {
+        Some(Output::Scores(list)) => {
             let mut scores = vec![Err(invalid("the treatment has no score")); treatments];
-            for (at, score) in list.values.iter().enumerate() {
+            for (at, score) in list.scores().enumerate() {
                 let index = list.indices.get(at).map_or(at, |index| *index as usize);
-                *place(&mut scores, index)? = Ok(*score);
+                *place(&mut scores, index)? = Ok(score);
             }
             scores
         }
-        Some(Output::Scores(_)) => return Err(invalid("a treatment has several scores")),
         None => return Err(invalid("the response has no scores")),
     };
     let scores = with_errors(scores, &response.treatment_errors)?;
@@ -180,12 +179,18 @@ mod tests {
     }
 
     #[test]
-    fn a_response_that_does_not_fit_is_refused() {
-        let mut wide = response(&[0.5, 0.5], &[]);
+    fn one_of_several_columns_is_the_score() {
+        let mut wide = response(&[0.1, 0.9, 0.4, 0.6], &[1, 0]);
         if let Some(Output::Scores(list)) = &mut wide.output {
-            list.width = 2;
+            (list.width, list.score_column) = (2, 1);
         }
-        for wrong in [wide, response(&[1.0, 2.0], &[]), PredictResponse::default()] {
+        let cells = scores(&mut rows(2), 2, &wide).expect("scores");
+        assert_eq!(cells, [Cell::Single(0.6), Cell::Single(0.9)]);
+    }
+
+    #[test]
+    fn a_response_that_does_not_fit_is_refused() {
+        for wrong in [response(&[1.0, 2.0], &[]), PredictResponse::default()] {
             let failure = scores(&mut rows(1), 1, &wrong).expect_err("it does not fit");
             assert_eq!(failure.reason, Reason::ScoresInvalid);
         }

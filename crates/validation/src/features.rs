@@ -6,7 +6,7 @@ use std::{
 };
 
 use outrigger_core::DType;
-use outrigger_features::metadata::{Encoding, Entity, Feature, Metadata, Words};
+use outrigger_features::metadata::{Encoding, Entity, Feature, Metadata, Size, Words};
 
 /// The features of a model, which decide how a column is read.
 #[derive(Debug, Clone)]
@@ -103,7 +103,7 @@ impl Known {
 impl Type {
     fn of(feature: &Feature, dtype: DType) -> Self {
         match (&feature.encoding, dtype) {
-            _ if feature.length > 1 => Self::Vector,
+            _ if feature.length > 1 || feature.size != Size::Exact => Self::Vector,
             (Encoding::HashBuckets(_), _) => Self::Text,
             (Encoding::Vocabulary { words: Words::Texts(_), .. }, _) => Self::Text,
             (Encoding::Vocabulary { words: Words::Integers(_), .. }, _) => Self::Integer,

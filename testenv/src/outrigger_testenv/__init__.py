@@ -17,6 +17,7 @@ _HOME = {
     "Output": "features",
     "Stack": "stack",
     "hashed": "features",
+    "list_of": "features",
     "numeric": "features",
     "pack": "packing",
     "reference_model": "reference",

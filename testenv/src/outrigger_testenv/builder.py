@@ -74,18 +74,23 @@ class ModelPackage:
         return call
 
     def score(self, users: pd.DataFrame, treatments: Treatments) -> list[np.ndarray]:
-        """The library's scores (the first output), one array per user."""
+        """The library's scores (the score column of the first output), one array per user."""
+        column = self.metadata.outputs[0].score_column
+        return [values[:, column] for values in self.values(users, treatments)]
+
+    def values(self, users: pd.DataFrame, treatments: Treatments) -> list[np.ndarray]:
+        """The library's values of the first output, one array [rows, width] per user."""
         tensors = pack(self.metadata, users, treatments)
         output = self.metadata.outputs[0]
         values = self.run(tensors)[output.tensor]
         shared = isinstance(treatments, pd.DataFrame)
         sizes = [len(treatments)] * len(users) if shared else [len(frame) for frame in treatments]
         if self.metadata.is_joined:
-            return np.split(values.reshape(-1), np.cumsum(sizes)[:-1])
-        values = values.reshape(len(users), -1)
+            return np.split(values.reshape(-1, output.width), np.cumsum(sizes)[:-1])
+        values = values.reshape(len(users), -1, output.width)
         if output.kind != PER_TREATMENT:
             return list(values)
-        return [row[:size] for row, size in zip(values, sizes, strict=True)]
+        return [rows[:size] for rows, size in zip(values, sizes, strict=True)]
 
     def write_golden(
         self,
@@ -94,17 +99,20 @@ class ModelPackage:
         rtol: float = 1e-4,
         atol: float = 1e-5,
     ) -> None:
-        """Writes the library's scores as golden cases, one per user."""
+        """Writes the library's scores as golden cases, one per user; of an output with several
+        columns, all of them.
+        """
         shared = isinstance(treatments, pd.DataFrame)
-        per_treatment = self.metadata.outputs[0].kind == PER_TREATMENT
+        output = self.metadata.outputs[0]
         with (self.directory / "golden.jsonl").open("w", encoding="utf-8") as lines:
             for at, user in enumerate(rows(users)):
                 offered = treatments if shared else treatments[at]
-                answer = self.score(users.iloc[at : at + 1], [offered])[0]
-                scores = [float(score) for score in answer]
+                values = self.values(users.iloc[at : at + 1], [offered])[0]
+                scores = (values if output.width > 1 else values[:, 0]).tolist()
+                single = output.kind != PER_TREATMENT
                 case = {
                     "request": http_request(user, offered),
-                    "expected": {"scores": scores} if per_treatment else {"score": scores[0]},
+                    "expected": {"score": scores[0]} if single else {"scores": scores},
                     "rtol": rtol,
                     "atol": atol,
                 }
@@ -155,18 +163,27 @@ class ModelBuilder:
         )
 
     def specs(self) -> dict[str, Any]:
-        """The signature's inputs, of shapes [B, width], [B, T, width] and [B]."""
+        """The signature's inputs, of shapes [B, width], [B, T, width] and [B]; of an input with
+        lengths, [N] and [B] or [B, T].
+        """
         import tensorflow as tf
 
         def shape(each: Input) -> list[int | None]:
             if each.entity in (TREATMENT_COUNT, SEED):
                 return [None]
+            if each.lengths is not None:
+                return [None]
             return [None, each.width] if each.entity == USER else [None, None, each.width]
 
-        return {
+        specs = {
             each.tensor: tf.TensorSpec(shape(each), tf.as_dtype(each.dtype), each.tensor)
             for each in self.metadata.inputs
         }
+        for each in self.metadata.inputs:
+            if each.lengths is not None:
+                rows = [None] if each.entity == USER else [None, None]
+                specs[each.lengths] = tf.TensorSpec(rows, tf.int64, each.lengths)
+        return specs
 
     def build(
         self,

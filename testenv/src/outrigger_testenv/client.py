@@ -310,22 +310,35 @@ def _frame(batch: pb.BatchPredictRequest, answer: pb.BatchPredictResponse) -> pd
 
 def _user_frame(asked: pb.PredictRequest, response: pb.PredictResponse) -> pd.DataFrame:
     if response.WhichOneof("output") == "score":
-        columns: dict[str, Any] = {"treatment": [None], "score": [response.score]}
+        scores = pb.ScoreList(values=[response.score])
+        if response.HasField("score_values"):
+            scores = response.score_values
+        columns: dict[str, Any] = {"treatment": [None]}
     else:
+        scores = response.scores
         ids = list(asked.treatment_table.ids) or [each.id for each in asked.treatments]
-        rows = list(response.scores.indices) or range(len(ids))
-        columns = {"treatment": [ids[row] for row in rows], "score": _values(response.scores)}
-    rows = len(columns["score"])
+        columns = {"treatment": [ids[row] for row in list(scores.indices) or range(len(ids))]}
+    values = _values(scores)
+    columns["score"] = values[:, scores.score_column]
+    if scores.width > 1:
+        columns["values"] = list(values)
+    rows = len(values)
     for name, output in sorted(response.additional_outputs.items()):
         values = _values(output)
         # An output of the user is repeated in every treatment's row.
-        columns[name] = values if len(values) == rows else np.resize(values, rows)
+        if len(values) != rows:
+            values = np.resize(values, (rows, values.shape[1]))
+        columns[name] = list(values) if output.width > 1 else values[:, 0]
     frame = pd.DataFrame(columns)
     frame.insert(0, "user", asked.routing_key)
     frame["digest"] = response.model.digest
     return frame
 
 
-def _values(scores: pb.ScoreList) -> Any:
-    values = np.array(scores.values, np.float32)
-    return values if scores.width <= 1 else list(values.reshape(-1, scores.width))
+def _values(scores: pb.ScoreList) -> np.ndarray:
+    """All values as [rows, width]; integers exactly."""
+    if scores.integers:
+        values = np.array(scores.integers, np.int64)
+    else:
+        values = np.array(scores.values, np.float32)
+    return values.reshape(-1, max(scores.width, 1))

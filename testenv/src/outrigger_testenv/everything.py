@@ -1,5 +1,6 @@
 """A model with every kind of feature, dtype and output that metadata.json knows."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from outrigger_testenv.builder import ModelBuilder, ModelPackage
@@ -11,6 +12,7 @@ from outrigger_testenv.features import (
     Input,
     Output,
     hashed,
+    list_of,
     numeric,
     text,
     vector,
@@ -70,32 +72,83 @@ OUTPUTS = [
     Output("rank", "rank"),
     Output("churn", "churn", SINGLE),
 ]
+# Version bf15645 refuses these, and tests of upgrades serve the model with it.
+LIST_INPUTS = [
+    Input(
+        "user_history",
+        USER,
+        "int64",
+        (
+            list_of(
+                "history", 6, vocabulary=("shoes", "hats"), out_of_vocabulary=2, default=["hats"]
+            ),
+        ),
+        lengths="user_history_lengths",
+    ),
+    Input(
+        "treatment_tags",
+        TREATMENT,
+        "string",
+        (list_of("tags", 4, default=[]),),
+        lengths="treatment_tags_lengths",
+    ),
+    Input(
+        "treatment_prices",
+        TREATMENT,
+        "float32",
+        (list_of("prices", 3, padding=-1, default=[0.5, 2.5]),),
+    ),
+]
+WIDE_OUTPUTS = [
+    Output("chances", "chance", width=3, score_column=1),
+    Output("counts", "counts", SINGLE, width=2),
+]
 
 
-def everything(directory: Path) -> ModelPackage:
+def everything(
+    directory: Path, outputs: Sequence[Output] = OUTPUTS, inputs: Sequence[Input] = INPUTS
+) -> ModelPackage:
     """Builds the model; every input influences the scores."""
-    return ModelBuilder(INPUTS, OUTPUTS).build(_mix, directory)
+
+    def model(**tensors):
+        return _mix(inputs, tensors)
+
+    return ModelBuilder(inputs, outputs).build(model, directory)
 
 
-def _mix(**inputs):
+def _mix(inputs, tensors):
     import tensorflow as tf
 
-    def number(name):
-        tensor = inputs[name]
-        if tensor.dtype == tf.string:
-            tensor = tf.strings.length(tensor)
-        tensor = tf.cast(tensor, tf.float32)
-        tensor = tf.where(tf.math.is_nan(tensor), -1.0, tensor)
-        # Not 0 for zeros, so that padding changes sums over rows.
-        return tf.sin(tf.reduce_sum(tensor, -1) + 0.5)
+    def sums(entity):
+        return sum(_sums(each, tensors) for each in inputs if each.entity == entity)
 
-    user = sum(number(each.tensor) for each in INPUTS if each.entity == USER)
-    offer = sum(number(each.tensor) for each in INPUTS if each.entity == TREATMENT)
-    count = tf.cast(inputs["treatment_count"], tf.float32)
-    scores = user[:, None] + offer + 0.01 * count[:, None]
+    user, offer, counts = sums(USER), sums(TREATMENT), tensors["treatment_count"]
+    scores = user[:, None] + offer + 0.01 * tf.cast(counts, tf.float32)[:, None]
     return {
         "scores": scores,
         # the shape [B, T, 1] and another dtype are allowed too
         "rank": tf.cast(tf.round(100 * scores), tf.int64)[:, :, None],
         "churn": user[:, None] + tf.reduce_sum(offer, 1, keepdims=True),
+        "chances": tf.nn.softmax(scores[:, :, None] * [1.0, 2.0, -1.0]),
+        # Integers that float32 cannot represent.
+        "counts": tf.stack([counts, counts + 2**24 + 1], 1),
     }
+
+
+def _sums(each, tensors):
+    """A number for each row of an input."""
+    import tensorflow as tf
+
+    tensor = tensors[each.tensor]
+    if tensor.dtype == tf.string:
+        tensor = tf.strings.length(tensor)
+    tensor = tf.cast(tensor, tf.float32)
+    tensor = tf.where(tf.math.is_nan(tensor), -1.0, tensor)
+    if each.lengths is None:
+        sums = tf.reduce_sum(tensor, -1)
+    else:
+        lengths = tensors[each.lengths]
+        lists = tf.RaggedTensor.from_row_lengths(tensor, tf.reshape(lengths, [-1]))
+        sums = tf.reshape(tf.reduce_sum(lists, 1), tf.shape(lengths))
+    # Not 0 for zeros, so that padding changes sums over rows.
+    return tf.sin(sums + 0.5)

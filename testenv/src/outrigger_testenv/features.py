@@ -34,6 +34,8 @@ class Feature:
     required: bool = False
     missing: str | None = None
     length: int | None = None
+    max: int | None = None
+    padding: Any = None
     vocabulary: tuple[str, ...] | tuple[int, ...] | None = None
     out_of_vocabulary: int | None = None
     hash_buckets: int | None = None
@@ -42,8 +44,10 @@ class Feature:
 
     @property
     def width(self) -> int:
-        """The number of elements it takes in the last dimension of its tensor."""
-        return self.length or 1
+        """The number of elements it takes in the last dimension of its tensor; of a list, the
+        largest number.
+        """
+        return self.length or self.max or 1
 
     def to_json(self) -> dict[str, Any]:
         """The entry in `inputs[].features`."""
@@ -72,6 +76,11 @@ def vector(name: str, length: int, **absence: Any) -> Feature:
     return Feature(name, length=length, **absence)
 
 
+def list_of(name: str, most: int, *, padding: Any = None, **rest: Any) -> Feature:
+    """A list of up to `most` values; a shorter one is padded, unless its input has `lengths`."""
+    return Feature(name, max=most, padding=padding, **rest)
+
+
 def vocabulary(
     name: str, words: Sequence[str] | Sequence[int], *, other: int | None = None, **absence: Any
 ) -> Feature:
@@ -94,12 +103,15 @@ def text(name: str, **absence: Any) -> Feature:
 
 @dataclass(frozen=True)
 class Input:
-    """One input tensor of the signature."""
+    """One input tensor of the signature. With `lengths`, it has the values of a feature's lists,
+    and the tensor of that name the number of values of each.
+    """
 
     tensor: str
     entity: str
     dtype: str
     features: tuple[Feature, ...] = ()
+    lengths: str | None = None
 
     @property
     def width(self) -> int:
@@ -109,6 +121,8 @@ class Input:
     def to_json(self) -> dict[str, Any]:
         """The entry in `inputs`."""
         entry: dict[str, Any] = {"tensor": self.tensor, "entity": self.entity, "dtype": self.dtype}
+        if self.lengths:
+            entry["lengths"] = self.lengths
         if self.features:
             entry["features"] = [feature.to_json() for feature in self.features]
         return entry
@@ -117,16 +131,35 @@ class Input:
     def from_json(cls, entry: dict[str, Any]) -> "Input":
         """Reads an entry of `inputs`."""
         features = tuple(Feature.from_json(feature) for feature in entry.get("features", ()))
-        return cls(entry["tensor"], entry["entity"], entry["dtype"], features)
+        lengths = entry.get("lengths")
+        return cls(entry["tensor"], entry["entity"], entry["dtype"], features, lengths)
 
 
 @dataclass(frozen=True)
 class Output:
-    """One output tensor of the signature; the first of a model is the score."""
+    """One output tensor of the signature; the first of a model is the score.
+
+    `width` is its number of columns, and `score_column` the one that treatments are ranked by.
+    """
 
     tensor: str
     name: str
     kind: str = PER_TREATMENT
+    width: int = 1
+    score_column: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry in `outputs`."""
+        entry: dict[str, Any] = {"tensor": self.tensor, "name": self.name, "kind": self.kind}
+        if self.width > 1:
+            entry |= {"width": self.width, "score": {"column": self.score_column}}
+        return entry
+
+    @classmethod
+    def from_json(cls, entry: dict[str, Any]) -> "Output":
+        """Reads an entry of `outputs`."""
+        kind, score = entry.get("kind", PER_TREATMENT), entry.get("score", {"column": 0})
+        return cls(entry["tensor"], entry["name"], kind, entry.get("width", 1), score["column"])
 
 
 @dataclass(frozen=True)
@@ -161,7 +194,7 @@ class Metadata:
             "framework": self.framework,
             "signature": self.signature,
             "inputs": [each.to_json() for each in self.inputs],
-            "outputs": [vars(output) for output in self.outputs],
+            "outputs": [output.to_json() for output in self.outputs],
         }
         if self.annotations:
             content["annotations"] = self.annotations
@@ -179,10 +212,7 @@ class Metadata:
         """Parses the output of `to_json`. It does not validate; the server's own parser does."""
         return cls(
             inputs=tuple(Input.from_json(entry) for entry in content["inputs"]),
-            outputs=tuple(
-                Output(entry["tensor"], entry["name"], entry.get("kind", PER_TREATMENT))
-                for entry in content["outputs"]
-            ),
+            outputs=tuple(Output.from_json(entry) for entry in content["outputs"]),
             signature=content.get("signature", "serving_default"),
             annotations=content.get("annotations", {}),
             deterministic=content.get("deterministic", True),

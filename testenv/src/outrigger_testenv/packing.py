@@ -36,7 +36,8 @@ def pack(
     counts: Sequence[int] | None = None,
 ) -> dict[str, np.ndarray]:
     """Tensors by input name: user [B, width], treatment [B, T, width], treatment_count [B], and
-    joined [R, width] with a row for each treatment of each user.
+    joined [R, width] with a row for each treatment of each user; of an input with lengths, the
+    values of all lists [N], and the lengths [B] or [B, T].
 
     `users` has one row per user. `treatments` is one frame for all users, or one frame per user,
     or, with `counts`, the rows of all users in one frame. NaN, None and NA in a frame mean that the
@@ -46,10 +47,14 @@ def pack(
     shared = rows is treatments and counts is None
     tensors = {}
     for each in metadata.inputs:
-        if each.entity == USER:
+        if each.lengths is not None:
+            own = None if each.entity == USER else (sizes, shared)
+            lists = _lists(each, users if own is None else rows)
+            tensors |= _ragged(each, lists, own)
+        elif each.entity == USER:
             tensors[each.tensor] = _table(each, users)
         elif each.entity == TREATMENT:
-            tensors[each.tensor] = _padded(_table(each, rows), sizes, shared)
+            tensors[each.tensor] = _padded(_table(each, rows), sizes, shared=shared)
         elif each.entity == JOINED:
             of_user = np.repeat(np.arange(len(users)), sizes)
             of_treatment = np.tile(np.arange(len(rows)), len(users) if shared else 1)
@@ -79,6 +84,51 @@ def _layout(
             f"{users} users, {len(sizes)} counts over {len(rows)} rows of treatments"
         )
     return sizes, rows
+
+
+def _lists(each: Input, frame: pd.DataFrame) -> list[np.ndarray]:
+    """The encoded list of each row of a frame."""
+    [feature] = each.features
+    dtype = _numpy_dtype(each.dtype)
+    present = [None] * len(frame)
+    if feature.name in frame.columns:
+        gone = _absences(frame[feature.name])
+        values = frame[feature.name]
+        present = [None if away else value for value, away in zip(values, gone, strict=True)]
+    lists = []
+    for at, value in enumerate(present):
+        if value is None and feature.default is None:
+            raise PackingError(f'row {at} has no "{feature.name}", which is required')
+        lists.append(_list(feature, dtype, feature.default if value is None else value))
+    return lists
+
+
+def _list(feature: Feature, dtype: np.dtype, value: Any) -> np.ndarray:
+    """Encodes the values of a list, without its padding."""
+    values = np.asarray(value)
+    values = values[None] if values.ndim == 0 else values
+    if values.ndim != 1 or len(values) > feature.width:
+        shape = values.shape
+        raise PackingError(f'"{feature.name}" has shape {shape}, at most {feature.width} values')
+    if len(values) == 0:
+        return np.empty(0, dtype)
+    return np.array(_elements(feature, dtype, values), dtype)
+
+
+def _ragged(
+    each: Input, lists: list[np.ndarray], treatments: tuple[list[int], bool] | None
+) -> dict[str, np.ndarray]:
+    """The values and the lengths of lists; `treatments` has the number of each user's rows, and
+    whether all users share them.
+    """
+    lengths = np.array([len(values) for values in lists], np.int64)
+    if treatments is not None:
+        sizes, shared = treatments
+        lists = lists * len(sizes) if shared else lists
+        lengths = _padded(lengths[:, None], sizes, shared)[:, :, 0]
+    empty = np.empty(0, _numpy_dtype(each.dtype))
+    values = np.concatenate([empty, *lists])
+    return {each.tensor: values, str(each.lengths): np.ascontiguousarray(lengths)}
 
 
 def _padded(rows: np.ndarray, sizes: list[int], shared: bool) -> np.ndarray:
@@ -159,21 +209,31 @@ def _absent(feature: Feature, dtype: np.dtype, at: int) -> np.ndarray:
 
 def _encode(feature: Feature, dtype: np.dtype, series: pd.Series) -> np.ndarray:
     """Encodes values, none of them absent, as [values, feature.width]."""
+    if feature.max is not None:
+        padding = feature.padding.encode() if dtype.kind == "O" else feature.padding
+        encoded = np.full((len(series), feature.width), padding, dtype)
+        for row, value in zip(encoded, series, strict=True):
+            values = _list(feature, dtype, value)
+            row[: len(values)] = values
+        return encoded
     values = series.to_numpy() if feature.length is None else _flat(feature, series)
+    return np.array(_elements(feature, dtype, values), dtype).reshape(len(series), feature.width)
+
+
+def _elements(feature: Feature, dtype: np.dtype, values: np.ndarray) -> Any:
+    """Encodes values one by one."""
     if feature.vocabulary is not None:
         index = {word: at for at, word in enumerate(feature.vocabulary)}
         numbers = isinstance(feature.vocabulary[0], int)
         words = _cast(feature, np.dtype("i8"), values) if numbers else _strings(feature, values)
-        encoded = [index.get(word, feature.out_of_vocabulary) for word in words]
-    elif feature.hash_buckets is not None:
-        encoded = _hash(_strings(feature, values), feature.hash_buckets)
-    elif dtype.kind == "O":
-        encoded = [word.encode() for word in _strings(feature, values)]
-    elif dtype.kind == "b":
-        encoded = _flags(feature, values)
-    else:
-        encoded = _cast(feature, dtype, values)
-    return np.array(encoded, dtype).reshape(len(series), feature.width)
+        return [index.get(word, feature.out_of_vocabulary) for word in words]
+    if feature.hash_buckets is not None:
+        return _hash(_strings(feature, values), feature.hash_buckets)
+    if dtype.kind == "O":
+        return [word.encode() for word in _strings(feature, values)]
+    if dtype.kind == "b":
+        return _flags(feature, values)
+    return _cast(feature, dtype, values)
 
 
 def _flat(feature: Feature, series: pd.Series) -> np.ndarray:

@@ -109,6 +109,8 @@ def table(frame: pd.DataFrame) -> pb.TreatmentTable:
             _text_column(message, str(name), column)
         elif _holds(column, int | np.integer):
             _integer_column(message, str(name), column)
+        elif _is_ragged(column):
+            _number_lists(message, str(name), column)
         else:
             numbers.append((str(name), column))
     if numbers:
@@ -127,22 +129,46 @@ def _holds(column: pd.Series, kind: Any) -> bool:
     )
 
 
-def _width(column: pd.Series) -> int:
-    """The number of elements per row, which must be equal in all rows."""
-    widths = {len(value) if np.ndim(value) == 1 else 1 for value in column if not is_absent(value)}
-    if len(widths) > 1:
-        raise ValueError(f'column "{column.name}" has rows of different lengths: {sorted(widths)}')
-    return widths.pop() if widths else 1
+def _widths(column: pd.Series) -> set[int]:
+    """The numbers of elements of present rows."""
+    return {len(value) if np.ndim(value) == 1 else 1 for value in column if not is_absent(value)}
+
+
+def _is_ragged(column: pd.Series) -> bool:
+    """Whether rows have different numbers of elements, or none."""
+    widths = _widths(column)
+    return len(widths) > 1 or 0 in widths
+
+
+def _present(column: pd.Series) -> np.ndarray:
+    return np.array([not is_absent(value) for value in column], bool)
 
 
 def _cells(column: pd.Series, filler: Any) -> tuple[list[Any], np.ndarray, int]:
     """The flat elements with absent rows filled, a mask of present rows, and elements per row."""
-    width = _width(column)
-    present = np.array([not is_absent(value) for value in column], bool)
+    width = max(_widths(column), default=1)
+    present = _present(column)
     cells: list[Any] = []
     for value, here in zip(column, present, strict=True):
         cells.extend([filler] * width if not here else value if np.ndim(value) == 1 else [value])
     return cells, present, width
+
+
+def _layout(column: pd.Series, filler: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The flat elements of a column, with the fields that divide them into rows: a width, or
+    offsets if rows have different numbers of elements, or none.
+    """
+    present = _present(column)
+    if not _is_ragged(column):
+        cells, _, width = _cells(column, filler)
+        return cells, {"width": width, "validity": bitmap(present)}
+    lists = [
+        [] if not here else list(value) if np.ndim(value) == 1 else [value]
+        for value, here in zip(column, present, strict=True)
+    ]
+    offsets = np.cumsum([0, *(len(values) for values in lists)]).tolist()
+    cells = [cell for values in lists for cell in values]
+    return cells, {"row_offsets": offsets, "validity": bitmap(present)}
 
 
 def bitmap(present: np.ndarray) -> bytes:
@@ -151,15 +177,18 @@ def bitmap(present: np.ndarray) -> bytes:
 
 
 def _text_column(message: pb.TreatmentTable, name: str, column: pd.Series) -> None:
-    cells, present, width = _cells(column, "")
-    message.texts.add(name=name, values=cells, width=width, validity=bitmap(present))
+    cells, layout = _layout(column, "")
+    message.texts.add(name=name, values=cells, **layout)
 
 
 def _integer_column(message: pb.TreatmentTable, name: str, column: pd.Series) -> None:
-    cells, present, width = _cells(column, 0)
-    message.integers.add(
-        name=name, values=[int(cell) for cell in cells], width=width, validity=bitmap(present)
-    )
+    cells, layout = _layout(column, 0)
+    message.integers.add(name=name, values=[int(cell) for cell in cells], **layout)
+
+
+def _number_lists(message: pb.TreatmentTable, name: str, column: pd.Series) -> None:
+    cells, layout = _layout(column, 0.0)
+    message.lists.add(name=name, values=np.array(cells, "<f4").tobytes(), **layout)
 
 
 def _matrix(matrix: pb.Matrix, columns: list[tuple[str, pd.Series]], rows: int) -> None:

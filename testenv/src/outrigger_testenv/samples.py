@@ -30,6 +30,9 @@ def _column(
     for _ in range(rows):
         if not feature.required and draw.random() < absent:
             values.append(None)
+        elif feature.max is not None:
+            length = draw.integers(feature.max + 1)
+            values.append([_value(each, feature, draw) for _ in range(length)])
         elif feature.length is None:
             values.append(_value(each, feature, draw))
         else:

@@ -3,7 +3,7 @@
 import pytest
 
 from outrigger_testenv import variants
-from outrigger_testenv.everything import everything
+from outrigger_testenv.everything import INPUTS, LIST_INPUTS, OUTPUTS, WIDE_OUTPUTS, everything
 from outrigger_testenv.reference import reference_model
 
 
@@ -16,7 +16,8 @@ def reference(tmp_path_factory):
 @pytest.fixture(scope="session")
 def kitchen(tmp_path_factory):
     """A model with every kind of feature and output."""
-    return everything(tmp_path_factory.mktemp("everything"))
+    directory = tmp_path_factory.mktemp("everything")
+    return everything(directory, [*OUTPUTS, *WIDE_OUTPUTS], [*INPUTS, *LIST_INPUTS])
 
 
 @pytest.fixture(scope="session")

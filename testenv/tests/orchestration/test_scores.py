@@ -67,6 +67,11 @@ def test_every_output_and_the_padding_are_tensorflows(client, kitchen, kitchen_d
         # The expected value is a sum over all rows, padding included.
         churn = response.additional_outputs["churn"].values
         np.testing.assert_allclose(churn, own["churn"][at], rtol=1e-4, atol=1e-5)
+        chances = response.additional_outputs["chance"]
+        assert (chances.width, chances.score_column) == (3, 1)
+        np.testing.assert_allclose(chances.values, own["chances"][at, :count].ravel(), **CLOSE)
+        counts = response.additional_outputs["counts"]
+        assert (counts.width, list(counts.integers)) == (2, own["counts"][at].tolist())
 
 
 def test_both_forms_give_the_same_bits(client, kitchen, kitchen_digest):

@@ -15,6 +15,7 @@ from outrigger_testenv.features import (
     Input,
     Metadata,
     Output,
+    list_of,
     numeric,
     vocabulary,
 )
@@ -84,6 +85,40 @@ def test_a_keras_model_is_exported_with_its_weights(tmp_path):
     expected = model({"user": np.array([[20], [40]], "f4")}).numpy()[:, 0]
     scores = np.concatenate(package.score(USERS, OFFERS))
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
+
+
+def test_golden_cases_have_all_columns(tmp_path):
+    import tensorflow as tf
+
+    def model(user):
+        return tf.concat([user, 2 * user, 3 * user], axis=1)
+
+    output = Output("classes", "class", SINGLE, width=3, score_column=1)
+    builder = ModelBuilder(INPUTS[:1], [output])
+    package = builder.build(model, tmp_path, golden=(USERS, OFFERS))
+    assert [scores.tolist() for scores in package.score(USERS, OFFERS)] == [[40], [80]]
+    cases = (tmp_path / "golden.jsonl").read_text(encoding="utf-8").splitlines()
+    expected = [json.loads(case)["expected"] for case in cases]
+    assert expected == [{"score": [20, 40, 60]}, {"score": [40, 80, 120]}]
+    assert Metadata.read(tmp_path) == builder.metadata
+
+
+def test_lists_become_ragged_tensors(tmp_path):
+    import tensorflow as tf
+
+    def model(prices, lengths):
+        lists = tf.RaggedTensor.from_row_lengths(prices, tf.reshape(lengths, [-1]))
+        return tf.reshape(tf.reduce_sum(lists, 1), tf.shape(lengths))
+
+    feature = list_of("price", 3, default=[0.5])
+    builder = ModelBuilder([Input("prices", TREATMENT, "float32", (feature,), "lengths")])
+    offers = [pd.DataFrame({"price": [[1, 2], [], None]}), pd.DataFrame({"price": [[4.0]]})]
+    package = builder.build(model, tmp_path, golden=(USERS, offers))
+    assert [scores.tolist() for scores in package.score(USERS, offers)] == [[3, 0, 0.5], [4]]
+    assert Metadata.read(tmp_path) == builder.metadata
+    case = json.loads((tmp_path / "golden.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    features = [each["features"] for each in case["request"]["treatments"]]
+    assert features == [{"price": [1, 2]}, {"price": []}, {}]
 
 
 def test_a_numeric_directory_is_found(package, tmp_path):

@@ -56,6 +56,11 @@ class Scorer(prediction_pb2_grpc.PredictionServiceServicer):
                 response.scores.Clear()
                 response.scores.values.append(9)
                 response.scores.indices.append(1)
+            if asked.model.name == "wide":
+                response.scores.CopyFrom(pb.ScoreList(values=[10, 20, 11, 22], width=2))
+                response.scores.score_column = 1
+                mood = response.additional_outputs["mood"]
+                mood.CopyFrom(pb.ScoreList(values=[2**24, 5], integers=[2**24 + 1, 5], width=2))
             response.additional_outputs["twice"].values.extend(
                 2 * value for value in response.scores.values
             )
@@ -112,6 +117,14 @@ def test_the_answer_has_a_row_a_score(target, form):
         "twice": [40, 42, 60, 62],
         "digest": ["sha256:1"] * 4,
     }
+
+
+def test_columns_and_exact_integers_are_read(target):
+    with Client(target) as client:
+        scores = client.predict("wide", USERS.iloc[:1], OFFERS)
+    assert scores["score"].tolist() == [20, 22]
+    assert [row.tolist() for row in scores["values"]] == [[10, 20], [11, 22]]
+    assert [row.tolist() for row in scores["mood"]] == [[2**24 + 1, 5]] * 2
 
 
 def test_indices_say_which_treatments_are_left(target):

@@ -12,6 +12,7 @@ from outrigger_testenv.features import (
     Input,
     Metadata,
     hashed,
+    list_of,
     numeric,
     text,
     vector,
@@ -168,3 +169,38 @@ def test_joined_rows_have_the_features_of_their_user():
     one_each = pack(metadata, users, pd.DataFrame({"price": [3.0, 4.0, 5.0]}), counts=[1, 0, 2])
     np.testing.assert_array_equal(one_each["x"], [[3, 1], [4, np.nan], [5, np.nan]])
     assert Metadata.from_json(metadata.to_json()) == metadata
+def ragged(entity, dtype, feature):
+    return Input("t", entity, dtype, (feature,), lengths="n")
+
+
+def test_lists_of_users_are_values_and_lengths():
+    feature = list_of("x", 3, vocabulary=("a", "b"), out_of_vocabulary=2, default=["b"])
+    users = pd.DataFrame({"x": pd.Series([["a", "?"], [], None, "b"], dtype=object)})
+    tensors = pack(Metadata((ragged(USER, "int64", feature),)), users, pd.DataFrame())
+    assert tensors["t"].tolist() == [0, 2, 1, 1]
+    assert tensors["n"].tolist() == [2, 0, 1, 1]
+    assert (tensors["t"].dtype, tensors["n"].dtype) == (np.int64, np.int64)
+
+
+def test_lists_of_treatments_have_lengths_of_zero_as_padding():
+    metadata = Metadata((ragged(TREATMENT, "string", list_of("x", 2, default=[])),))
+    frames = [pd.DataFrame({"x": [["a", "b"], ["c"]]}), pd.DataFrame({"x": [["d"]]})]
+    tensors = pack(metadata, pd.DataFrame(index=["u", "v"]), frames)
+    assert tensors["t"].tolist() == [b"a", b"b", b"c", b"d"]
+    assert tensors["n"].tolist() == [[2, 1], [1, 0]]
+    shared = pack(metadata, pd.DataFrame(index=["u", "v"]), frames[1])
+    assert shared["t"].tolist() == [b"d", b"d"]
+    assert shared["n"].tolist() == [[1], [1]]
+
+
+def test_shorter_lists_are_padded():
+    feature = list_of("x", 3, padding=-1, default=[0.5])
+    assert packed("float32", feature, [[1, 2], [], None]).tolist() == [
+        [1, 2, -1],
+        [-1, -1, -1],
+        [0.5, -1, -1],
+    ]
+    words = list_of("x", 2, padding="-", required=True)
+    assert packed("string", words, [["a"]]).tolist() == [[b"a", b"-"]]
+    with pytest.raises(PackingError, match="at most 3 values"):
+        packed("float32", feature, [[1, 2, 3, 4]])

@@ -66,6 +66,24 @@ def test_a_table_has_rows_of_numbers_and_columns_of_the_rest():
     assert table.texts[0].validity == bytes([0b01])
 
 
+def test_lists_of_different_lengths_have_row_offsets():
+    frame = pd.DataFrame(
+        {
+            "words": [["a"], ["b", "c"], None],
+            "counts": [[1, 2], [], [3]],
+            "prices": [[0.5], [1.5, 2.5], []],
+        }
+    )
+    message = requests.table(frame)
+    assert list(message.texts[0].values) == ["a", "b", "c"]
+    assert list(message.texts[0].row_offsets) == [0, 1, 3, 3]
+    assert message.texts[0].validity == b"\x03"
+    assert list(message.integers[0].row_offsets) == [0, 2, 2, 3]
+    assert np.frombuffer(message.lists[0].values, "<f4").tolist() == [0.5, 1.5, 2.5]
+    assert list(message.lists[0].row_offsets) == [0, 1, 3, 3]
+    assert not message.HasField("numbers")
+
+
 def test_a_full_table_needs_no_bitmap():
     table = requests.table(pd.DataFrame({"x": [1.0, 2.0]}))
     assert table.numbers.validity == b""

@@ -49,7 +49,7 @@ impl Plan {
     ) -> Result<Vec<Best>, Failure> {
         let checked = Outputs::check(self, packed, outputs)?;
         let Some(rows) = packed.users.get(user) else { return Ok(Vec::new()) };
-        let values = checked.values(0, user, rows.kept())?;
+        let values = checked.scores(0, user, rows.kept())?;
         let (values, _) = values.as_chunks::<4>();
         let scored = rows.positions().into_iter().zip(values);
         Ok(scored

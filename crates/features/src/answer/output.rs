@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use outrigger_core::{Content, DType, Failure, Reason, Tensor};
 use smallvec::{SmallVec, smallvec};
 
+use super::rank;
 use crate::{
     column::floats,
     metadata::{Output, OutputKind},
@@ -15,17 +16,50 @@ use crate::{
 /// The outputs that a call's users asked for, by their positions in
 /// metadata.json; none if the engine had nothing to compute.
 pub(super) struct Outputs<'t> {
+    plan: &'t Plan,
     checked: Vec<Option<Checked<'t>>>,
 }
 
 /// An output of the right shape, type and size.
 struct Checked<'t> {
-    name: &'t str,
+    output: &'t Output,
     dtype: DType,
     /// Bytes per element.
     size: usize,
     bytes: &'t [u8],
     rows: Rows,
+}
+
+/// The values of one output for one user, row-major: a row per packed treatment, or one
+/// for a `single` output.
+#[derive(Debug)]
+pub(super) struct OutputValues<'t> {
+    pub(super) output: &'t Output,
+    /// Little-endian float32, all finite.
+    pub(super) floats: Cow<'t, [u8]>,
+    /// The exact values of an output of integers; empty for other outputs.
+    pub(super) integers: Vec<i64>,
+}
+
+impl OutputValues<'_> {
+    /// The rows of the `top_k` highest scores, best first; ties keep their order.
+    pub(super) fn best(&self, top_k: usize) -> Vec<u32> {
+        let Output { width, score_column, .. } = *self.output;
+        if self.integers.is_empty() {
+            return rank::best(&column(Cow::Borrowed(&self.floats), self.output), top_k);
+        }
+        rank::best_integers(self.integers.iter().skip(score_column).step_by(width), top_k)
+    }
+}
+
+/// The scores among values in little-endian float32.
+fn column<'t>(values: Cow<'t, [u8]>, output: &Output) -> Cow<'t, [u8]> {
+    if output.width == 1 {
+        return values;
+    }
+    let (elements, _) = values.as_chunks::<4>();
+    let scores = elements.iter().skip(output.score_column).step_by(output.width);
+    scores.flatten().copied().collect()
 }
 
 /// The rows of an output tensor that belong to each user.
@@ -81,7 +115,7 @@ impl<'t> Outputs<'t> {
     ) -> Result<Self, Failure> {
         let mut checked: Vec<_> = plan.metadata.outputs.iter().map(|_| None).collect();
         if !packed.needs_engine() {
-            return Ok(Self { checked });
+            return Ok(Self { plan, checked });
         }
         for index in wanted {
             if checked[index].is_none() {
@@ -89,11 +123,10 @@ impl<'t> Outputs<'t> {
                 checked[index] = Some(Checked::find(output, plan, tensors, packed)?);
             }
         }
-        Ok(Self { checked })
+        Ok(Self { plan, checked })
     }
 
-    /// The values of one user as little-endian float32: one per packed treatment, or one
-    /// for a `single` output.
+    /// The values of one user.
     ///
     /// # Errors
     /// SCORES_INVALID: one of them is not finite.
@@ -102,9 +135,29 @@ impl<'t> Outputs<'t> {
         output: usize,
         user: usize,
         treatments: usize,
+    ) -> Result<OutputValues<'t>, Failure> {
+        let (floats, integers) = match &self.checked[output] {
+            Some(checked) => {
+                (checked.floats(user, treatments)?, checked.integers(user, treatments))
+            }
+            None => Default::default(),
+        };
+        Ok(OutputValues { output: &self.plan.metadata.outputs[output], floats, integers })
+    }
+
+    /// The scores of one user as little-endian float32: one per packed treatment, or one
+    /// for a `single` output.
+    ///
+    /// # Errors
+    /// SCORES_INVALID: one of the output's values for the user is not finite.
+    pub(super) fn scores(
+        &self,
+        output: usize,
+        user: usize,
+        treatments: usize,
     ) -> Result<Cow<'t, [u8]>, Failure> {
-        let output = self.checked[output].as_ref();
-        output.map_or(Ok(Cow::default()), |output| output.values(user, treatments))
+        let Some(checked) = &self.checked[output] else { return Ok(Cow::default()) };
+        Ok(column(checked.floats(user, treatments)?, checked.output))
     }
 }
 
@@ -120,20 +173,36 @@ impl<'t> Checked<'t> {
             return Err(invalid(name, "the engine did not return it"));
         };
         let (rows, shape) = Rows::of(output.kind, plan, packed);
-        check_shape(name, &tensor.shape, &shape)?;
-        let (bytes, size) = check_content(name, tensor, shape.iter().product())?;
-        Ok(Self { name, dtype: tensor.dtype, size, bytes, rows })
+        check_shape(output, &tensor.shape, &shape)?;
+        let count = shape.iter().product::<usize>() * output.width;
+        let (bytes, size) = check_content(name, tensor, count)?;
+        Ok(Self { output, dtype: tensor.dtype, size, bytes, rows })
     }
 
-    fn values(&self, user: usize, treatments: usize) -> Result<Cow<'t, [u8]>, Failure> {
+    /// The elements of one user.
+    fn elements(&self, user: usize, treatments: usize) -> &'t [u8] {
         let (start, count) = match &self.rows {
             Rows::Single => (user, 1),
             Rows::Padded(stride) => (user * stride, treatments),
             Rows::Joined(starts) => (starts[user], treatments),
         };
-        let values = &self.bytes[self.size * start..self.size * (start + count)];
-        let values = to_floats(values, self.dtype);
+        let row = self.size * self.output.width;
+        &self.bytes[row * start..row * (start + count)]
+    }
+
+    fn floats(&self, user: usize, treatments: usize) -> Result<Cow<'t, [u8]>, Failure> {
+        let values = to_floats(self.elements(user, treatments), self.dtype);
         if floats::all_finite(&values) { Ok(values) } else { Err(self.not_finite(&values, user)) }
+    }
+
+    /// The exact values of integers; none for an output of floating point numbers.
+    fn integers(&self, user: usize, treatments: usize) -> Vec<i64> {
+        let elements = self.elements(user, treatments);
+        match self.dtype {
+            DType::Int32 => each(elements, |element| i32::from_le_bytes(element).into()).collect(),
+            DType::Int64 => each(elements, i64::from_le_bytes).collect(),
+            _ => Vec::new(),
+        }
     }
 
     #[cold]
@@ -141,13 +210,17 @@ impl<'t> Checked<'t> {
         let (values, _) = values.as_chunks();
         let mut values = values.iter().map(|bytes| f32::from_le_bytes(*bytes)).enumerate();
         let found = values.find(|(_, value)| !value.is_finite());
-        let (row, value) = found.expect("one of them is not finite");
-        let index = match &self.rows {
-            Rows::Single => format!("[{user}]"),
-            Rows::Padded(_) => format!("[{user}, {row}]"),
-            Rows::Joined(starts) => format!("[{}]", starts[user] + row),
+        let (at, value) = found.expect("one of them is not finite");
+        let (row, column) = (at / self.output.width, at % self.output.width);
+        let mut index = match &self.rows {
+            Rows::Single => vec![user],
+            Rows::Padded(_) => vec![user, row],
+            Rows::Joined(starts) => vec![starts[user] + row],
         };
-        invalid(self.name, &format!("the value at {index} is {value}"))
+        if self.output.width > 1 {
+            index.push(column);
+        }
+        invalid(&self.output.name, &format!("the value at {index:?} is {value}"))
     }
 }
 
@@ -155,15 +228,20 @@ fn invalid(name: &str, message: &str) -> Failure {
     Failure::new(Reason::ScoresInvalid, format!("output {name:?}: {message}"))
 }
 
-/// Accepts the expected shape, also with a last dimension of 1.
-fn check_shape(name: &str, found: &[i64], wanted: &[usize]) -> Result<(), Failure> {
-    let sizes = || wanted.iter().map(|size| i64::try_from(*size).unwrap_or(i64::MAX));
-    if found.iter().copied().eq(sizes()) || found.iter().copied().eq(sizes().chain([1])) {
+/// Accepts the shape of the rows with the output's width; a width of 1 may be left out.
+fn check_shape(output: &Output, found: &[i64], rows: &[usize]) -> Result<(), Failure> {
+    let size = |size: usize| i64::try_from(size).unwrap_or(i64::MAX);
+    let sizes = || rows.iter().map(|rows| size(*rows));
+    let found_sizes = || found.iter().copied();
+    if found_sizes().eq(sizes().chain([size(output.width)]))
+        || output.width == 1 && found_sizes().eq(sizes())
+    {
         return Ok(());
     }
-    let column = [wanted, &[1]].concat();
-    let message = format!("expected shape {wanted:?} or {column:?}, the engine returned {found:?}");
-    Err(invalid(name, &message))
+    let whole = [rows, &[output.width]].concat();
+    let short = if output.width == 1 { format!("{rows:?} or ") } else { String::new() };
+    let message = format!("expected shape {short}{whole:?}, the engine returned {found:?}");
+    Err(invalid(&output.name, &message))
 }
 
 /// The bytes of a tensor of `count` numbers, and the size of each number.
@@ -201,6 +279,14 @@ fn to_floats(bytes: &[u8], dtype: DType) -> Cow<'_, [u8]> {
 }
 
 fn cast<const N: usize>(bytes: &[u8], to_float: impl Fn([u8; N]) -> f32) -> Cow<'static, [u8]> {
+    each(bytes, to_float).flat_map(f32::to_le_bytes).collect()
+}
+
+/// Converts each element of `N` bytes.
+fn each<const N: usize, T>(
+    bytes: &[u8],
+    convert: impl Fn([u8; N]) -> T,
+) -> impl Iterator<Item = T> {
     let (elements, _) = bytes.as_chunks();
-    elements.iter().flat_map(|element| to_float(*element).to_le_bytes()).collect()
+    elements.iter().map(move |element| convert(*element))
 }

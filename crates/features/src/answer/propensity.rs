@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use outrigger_core::Tensor;
 
-use super::{output::Outputs, rank};
+use super::output::Outputs;
 use crate::{
     metadata::{OutputKind, Role},
     packed::Packed,
@@ -31,10 +31,10 @@ impl Plan {
         };
         let row = match self.metadata.outputs[propensity].kind {
             OutputKind::Single => 0,
-            OutputKind::PerTreatment => *rank::best(&read(SCORE)?, 1).first()?,
+            OutputKind::PerTreatment => *read(SCORE)?.best(1).first()?,
         };
         let values = read(propensity)?;
-        let (values, _) = values.as_chunks();
+        let (values, _) = values.floats.as_chunks();
         values.get(usize::try_from(row).ok()?).map(|value| f32::from_le_bytes(*value))
     }
 

@@ -1,18 +1,30 @@
 //! Ranking: the rows with the highest scores.
 
+use std::cmp::Reverse;
+
 /// The rows of the `top_k` highest scores, best first; ties keep their order.
 /// Scores are little-endian float32, all of them finite.
 pub(super) fn best(scores: &[u8], top_k: usize) -> Vec<u32> {
     let (scores, _) = scores.as_chunks();
     let rows = scores.iter().zip(0..);
-    let mut keys: Vec<u64> =
-        rows.map(|(score, row)| key(f32::from_le_bytes(*score), row)).collect();
-    if top_k < keys.len() {
-        keys.select_nth_unstable(top_k);
-        keys.truncate(top_k);
+    let keys = rows.map(|(score, row)| key(f32::from_le_bytes(*score), row)).collect();
+    lowest(keys, top_k).into_iter().map(|key: u64| key as u32).collect()
+}
+
+/// As [`best`], of integers.
+pub(super) fn best_integers<'s>(scores: impl Iterator<Item = &'s i64>, top_k: usize) -> Vec<u32> {
+    let keys = scores.map(Reverse).zip(0..).collect();
+    lowest(keys, top_k).into_iter().map(|(_, row)| row).collect()
+}
+
+/// The `count` lowest keys, in order.
+fn lowest<K: Ord>(mut keys: Vec<K>, count: usize) -> Vec<K> {
+    if count < keys.len() {
+        keys.select_nth_unstable(count);
+        keys.truncate(count);
     }
     keys.sort_unstable();
-    keys.into_iter().map(|key| key as u32).collect()
+    keys
 }
 
 /// A sort key that is lower for a row that ranks higher. No two rows have the same key.

@@ -2,15 +2,19 @@
 
 mod json;
 
-use std::borrow::Cow;
-
 use bytes::BufMut;
 use outrigger_core::Failure;
 use prost::encoding::{WireType, encode_key, encoded_len_varint, message};
 use smallvec::SmallVec;
 
-use super::{output::Outputs, rank, wire};
-use crate::{metadata::OutputKind, packed::UserRows, plan::Plan};
+use super::{
+    output::{OutputValues, Outputs},
+    wire,
+};
+use crate::{
+    metadata::{Output, OutputKind},
+    packed::UserRows,
+};
 
 /// The response to one user.
 #[derive(Debug)]
@@ -21,30 +25,17 @@ pub(super) struct Response<'a> {
     pub(super) degraded: &'a [u8],
     user: &'a UserRows,
     /// The outputs asked for, the score first.
-    lists: SmallVec<[List<'a>; 1]>,
+    lists: SmallVec<[OutputValues<'a>; 1]>,
     /// The rows to return, best first; `None` for all of them as they stand.
     order: Option<Vec<u32>>,
     /// The rows' positions in the request; empty if the response does not list them.
     indices: Vec<u32>,
     /// Bytes of the encoded `indices`.
     indices_len: usize,
-    /// Bytes of the `ScoreList` of a `per_treatment` output: the same for all.
-    list_len: usize,
+    /// Bytes of the ids and indices in the `ScoreList` of a `per_treatment` output: the
+    /// same for all.
+    labels_len: usize,
 }
-
-/// The values of one output.
-#[derive(Debug)]
-struct List<'a> {
-    name: &'a str,
-    kind: OutputKind,
-    /// Little-endian float32, one for each packed treatment or for the user.
-    values: Cow<'a, [u8]>,
-}
-
-/// The end of every `ScoreList`: its width, which is 1.
-const WIDTH: &[u8] = &[4 << 3, 1];
-/// Bytes of the `ScoreList` of a `single` output: one value, in a field.
-const SINGLE_LEN: usize = 6 + WIDTH.len();
 
 impl<'a> Response<'a> {
     /// Checks the values of the user at `index`, ranks the rows and measures the
@@ -53,25 +44,20 @@ impl<'a> Response<'a> {
     /// # Errors
     /// SCORES_INVALID: a value is not finite.
     pub(super) fn new(
-        plan: &'a Plan,
         outputs: &Outputs<'a>,
         index: usize,
         user: &'a UserRows,
         model: &'a [u8],
     ) -> Result<Self, Failure> {
-        let list = |output: &usize| {
-            let values = outputs.values(*output, index, user.kept())?;
-            let output = &plan.metadata.outputs[*output];
-            Ok(List { name: &output.name, kind: output.kind, values })
-        };
+        let list = |output: &usize| outputs.values(*output, index, user.kept());
         let lists: SmallVec<[_; 1]> =
             user.outputs.iter().map(list).collect::<Result<_, Failure>>()?;
-        let order = (user.top_k > 0).then(|| rank::best(&lists[0].values, user.top_k));
+        let order = (user.top_k > 0).then(|| lists[0].best(user.top_k));
         let indices = indices(user, order.as_deref());
         let indices_len = indices.iter().map(|index| encoded_len_varint((*index).into())).sum();
         let mut response =
-            Self { model, degraded: &[], user, lists, order, indices, indices_len, list_len: 0 };
-        response.list_len = response.measure_list();
+            Self { model, degraded: &[], user, lists, order, indices, indices_len, labels_len: 0 };
+        response.labels_len = response.measure_labels();
         Ok(response)
     }
 
@@ -80,21 +66,19 @@ impl<'a> Response<'a> {
         self.order.as_ref().map_or(self.user.kept(), Vec::len)
     }
 
-    fn measure_list(&self) -> usize {
+    fn measure_labels(&self) -> usize {
         let mut ids_len = 0;
         self.for_each_id(|id| ids_len += wire::bytes_len(2, id.len()));
-        wire::filled_len(1, 4 * self.count())
-            + ids_len
-            + wire::filled_len(3, self.indices_len)
-            + WIDTH.len()
+        ids_len + wire::filled_len(3, self.indices_len)
     }
 
     /// Bytes of the encoded `PredictResponse`.
     pub(super) fn encoded_len(&self) -> usize {
         let (score, others) = self.scores();
-        let score = match score.kind {
-            OutputKind::Single => 5,
-            OutputKind::PerTreatment => wire::bytes_len(3, self.list_len),
+        let score = match score.output.kind {
+            OutputKind::Single if is_scalar(score) => SCALAR_LEN,
+            OutputKind::Single => SCALAR_LEN + wire::bytes_len(8, self.list_len(score)),
+            OutputKind::PerTreatment => wire::bytes_len(3, self.list_len(score)),
         };
         let others = others.iter().map(|list| wire::bytes_len(4, self.entry_len(list)));
         let errors = self.user.errors.iter().map(|error| message::encoded_len(7, error));
@@ -110,16 +94,17 @@ impl<'a> Response<'a> {
     pub(super) fn encode(&self, out: &mut impl BufMut) {
         wire::put_bytes(1, self.model, out);
         let (score, others) = self.scores();
-        match score.kind {
+        match score.output.kind {
             OutputKind::Single => {
                 encode_key(2, WireType::ThirtyTwoBit, out);
-                out.put_slice(&score.values);
+                let start = 4 * score.output.score_column;
+                out.put_slice(&score.floats[start..start + 4]);
             }
             OutputKind::PerTreatment => self.write_list(3, score, out),
         }
         for list in others {
             wire::put_header(4, self.entry_len(list), out);
-            wire::put_bytes(1, list.name.as_bytes(), out);
+            wire::put_bytes(1, list.output.name.as_bytes(), out);
             self.write_list(2, list, out);
         }
         wire::put_filled(5, &self.user.request_id, out);
@@ -128,42 +113,81 @@ impl<'a> Response<'a> {
         for error in &self.user.errors {
             message::encode(7, error, out);
         }
+        if score.output.kind == OutputKind::Single && !is_scalar(score) {
+            self.write_list(8, score, out);
+        }
     }
 
     /// The score and the other outputs, apart.
-    fn scores(&self) -> (&List<'a>, &[List<'a>]) {
+    fn scores(&self) -> (&OutputValues<'a>, &[OutputValues<'a>]) {
         self.lists.split_first().expect("at least one output is chosen")
     }
 
-    fn list_len(&self, list: &List<'_>) -> usize {
-        match list.kind {
-            OutputKind::Single => SINGLE_LEN,
-            OutputKind::PerTreatment => self.list_len,
+    /// Bytes of the `ScoreList` of an output.
+    fn list_len(&self, list: &OutputValues<'_>) -> usize {
+        let &Output { kind, width, score_column, .. } = list.output;
+        let (rows, labels) = match kind {
+            OutputKind::Single => (1, 0),
+            OutputKind::PerTreatment => (self.count(), self.labels_len),
+        };
+        let column = if score_column == 0 { 0 } else { wire::int_len(6, score_column as u64) };
+        wire::filled_len(1, 4 * width * rows)
+            + labels
+            + wire::int_len(4, width as u64)
+            + wire::filled_len(5, self.integers_len(list))
+            + column
+    }
+
+    /// Bytes of the encoded integers of an output.
+    fn integers_len(&self, list: &OutputValues<'_>) -> usize {
+        let mut length = 0;
+        self.for_each_integer(list, |integer| length += wire::varint_len(integer));
+        length
+    }
+
+    /// Calls `visit` with the integers of every returned row, as they are encoded.
+    fn for_each_integer(&self, list: &OutputValues<'_>, mut visit: impl FnMut(u64)) {
+        let width = list.output.width;
+        let mut visit = |integers: &[i64]| integers.iter().for_each(|it| visit(it.cast_unsigned()));
+        match &self.order {
+            Some(order) if list.output.kind == OutputKind::PerTreatment => {
+                let row = |index: &u32| list.integers.chunks_exact(width).nth(*index as usize);
+                order.iter().filter_map(row).for_each(visit);
+            }
+            _ => visit(&list.integers),
         }
     }
 
     /// Bytes of an entry of the map of outputs: a name and a list.
-    fn entry_len(&self, list: &List<'_>) -> usize {
-        wire::bytes_len(1, list.name.len()) + wire::bytes_len(2, self.list_len(list))
+    fn entry_len(&self, list: &OutputValues<'_>) -> usize {
+        wire::bytes_len(1, list.output.name.len()) + wire::bytes_len(2, self.list_len(list))
     }
 
     /// Writes a `ScoreList` as a field of its message.
-    fn write_list(&self, tag: u32, list: &List<'_>, out: &mut impl BufMut) {
+    fn write_list(&self, tag: u32, list: &OutputValues<'_>, out: &mut impl BufMut) {
+        let &Output { kind, width, score_column, .. } = list.output;
         wire::put_header(tag, self.list_len(list), out);
-        match list.kind {
-            OutputKind::Single => wire::put_bytes(1, &list.values, out),
-            OutputKind::PerTreatment => self.write_rows(&list.values, out),
+        match kind {
+            OutputKind::Single => wire::put_bytes(1, &list.floats, out),
+            OutputKind::PerTreatment => self.write_rows(&list.floats, width, out),
         }
-        out.put_slice(WIDTH);
+        wire::put_int(4, width as u64, out);
+        wire::put_filled_header(5, self.integers_len(list), out);
+        self.for_each_integer(list, |integer| wire::put_varint(integer, out));
+        if score_column > 0 {
+            wire::put_int(6, score_column as u64, out);
+        }
     }
 
-    fn write_rows(&self, values: &[u8], out: &mut impl BufMut) {
-        wire::put_filled_header(1, 4 * self.count(), out);
+    /// Writes the values of the returned rows, of `width` float32 each, and their labels.
+    fn write_rows(&self, values: &[u8], width: usize, out: &mut impl BufMut) {
+        wire::put_filled_header(1, 4 * width * self.count(), out);
         match &self.order {
             None => out.put_slice(values),
             Some(order) => {
-                let (values, _) = values.as_chunks::<4>();
-                order.iter().for_each(|row| out.put_slice(&values[*row as usize]));
+                let size = 4 * width;
+                let row = |index: &u32| &values[size * *index as usize..][..size];
+                order.iter().for_each(|index| out.put_slice(row(index)));
             }
         }
         self.for_each_id(|id| wire::put_bytes(2, id, out));
@@ -179,6 +203,14 @@ impl<'a> Response<'a> {
             Some(order) => order.iter().for_each(|row| visit(ids.get(*row as usize))),
         }
     }
+}
+
+/// Bytes of a `single` score: its field of a float.
+const SCALAR_LEN: usize = 5;
+
+/// True if a float holds all that a `single` output has.
+fn is_scalar(list: &OutputValues<'_>) -> bool {
+    list.output.width == 1 && list.integers.is_empty()
 }
 
 /// The positions in the request of the rows returned; none if they are all of

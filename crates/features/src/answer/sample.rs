@@ -33,7 +33,7 @@ impl Plan {
         let checked = Outputs::check(self, packed, outputs)?;
         let Some(rows) = packed.users.get(user) else { return Ok(Sample::Nothing) };
         // The output's shape and type are checked already: only a value can fail here.
-        let Ok(values) = checked.values(0, user, rows.kept()) else {
+        let Ok(values) = checked.scores(0, user, rows.kept()) else {
             return Ok(Sample::NotFinite);
         };
         let (scores, _) = values.as_chunks::<4>();

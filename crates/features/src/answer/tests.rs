@@ -8,6 +8,8 @@ use outrigger_proto::outrigger::v1::{
 use super::*;
 use crate::fixtures::{doubles, everything, floats, ints, longs, output, pack, plan, request};
 
+mod wide;
+
 fn answer(requests: &[PredictRequest], tensor: Tensor) -> Result<Vec<PredictResponse>, Failure> {
     let plan = plan();
     let packed = pack(&plan, requests).expect("packs");

@@ -21,36 +21,44 @@ impl Plan {
         let per_treatment = |output: &&Output| output.kind == OutputKind::PerTreatment;
         for output in self.metadata.outputs.iter().filter(per_treatment) {
             let tensors = outputs.iter_mut().filter(|tensor| tensor.name == output.tensor);
-            tensors.for_each(|tensor| trim(tensor, packed.users.len(), packed.treatments));
+            let wanted = [packed.users.len(), packed.treatments, output.width];
+            tensors.for_each(|tensor| trim(tensor, wanted));
         }
     }
 }
 
-/// Cuts a tensor of the shape [`users`, W] or [`users`, W, 1] to its first `width` columns, if W is
-/// larger.
-fn trim(tensor: &mut Tensor, users: usize, width: usize) {
-    let ([rows, columns] | [rows, columns, 1]) = tensor.shape[..] else { return };
-    let (Ok(rows), Ok(columns)) = (usize::try_from(rows), usize::try_from(columns)) else { return };
+/// Cuts a tensor of the shape [`users`, T, `width`] to its first `treatments` rows for each user,
+/// if T is larger. A `width` of 1 may be left out of the shape.
+fn trim(tensor: &mut Tensor, [users, treatments, width]: [usize; 3]) {
+    let (found, rows, columns) = match tensor.shape[..] {
+        [found, rows] => (found, rows, 1),
+        [found, rows, columns] => (found, rows, columns),
+        _ => return,
+    };
+    let size = |size: i64| usize::try_from(size).ok();
+    let (Some(found), Some(rows), Some(columns)) = (size(found), size(rows), size(columns)) else {
+        return;
+    };
     let (Some(size), Content::Bytes(bytes)) = (tensor.dtype.size(), &tensor.content) else {
         return;
     };
-    let row = columns.checked_mul(size);
-    let is_whole = row.and_then(|row| row.checked_mul(rows)) == Some(bytes.len());
-    if rows != users || columns <= width || !is_whole {
+    let row = size * width;
+    let all = rows.checked_mul(row).and_then(|all| all.checked_mul(found));
+    if (found, columns) != (users, width) || rows <= treatments || all != Some(bytes.len()) {
         return;
     }
-    tensor.content = Content::Bytes(first_columns(bytes, columns * size, width * size));
-    tensor.shape[1] = i64::try_from(width).expect("it is less than an i64");
+    tensor.content = Content::Bytes(first_rows(bytes, rows * row, treatments * row));
+    tensor.shape[1] = i64::try_from(treatments).expect("it is less than an i64");
 }
 
-/// The first `kept` bytes of each row of `row` bytes.
-fn first_columns(bytes: &Bytes, row: usize, kept: usize) -> Bytes {
-    if bytes.len() == row {
+/// The first `kept` bytes of every `all` bytes.
+fn first_rows(bytes: &Bytes, all: usize, kept: usize) -> Bytes {
+    if bytes.len() == all {
         return bytes.slice(..kept);
     }
-    let rows = bytes.chunks_exact(row);
-    let mut trimmed = BytesMut::with_capacity(rows.len() * kept);
-    rows.for_each(|row| trimmed.extend_from_slice(&row[..kept]));
+    let users = bytes.chunks_exact(all);
+    let mut trimmed = BytesMut::with_capacity(users.len() * kept);
+    users.for_each(|user| trimmed.extend_from_slice(&user[..kept]));
     trimmed.freeze()
 }
 
@@ -59,7 +67,7 @@ mod tests {
     use outrigger_core::DType;
 
     use super::*;
-    use crate::fixtures::{joined, longs, output, pack, plan, request, strings};
+    use crate::fixtures::{joined, longs, output, pack, plan, request, strings, wide};
 
     fn trimmed(discounts: &[&[f32]], mut tensor: Tensor) -> Tensor {
         let plan = plan();
@@ -83,6 +91,21 @@ mod tests {
         };
         let (wide, narrow) = (longs(&[1, 2], &[1, 2]), longs(&[1, 1], &[1]));
         assert_eq!(trimmed(&[&[0.1]], wide), narrow);
+    }
+
+    #[test]
+    fn wide_outputs_are_cut_by_whole_rows() {
+        let plan = wide();
+        let packed = pack(&plan, &[request(&[0.1]), request(&[0.2])]).expect("packs");
+        let mut outputs = [
+            output("classes", &[2, 2, 2], &[1.0, 2.0, 9.0, 9.0, 3.0, 4.0, 9.0, 9.0]),
+            output("classes", &[2, 2, 1], &[1.0; 4]),
+            output("classes", &[2, 2], &[1.0; 4]),
+        ];
+        let malformed = outputs[1..].to_vec();
+        plan.trim(&packed, &mut outputs);
+        assert_eq!(outputs[0], output("classes", &[2, 1, 2], &[1.0, 2.0, 3.0, 4.0]));
+        assert_eq!(outputs[1..], malformed);
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use outrigger_core::{Content, DType};
 
+use super::lists::RowLists;
+
 /// One encoded element.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Element<'a> {
@@ -36,6 +38,9 @@ impl Element<'_> {
 
 /// A destination of encoded elements, which are written one after the other.
 pub(crate) trait Sink {
+    /// Starts the value of a feature: a list begins with the next element.
+    fn begin(&mut self) {}
+
     /// Takes the next element, which must be of the tensor's type.
     fn push(&mut self, element: Element<'_>);
 
@@ -54,6 +59,8 @@ pub(crate) enum Buffer {
     Strings { texts: Vec<Text>, arena: Vec<u8> },
     /// All elements of a float32 tensor, as a slice of the request's bytes.
     Shared(Bytes),
+    /// A list for each row.
+    Lists(RowLists),
 }
 
 /// One string of a buffer.
@@ -76,6 +83,8 @@ impl Default for Text {
 pub(crate) struct Cursor<'b> {
     buffer: &'b mut Buffer,
     at: usize,
+    /// The positions from one element to the next: 0 for those of a list.
+    step: usize,
 }
 
 impl Buffer {
@@ -93,6 +102,7 @@ impl Buffer {
             Self::Fixed { bytes, size } => bytes.len() / size,
             Self::Strings { texts, .. } => texts.len(),
             Self::Shared(floats) => floats.len() / 4,
+            Self::Lists(lists) => lists.rows.len(),
         }
     }
 
@@ -107,12 +117,14 @@ impl Buffer {
                 bytes.resize(4 * elements, 0);
                 *self = Self::Fixed { bytes, size: 4 };
             }
+            Self::Lists(lists) => lists.rows.resize(elements, 0..0),
         }
     }
 
     /// A cursor that writes elements from position `at` on.
     pub(crate) fn cursor(&mut self, at: usize) -> Cursor<'_> {
-        Cursor { buffer: self, at }
+        let step = usize::from(!matches!(self, Self::Lists(_)));
+        Cursor { buffer: self, at, step }
     }
 
     /// Replaces the element at `at`; it must be of the buffer's type.
@@ -137,6 +149,7 @@ impl Buffer {
                 texts[at] = Text::Sent(start..arena.len());
             }
             (Self::Strings { texts, .. }, Element::Shared(text)) => texts[at] = Text::Shared(text),
+            (Self::Lists(lists), element) => lists.push(at, |items| items.push(element)),
             (buffer, element) => unreachable!("{element:?} in {buffer:?}"),
         }
     }
@@ -148,6 +161,7 @@ impl Buffer {
             Self::Fixed { bytes, .. } => put(bytes, at, bits.to_le_bytes()),
             Self::Strings { .. } => unreachable!("a float among strings"),
             Self::Shared(_) => unreachable!("a request is not written to"),
+            Self::Lists(_) => unreachable!("a float in place of a list"),
         }
     }
 
@@ -158,6 +172,7 @@ impl Buffer {
             Self::Fixed { bytes, .. } => &mut bytes.as_chunks_mut().0[start..start + count],
             Self::Strings { .. } => unreachable!("floats among strings"),
             Self::Shared(_) => unreachable!("a request is not written to"),
+            Self::Lists(_) => unreachable!("floats in place of a list"),
         }
     }
 
@@ -176,6 +191,7 @@ impl Buffer {
             }
             Self::Strings { .. } => unreachable!("an integer among strings"),
             Self::Shared(_) => unreachable!("an integer among floats"),
+            Self::Lists(_) => unreachable!("an integer in place of a list"),
         }
     }
 
@@ -190,7 +206,7 @@ impl Buffer {
     }
 
     /// Splits the buffer into runs of the given lengths and fills each up to
-    /// `padded` elements with zeros, false or empty strings.
+    /// `padded` elements with zeros, false, empty strings or empty lists.
     pub(crate) fn pad(self, runs: &[usize], padded: usize) -> Self {
         match self {
             Self::Fixed { bytes, size } => {
@@ -201,10 +217,28 @@ impl Buffer {
                 Self::Strings { texts: pad(texts, runs.iter().copied(), padded), arena }
             }
             Self::Shared(floats) => Self::Fixed { bytes: floats.into(), size: 4 }.pad(runs, padded),
+            Self::Lists(RowLists { items, rows }) => {
+                Self::Lists(RowLists { items, rows: pad(rows, runs.iter().copied(), padded) })
+            }
         }
     }
 
-    /// The elements as a tensor's content.
+    /// The elements in these ranges, one after the other.
+    pub(super) fn gathered(self, ranges: &[Range<usize>]) -> Self {
+        match self {
+            Self::Fixed { bytes, size } => {
+                let of = |range: &Range<usize>| &bytes[size * range.start..size * range.end];
+                Self::Fixed { bytes: ranges.iter().flat_map(of).copied().collect(), size }
+            }
+            Self::Strings { texts, arena } => {
+                let texts = ranges.iter().flat_map(|range| &texts[range.clone()]).cloned();
+                Self::Strings { texts: texts.collect(), arena }
+            }
+            other => unreachable!("{other:?} within lists"),
+        }
+    }
+
+    /// The elements as a tensor's content: of lists, those of all rows.
     pub(crate) fn into_content(self) -> Content {
         match self {
             Self::Fixed { bytes, .. } => Content::Bytes(bytes.into()),
@@ -217,12 +251,23 @@ impl Buffer {
                 Content::Strings(texts.into_iter().map(text).collect())
             }
             Self::Shared(floats) => Content::Bytes(floats),
+            Self::Lists(lists) => lists.into_items().into_content(),
         }
     }
 }
 
 impl Sink for Buffer {
+    fn begin(&mut self) {
+        if let Self::Lists(lists) = self {
+            lists.rows.push(0..0);
+            lists.begin(lists.rows.len() - 1);
+        }
+    }
+
     fn push(&mut self, element: Element<'_>) {
+        if let Self::Lists(lists) = self {
+            return lists.push(lists.rows.len() - 1, |items| items.push(element));
+        }
         let end = self.len();
         self.resize(end + 1);
         self.put(end, element);
@@ -231,26 +276,36 @@ impl Sink for Buffer {
     fn push_floats(&mut self, floats: &[u8]) {
         match self {
             Self::Fixed { bytes, size: 4 } => bytes.extend_from_slice(floats),
+            Self::Lists(lists) => {
+                lists.push(lists.rows.len() - 1, |items| items.push_floats(floats));
+            }
             buffer => unreachable!("floats in {buffer:?}"),
         }
     }
 }
 
 impl Sink for Cursor<'_> {
+    fn begin(&mut self) {
+        if let Buffer::Lists(lists) = self.buffer {
+            lists.begin(self.at);
+        }
+    }
+
     fn push(&mut self, element: Element<'_>) {
         self.buffer.put(self.at, element);
-        self.at += 1;
+        self.at += self.step;
     }
 
     fn push_floats(&mut self, floats: &[u8]) {
         match &mut *self.buffer {
+            Buffer::Lists(lists) => lists.push(self.at, |items| items.push_floats(floats)),
             Buffer::Fixed { bytes, size: 4 } => {
                 let start = 4 * self.at;
                 bytes[start..start + floats.len()].copy_from_slice(floats);
             }
             buffer => unreachable!("floats in {buffer:?}"),
         }
-        self.at += floats.len() / 4;
+        self.at += self.step * floats.len() / 4;
     }
 }
 

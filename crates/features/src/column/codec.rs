@@ -50,14 +50,9 @@ pub(super) fn bucket(text: &[u8], count: u64) -> u64 {
 
 impl Codec {
     pub(super) fn compile(feature: &Feature, dtype: DType) -> Self {
-        let width = match dtype {
-            DType::Int32 => Width::Int32,
-            DType::Float32 => Width::Float32,
-            DType::Float64 => Width::Float64,
-            DType::Int64 | DType::Bool | DType::String => Width::Int64,
-        };
+        let width = Width::of(dtype);
         match &feature.encoding {
-            Encoding::Plain => Self::plain(dtype, width, feature.allow_non_finite),
+            Encoding::Plain => Self::plain(dtype, feature.allow_non_finite),
             Encoding::HashBuckets(count) => Self::Buckets { count: *count, width },
             Encoding::Vocabulary { words, out_of_vocabulary: other } => match words {
                 Words::Texts(words) => {
@@ -70,11 +65,12 @@ impl Codec {
         }
     }
 
-    fn plain(dtype: DType, width: Width, allow_non_finite: bool) -> Self {
+    /// The encoding of values that are elements of a tensor of type `dtype`.
+    pub(super) fn plain(dtype: DType, allow_non_finite: bool) -> Self {
         match dtype {
             DType::Float32 => Self::Float32 { allow_non_finite },
             DType::Float64 => Self::Float64 { allow_non_finite },
-            DType::Int32 | DType::Int64 => Self::Integer(width),
+            DType::Int32 | DType::Int64 => Self::Integer(Width::of(dtype)),
             DType::Bool => Self::Bool,
             DType::String => Self::Text,
         }
@@ -153,6 +149,15 @@ fn word(position: Option<i64>, other: i64, width: Width) -> Result<Encoded<'stat
 }
 
 impl Width {
+    fn of(dtype: DType) -> Self {
+        match dtype {
+            DType::Int32 => Self::Int32,
+            DType::Float32 => Self::Float32,
+            DType::Float64 => Self::Float64,
+            DType::Int64 | DType::Bool | DType::String => Self::Int64,
+        }
+    }
+
     fn element(self, value: i64) -> Result<Element<'static>, Problem> {
         match self {
             Self::Int64 => Ok(Element::Int64(value)),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use outrigger_core::Reason;
-use outrigger_proto::outrigger::v1::{PredictResponse, predict_response::Output};
+use outrigger_proto::outrigger::v1::{PredictResponse, ScoreList, predict_response::Output};
 
 use super::{DEFAULT_ATOL, DEFAULT_RTOL, GoldenCase, Values, is_close};
 use crate::plan::Plan;
@@ -126,16 +126,18 @@ impl Plan {
         let deterministic = self.deterministic();
         let usual = Tolerance { rtol: DEFAULT_RTOL, atol: DEFAULT_ATOL, deterministic };
         let mut comparison = Comparison::within(golden.map_or(usual, GoldenCase::tolerance));
-        let widened = |values: &[f32]| values.iter().copied().map(f64::from).collect();
-        match &alone.output {
-            Some(Output::Score(score)) => comparison.score(&Values::One((*score).into()), padded),
-            Some(Output::Scores(list)) => {
-                comparison.score(&Values::Many(widened(&list.values)), padded);
+        match (&alone.output, &alone.score_values) {
+            (Some(Output::Score(_)), Some(list)) => {
+                comparison.score(&Values::Row(list.exact_values()), padded);
             }
-            None => {}
+            (Some(Output::Score(score)), None) => {
+                comparison.score(&Values::One((*score).into()), padded);
+            }
+            (Some(Output::Scores(list)), _) => comparison.score(&values(list), padded),
+            (None, _) => {}
         }
         for (name, list) in &alone.additional_outputs {
-            comparison.output(name, &Values::Many(widened(&list.values)), padded);
+            comparison.output(name, &values(list), padded);
         }
         let Comparison { compared, differences, .. } = comparison;
         match differences.is_empty() {
@@ -173,46 +175,104 @@ impl Comparison {
 
     /// Compares the score, or scores, of a response.
     fn score(&mut self, expected: &Values, response: &PredictResponse) {
-        let (one, many) = match &response.output {
-            Some(Output::Score(score)) => (Some(*score), None),
-            Some(Output::Scores(list)) => (None, Some(list.values.as_slice())),
-            None => (None, None),
-        };
-        match expected {
-            Values::One(expected) => self.value("score".into(), Some(*expected), one),
-            Values::Many(expected) => self.list("scores", expected, many.unwrap_or_default()),
+        match (expected, &response.output) {
+            (Values::One(expected), Some(Output::Score(_))) => {
+                self.value("score".into(), Some(*expected), user_score(response));
+            }
+            (Values::Row(expected), Some(Output::Score(score))) => {
+                let all = response.score_values.as_ref().map(ScoreList::exact_values);
+                self.list("score", expected, &all.unwrap_or_else(|| vec![(*score).into()]));
+            }
+            (Values::Many(_) | Values::Rows { .. }, Some(Output::Scores(list))) => {
+                self.matrix("scores", expected, list);
+            }
+            (expected, found) => {
+                self.missing(expected);
+                match found {
+                    Some(Output::Score(score)) => {
+                        self.value("score".into(), None, Some((*score).into()));
+                    }
+                    Some(Output::Scores(list)) => self.list("scores", &[], &list.exact_scores()),
+                    None => {}
+                }
+            }
         }
-        match (expected, one, many) {
-            (Values::Many(_), Some(_), _) => self.value("score".into(), None, one),
-            (Values::One(_), _, Some(scores)) => self.list("scores", &[], scores),
-            _ => {}
+    }
+
+    /// Reports expected values of which the response has none.
+    fn missing(&mut self, expected: &Values) {
+        match expected {
+            Values::One(expected) => self.value("score".into(), Some(*expected), None),
+            Values::Row(expected) => self.list("score", expected, &[]),
+            Values::Many(expected) | Values::Rows { values: expected, .. } => {
+                self.list("scores", expected, &[]);
+            }
         }
     }
 
     /// Compares a further output of a response.
     fn output(&mut self, name: &str, expected: &Values, response: &PredictResponse) {
         let place = format!("outputs[{name:?}]");
-        let actual = response.additional_outputs.get(name);
-        let actual = actual.map_or(&[] as &[f32], |list| &list.values);
+        let none = ScoreList::default();
+        let list = response.additional_outputs.get(name).unwrap_or(&none);
         match expected {
-            Values::Many(expected) => self.list(&place, expected, actual),
-            Values::One(expected) => self.value(place, Some(*expected), actual.first().copied()),
+            Values::One(expected) => {
+                self.value(place, Some(*expected), list.exact_scores().first().copied());
+            }
+            Values::Row(expected) => self.list(&place, expected, &list.exact_values()),
+            Values::Many(_) | Values::Rows { .. } => self.matrix(&place, expected, list),
         }
     }
 
-    fn list(&mut self, place: &str, expected: &[f64], actual: &[f32]) {
+    /// Compares the values of treatments.
+    fn matrix(&mut self, place: &str, expected: &Values, list: &ScoreList) {
+        let (values, width) = match expected {
+            Values::Rows { values, width } => (values, *width),
+            Values::Many(expected) => return self.list(place, expected, &list.exact_scores()),
+            Values::One(_) | Values::Row(_) => return,
+        };
+        if width != list.columns() {
+            self.compared += 1;
+            let (expected, actual) = (Some(width as f64), Some(list.columns() as f64));
+            let place = format!("the number of columns of {place}");
+            return self.differences.push(Difference { place, expected, actual });
+        }
+        let actual = list.exact_values();
+        for index in 0..values.len().max(actual.len()) {
+            let place = format!("{place}[{}][{}]", index / width, index % width);
+            self.value(place, values.get(index).copied(), actual.get(index).copied());
+        }
+    }
+
+    fn list(&mut self, place: &str, expected: &[f64], actual: &[f64]) {
         for index in 0..expected.len().max(actual.len()) {
             let (expected, actual) = (expected.get(index), actual.get(index));
             self.value(format!("{place}[{index}]"), expected.copied(), actual.copied());
         }
     }
 
-    fn value(&mut self, place: String, expected: Option<f64>, actual: Option<f32>) {
+    fn value(&mut self, place: String, expected: Option<f64>, actual: Option<f64>) {
         self.compared += 1;
-        let actual = actual.map(f64::from);
         let close = |(expected, actual)| self.tolerance.admits(expected, actual);
         if !expected.zip(actual).is_some_and(close) {
             self.differences.push(Difference { place, expected, actual });
         }
+    }
+}
+
+/// The values of a list as expected ones.
+fn values(list: &ScoreList) -> Values {
+    match list.columns() {
+        1 => Values::Many(list.exact_values()),
+        width => Values::Rows { values: list.exact_values(), width },
+    }
+}
+
+/// The score of a user, exactly.
+fn user_score(response: &PredictResponse) -> Option<f64> {
+    match (&response.score_values, &response.output) {
+        (Some(list), _) => list.exact_scores().first().copied(),
+        (None, Some(Output::Score(score))) => Some((*score).into()),
+        _ => None,
     }
 }

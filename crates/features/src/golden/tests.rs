@@ -1,7 +1,7 @@
 use outrigger_proto::outrigger::v1::{PredictResponse, ScoreList, predict_response::Output};
 
 use super::*;
-use crate::fixtures::{everything, plan};
+use crate::fixtures::{everything, plan, wide};
 
 fn scored(values: &[f32]) -> PredictResponse {
     let list = ScoreList { values: values.to_vec(), ..ScoreList::default() };
@@ -116,6 +116,89 @@ fn golden_cases_of_a_model_that_draws_compare_only_the_count() {
     assert!(case.compare(&scored(&[1.0])).is_err());
 }
 
+/// A response of three treatments with two columns each, the second one the score, and `mood`.
+fn wide_scored(values: &[f32]) -> PredictResponse {
+    let list = |values: &[f32], width, score_column| {
+        let values = values.to_vec();
+        ScoreList { values, width, score_column, ..ScoreList::default() }
+    };
+    let additional_outputs = [("mood".to_owned(), list(&[5.0, 6.0, 7.0], 3, 0))].into();
+    let output = Some(Output::Scores(list(values, 2, 1)));
+    PredictResponse { output, additional_outputs, ..PredictResponse::default() }
+}
+
+#[test]
+fn all_columns_or_the_scores_are_compared() {
+    let compare = |expected: &str| {
+        let line = format!(r#"{{"request": {{}}, "expected": {expected}}}"#);
+        let case = cases(&wide(), line.as_bytes()).expect("valid").remove(0);
+        case.compare(&wide_scored(&[1.0, 2.0, 3.0, 4.0])).map_err(|error| error.to_string())
+    };
+    let differ = |message: &str| Err(format!("golden.jsonl line 1: {message}"));
+    assert_eq!(compare(r#"{"scores": [2, 4]}"#), Ok(()));
+    assert_eq!(compare(r#"{"scores": [[1, 2], [3, 4]], "outputs": {"mood": 5}}"#), Ok(()));
+    assert_eq!(compare(r#"{"scores": [2, 4], "outputs": {"mood": [5, 6, 7]}}"#), Ok(()));
+    assert_eq!(
+        compare(r#"{"scores": [[1, 2], [9, 4]]}"#),
+        differ("1 of 4 values differ: scores[1][0] is 3, expected 9")
+    );
+    assert_eq!(
+        compare(r#"{"scores": [[1, 2]]}"#),
+        differ(
+            "2 of 4 values differ: scores[1][0] is 3, expected none, scores[1][1] is 4, expected none"
+        )
+    );
+    assert_eq!(
+        compare(r#"{"scores": [[1, 2, 3]]}"#),
+        differ("1 of 1 values differ: the number of columns of scores is 2, expected 3")
+    );
+    assert_eq!(
+        compare(r#"{"scores": [2, 4], "outputs": {"mood": [5, 6]}}"#),
+        differ("1 of 5 values differ: outputs[\"mood\"][2] is 7, expected none")
+    );
+    let ragged = br#"{"request": {}, "expected": {"scores": [[1, 2], [3]]}}"#;
+    assert_eq!(
+        cases(&wide(), ragged).expect_err("ragged").message,
+        "expected.scores[1]: has 1 columns, the row before it 2"
+    );
+}
+
+#[test]
+fn the_columns_of_a_user_are_compared_with_a_list() {
+    let list = |values: Vec<f32>| ScoreList { values, width: 2, ..ScoreList::default() };
+    let response = |values: Vec<f32>| PredictResponse {
+        output: Some(Output::Score(values[0])),
+        score_values: Some(list(values)),
+        ..PredictResponse::default()
+    };
+    let found = response(vec![5.0, 6.0]);
+    assert_eq!(case(r#"{"score": [5, 6]}"#).compare(&found), Ok(()));
+    assert_eq!(case(r#"{"score": 5}"#).compare(&found), Ok(()));
+    assert!(case(r#"{"score": [5, 60]}"#).compare(&found).is_err());
+    assert!(case(r#"{"score": [5]}"#).compare(&found).is_err());
+    assert!(case(r#"{"scores": [[5, 6]]}"#).compare(&found).is_err());
+    let plan = wide();
+    assert_eq!(plan.compare_padded(None, &found, &found), Ok(()));
+    assert!(plan.compare_padded(None, &found, &response(vec![5.0, 7.0])).is_err());
+}
+
+#[test]
+fn integers_are_compared_exactly() {
+    let large = (1 << 24) + 1;
+    let list =
+        ScoreList { values: vec![16_777_216.0], integers: vec![large], ..ScoreList::default() };
+    let output = Some(Output::Scores(list));
+    let response = PredictResponse { output, ..PredictResponse::default() };
+    let compare = |expected: i64| {
+        let line = format!(
+            r#"{{"request": {{}}, "expected": {{"scores": [{expected}]}}, "rtol": 0, "atol": 0}}"#
+        );
+        cases(&plan(), line.as_bytes()).expect("valid").remove(0).compare(&response)
+    };
+    assert_eq!(compare(large), Ok(()));
+    assert!(compare(large - 1).is_err());
+}
+
 #[test]
 fn padded_requests_are_compared_within_the_tolerances_of_their_case() {
     let risky = |score, risk: f32| {
@@ -133,5 +216,8 @@ fn padded_requests_are_compared_within_the_tolerances_of_their_case() {
     assert_eq!(mismatch.differences[0].place, "outputs[\"risk\"][0]");
     let single = |score| PredictResponse { output: Some(Output::Score(score)), ..alone.clone() };
     assert!(plan.compare_padded(None, &single(1.0), &single(1.1)).is_err());
+    let wide = wide_scored(&[1.0, 2.0]);
+    assert_eq!(plan.compare_padded(None, &wide, &wide), Ok(()));
+    assert!(plan.compare_padded(None, &wide, &wide_scored(&[9.0, 2.0])).is_err());
     assert_eq!(everything().compare_padded(None, &alone, &padded), Ok(()), "the model draws");
 }

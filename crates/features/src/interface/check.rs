@@ -1,6 +1,6 @@
 //! The checks that compare metadata.json with a model's interface.
 
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 
 use outrigger_core::{DType, ElementType, Interface, Shape, TensorSpec};
 
@@ -18,6 +18,9 @@ const USERS: Dim = Dim::Free("B");
 const TREATMENTS: Dim = Dim::Free("T");
 /// The dimension of joined rows: the treatments of all users.
 const ROWS: Dim = Dim::Free("R");
+
+/// The dimension of the elements of all lists.
+const ELEMENTS: Dim = Dim::Free("N");
 
 /// The types that scores may have.
 const SCORES: [DType; 4] = [DType::Float32, DType::Float64, DType::Int32, DType::Int64];
@@ -37,33 +40,65 @@ fn contradiction(path: String, file: String, model: String) -> InterfaceError {
     InterfaceError { path, file, model }
 }
 
+/// A tensor that is fed, as metadata.json declares it.
+struct Fed<'m> {
+    tensor: &'m Arc<str>,
+    dtype: DType,
+    shape: Vec<Dim>,
+    meaning: String,
+    /// The paths of its name, its type and its shape.
+    paths: [String; 3],
+}
+
 fn check_input(path: &str, input: &Input, interface: &Interface) -> Result<(), InterfaceError> {
-    let Some(spec) = interface.input(&input.tensor) else {
-        let file = format!("that input {:?} is fed", input.tensor);
-        let model = format!("its inputs are {:?}", names(&interface.inputs));
-        return Err(contradiction(format!("{path}.tensor"), file, model));
+    let paths = [format!("{path}.tensor"), format!("{path}.dtype"), path.to_owned()];
+    let (shape, meaning) = (input_shape(input), meaning(input));
+    let (tensor, dtype) = (&input.tensor, input.dtype);
+    check_fed(&Fed { tensor, dtype, shape, meaning, paths }, interface)?;
+    if let Some(spec) = interface.input(tensor) {
+        columns::check(path, input, &spec.columns)?;
+    }
+    let Some(tensor) = &input.lengths else { return Ok(()) };
+    let shape = match input.entity {
+        Entity::Treatment => vec![USERS, TREATMENTS],
+        _ => vec![USERS],
     };
-    check_dense(path, spec)?;
-    if spec.dtype != ElementType::Known(input.dtype) {
-        let file = format!("{:?} is {}", input.tensor, input.dtype);
-        return Err(contradiction(format!("{path}.dtype"), file, format!("it is {}", spec.dtype)));
+    let meaning = format!("the lengths of the lists in {:?}", input.tensor);
+    let paths = [(); 3].map(|()| format!("{path}.lengths"));
+    check_fed(&Fed { tensor, dtype: DType::Int64, shape, meaning, paths }, interface)
+}
+
+fn check_fed(fed: &Fed<'_>, interface: &Interface) -> Result<(), InterfaceError> {
+    let [of_name, of_type, of_shape] = fed.paths.clone();
+    let Some(spec) = interface.input(fed.tensor) else {
+        let file = format!("that input {:?} is fed", fed.tensor);
+        let model = format!("its inputs are {:?}", names(&interface.inputs));
+        return Err(contradiction(of_name, file, model));
+    };
+    check_dense(&of_name, spec)?;
+    if spec.dtype != ElementType::Known(fed.dtype) {
+        let file = format!("{:?} is {}", fed.tensor, fed.dtype);
+        return Err(contradiction(of_type, file, format!("it is {}", spec.dtype)));
     }
-    let shape = input_shape(input);
-    if accepts(&spec.shape, &[&shape]) {
-        return columns::check(path, input, &spec.columns);
+    if accepts(&spec.shape, slice::from_ref(&fed.shape)) {
+        return Ok(());
     }
-    let file = format!("{:?} is {} ({})", input.tensor, spell(&shape), meaning(input));
-    Err(contradiction(path.to_owned(), file, spell_shape(&spec.shape)))
+    let file = format!("{:?} is {} ({})", fed.tensor, spell(&fed.shape), fed.meaning);
+    Err(contradiction(of_shape, file, spell_shape(&spec.shape)))
 }
 
 fn check_all_fed(metadata: &Metadata, interface: &Interface) -> Result<(), InterfaceError> {
-    let fed = |name: &Arc<str>| metadata.inputs.iter().any(|input| input.tensor == *name);
+    let tensors = || {
+        let inputs = metadata.inputs.iter();
+        inputs.flat_map(|input| [Some(&input.tensor), input.lengths.as_ref()]).flatten()
+    };
+    let fed = |name: &Arc<str>| tensors().any(|tensor| tensor == name);
     let unfed = interface.inputs.iter().filter(|spec| !spec.optional && !fed(&spec.name));
     let missing = names(unfed);
     if missing.is_empty() {
         return Ok(());
     }
-    let fed: Vec<_> = metadata.inputs.iter().map(|input| &*input.tensor).collect();
+    let fed: Vec<_> = tensors().collect();
     let model = format!("it also needs {missing:?}");
     Err(contradiction("inputs".into(), format!("that its inputs are {fed:?}"), model))
 }
@@ -79,7 +114,7 @@ fn check_output(
         let model = format!("its outputs are {:?}", names(&interface.outputs));
         return Err(contradiction(format!("{path}.tensor"), file, model));
     };
-    check_dense(path, spec)?;
+    check_dense(&format!("{path}.tensor"), spec)?;
     if !SCORES.iter().any(|dtype| spec.dtype == ElementType::Known(*dtype)) {
         let file = format!(
             "{:?} is an output of numbers (float32, float64, int32 or int64)",
@@ -87,18 +122,26 @@ fn check_output(
         );
         return Err(contradiction(path.to_owned(), file, format!("it is {}", spec.dtype)));
     }
-    let shapes: [&[Dim]; 2] = match output.kind {
-        OutputKind::PerTreatment if joined => [&[ROWS], &[ROWS, Dim::Size(1)]],
-        OutputKind::PerTreatment => [&[USERS, TREATMENTS], &[USERS, TREATMENTS, Dim::Size(1)]],
-        OutputKind::Single => [&[USERS], &[USERS, Dim::Size(1)]],
-    };
+    let shapes = output_shapes(output, joined);
     if accepts(&spec.shape, &shapes) {
         return Ok(());
     }
-    let kind = output.kind.as_str();
-    let file =
-        format!("{:?} is {kind}: {} or {}", output.tensor, spell(shapes[0]), spell(shapes[1]));
+    let (kind, shapes) = (output.kind.as_str(), shapes.iter().map(|shape| spell(shape)));
+    let shapes = shapes.collect::<Vec<_>>().join(" or ");
+    let file = format!("{:?} is {kind}: {shapes}", output.tensor);
     Err(contradiction(format!("{path}.kind"), file, spell_shape(&spec.shape)))
+}
+
+/// The shapes that an output may have: a width of 1 may be left out.
+fn output_shapes(output: &Output, joined: bool) -> Vec<Vec<Dim>> {
+    let rows = match output.kind {
+        OutputKind::PerTreatment if joined => vec![ROWS],
+        OutputKind::PerTreatment => vec![USERS, TREATMENTS],
+        OutputKind::Single => vec![USERS],
+    };
+    let width = Dim::Size(u64::try_from(output.width).expect("widths are bounded"));
+    let whole = [&rows[..], &[width]].concat();
+    if output.width == 1 { vec![rows, whole] } else { vec![whole] }
 }
 
 fn check_dense(path: &str, spec: &TensorSpec) -> Result<(), InterfaceError> {
@@ -106,10 +149,13 @@ fn check_dense(path: &str, spec: &TensorSpec) -> Result<(), InterfaceError> {
         return Ok(());
     }
     let file = format!("{:?} is a dense tensor", spec.name);
-    Err(contradiction(format!("{path}.tensor"), file, format!("it is {}", spec.dtype)))
+    Err(contradiction(path.to_owned(), file, format!("it is {}", spec.dtype)))
 }
 
 fn input_shape(input: &Input) -> Vec<Dim> {
+    if input.lengths.is_some() {
+        return vec![ELEMENTS];
+    }
     let width = Dim::Size(u64::try_from(input.width()).expect("lengths are bounded"));
     match input.entity {
         Entity::User => vec![USERS, width],
@@ -121,6 +167,9 @@ fn input_shape(input: &Input) -> Vec<Dim> {
 
 fn meaning(input: &Input) -> String {
     let entity = input.entity.as_str();
+    if input.lengths.is_some() {
+        return format!("the elements of {entity} lists");
+    }
     match input.features.len() {
         0 => entity.to_owned(),
         1 => format!("1 {entity} feature, width {}", input.width()),
@@ -130,10 +179,10 @@ fn meaning(input: &Input) -> String {
 
 /// Whether the model's shape accepts tensors of one of `shapes`. A variable dimension
 /// must be unknown to the model: a fixed one would refuse requests.
-fn accepts(model: &Shape, shapes: &[&[Dim]]) -> bool {
+fn accepts(model: &Shape, shapes: &[Vec<Dim>]) -> bool {
     let Shape::Sizes(model) = model else { return true };
     shapes.iter().any(|shape| {
-        let mut pairs = model.iter().zip(*shape);
+        let mut pairs = model.iter().zip(shape);
         model.len() == shape.len()
             && pairs.all(|(model, wanted)| match wanted {
                 Dim::Free(_) => model.is_none(),

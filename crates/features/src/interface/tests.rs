@@ -126,6 +126,72 @@ fn an_input_with_a_default_of_its_own_need_not_be_fed() {
 }
 
 #[test]
+fn outputs_have_as_many_columns_as_declared() {
+    let json = include_bytes!("../../tests/metadata/good/wide.json");
+    let metadata = Metadata::parse(json).expect("valid");
+    let check = |classes: &[i64], moods: &[i64]| {
+        let outputs = vec![
+            spec("classes", DType::Float32, classes),
+            spec("moods", DType::Int64, moods),
+            spec("ranks", DType::Int64, &[-1, -1]),
+        ];
+        let checked = metadata.check_interface(&Interface::new(interface().inputs, outputs));
+        checked.map_err(|error| error.to_string())
+    };
+    assert_eq!(check(&[-1, -1, 2], &[-1, 3]), Ok(()));
+    assert_eq!(check(&[-1, -1, -1], &[-1, -1]), Ok(()));
+    for classes in [&[-1, -1][..], &[-1, -1, 1], &[-1, -1, 3]] {
+        let message = check(classes, &[-1, 3]).expect_err("another width");
+        let declared = r#"metadata.json says "classes" is per_treatment: [B, T, 2]; the model"#;
+        assert!(message.contains(declared), "{message}");
+    }
+    let message = check(&[-1, -1, 2], &[-1]).expect_err("another width");
+    assert_eq!(
+        message,
+        r#"outputs[1].kind: metadata.json says "moods" is single: [B, 3]; the model says it is [?]"#
+    );
+}
+
+#[test]
+fn lists_are_fed_as_their_values_and_lengths() {
+    let json = include_bytes!("../../tests/metadata/good/lists.json");
+    let metadata = Metadata::parse(json).expect("valid");
+    let check = |history: &[i64], lengths: TensorSpec| {
+        let inputs = vec![
+            spec("history", DType::Int64, history),
+            spec("history_lengths", DType::Int64, &[-1]),
+            spec("tags", DType::String, &[-1]),
+            lengths,
+            spec("numbers", DType::Float32, &[-1, -1, 4]),
+        ];
+        let outputs = vec![spec("scores", DType::Float32, &[-1, -1])];
+        let checked = metadata.check_interface(&Interface::new(inputs, outputs));
+        checked.map_err(|error| error.to_string())
+    };
+    let lengths = || spec("tags_lengths", DType::Int64, &[-1, -1]);
+    assert_eq!(check(&[-1], lengths()), Ok(()));
+    assert_eq!(
+        check(&[-1, 4], lengths()),
+        Err(r#"inputs[0]: metadata.json says "history" is [N] (the elements of user lists); the model says it is [?, 4]"#.to_owned())
+    );
+    assert_eq!(
+        check(&[-1], spec("tags_lengths", DType::Int64, &[-1])),
+        Err(r#"inputs[1].lengths: metadata.json says "tags_lengths" is [B, T] (the lengths of the lists in "tags"); the model says it is [?]"#.to_owned())
+    );
+    assert_eq!(
+        check(&[-1], spec("tags_lengths", DType::Int32, &[-1, -1])),
+        Err(r#"inputs[1].lengths: metadata.json says "tags_lengths" is int64; the model says it is int32"#.to_owned())
+    );
+    let message = check(&[-1], spec("other", DType::Int64, &[-1])).expect_err("not fed");
+    assert!(
+        message.starts_with(
+            r#"inputs[1].lengths: metadata.json says that input "tags_lengths" is fed"#
+        ),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_joined_model_has_rows_of_all_users() {
     let json = include_bytes!("../../tests/metadata/good/joined.json");
     let metadata = Metadata::parse(json).expect("valid");

@@ -221,7 +221,7 @@ impl<'p> Row<'p> {
             *cursor = start;
         }
         let mut vector = mem::take(&mut self.vector);
-        vector.read(cursor, column.length)?;
+        vector.read(cursor, column.most)?;
         let value = vector.value(self.inputs[field.input].dtype)?;
         match column.check_length(vector.count) {
             Ok(()) => self.set(slot, value, buffers)?,

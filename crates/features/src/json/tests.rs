@@ -288,6 +288,7 @@ fn a_response_has_scores_ids_and_the_answering_version() {
         treatment_ids: vec!["b".into(), String::new()],
         indices: vec![1, 0],
         width: 1,
+        ..ScoreList::default()
     };
     let additional = [("risk", vec![0.1]), ("propensity", vec![0.5, 0.25])]
         .map(|(name, values)| (name.to_owned(), ScoreList { values, ..ScoreList::default() }));
@@ -309,6 +310,7 @@ fn a_response_has_scores_ids_and_the_answering_version() {
             message: "m".into(),
             ..TreatmentError::default()
         }],
+        ..PredictResponse::default()
     };
     let expected = json!({
         "model": {"name": "churn", "digest": "sha256:00", "tag": "latest", "arm": "canary"},

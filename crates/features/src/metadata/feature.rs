@@ -5,7 +5,7 @@ use std::{collections::HashSet, hash::Hash, sync::Arc};
 use outrigger_core::DType;
 use serde_json::Value;
 
-use super::{Absence, Encoding, Entity, Feature, MAX_LENGTH, Raw, Words};
+use super::{Absence, Encoding, Entity, Feature, MAX_LENGTH, Raw, Size, Words};
 use crate::{
     numbers,
     reader::{Node, Object, Wrong},
@@ -14,9 +14,11 @@ use crate::{
 type Result<T> = std::result::Result<T, Wrong>;
 
 /// The keys that are accepted. The last one is only for the features of joined inputs.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 12] = [
     "name",
     "length",
+    "max",
+    "padding",
     "default",
     "required",
     "missing",
@@ -30,14 +32,45 @@ const KEYS: [&str; 10] = [
 const ENTITIES: [(&str, Entity); 2] =
     [(Entity::User.as_str(), Entity::User), (Entity::Treatment.as_str(), Entity::Treatment)];
 
-pub(super) fn read(object: &Object<'_>, of: Entity, dtype: DType) -> Result<Feature> {
+/// Reads a feature of an input of entity `of`; `ragged` is true if the input has `lengths`.
+pub(super) fn read(
+    object: &Object<'_>,
+    (of, dtype, ragged): (Entity, DType, bool),
+) -> Result<Feature> {
     let entity = read_entity(object, of)?;
     let name = object.required("name")?.name()?.into();
-    let length = object.optional("length").map_or(Ok(1), |node| read_length(&node))?;
+    let (length, size) = read_size(object, dtype, ragged)?;
     let encoding = read_encoding(object, dtype)?;
     let allow_non_finite = read_allow_non_finite(object, dtype)?;
-    let absence = read_absence(object, dtype, length, &encoding)?;
-    Ok(Feature { name, entity, length, encoding, absence, allow_non_finite })
+    let absence = read_absence(object, dtype, (length, &size), &encoding)?;
+    Ok(Feature { name, entity, length, size, encoding, absence, allow_non_finite })
+}
+
+/// The number of values: `length` of them, or a list of at most `max`.
+fn read_size(object: &Object<'_>, dtype: DType, ragged: bool) -> Result<(usize, Size)> {
+    let (max, padding) = (object.optional("max"), object.optional("padding"));
+    let Some(max) = max else {
+        if let Some(padding) = padding {
+            return Err(padding.error("only a list is padded: one with \"max\""));
+        }
+        if ragged {
+            return Err(object.at("max", "is required: the input has lengths"));
+        }
+        let length = object.optional("length").map_or(Ok(1), |node| read_length(&node))?;
+        return Ok((length, Size::Exact));
+    };
+    if let Some(length) = object.optional("length") {
+        return Err(length.error("length and max exclude each other"));
+    }
+    let max = read_length(&max)?;
+    match (padding, ragged) {
+        (Some(padding), false) => Ok((max, Size::Padded(read_plain(&padding, dtype)?))),
+        (None, true) => Ok((max, Size::Ragged)),
+        (Some(padding), true) => Err(padding.error("the input has lengths, so it is not padded")),
+        (None, false) => {
+            Err(object.at("padding", "is required: the element after the values of a short list"))
+        }
+    }
 }
 
 /// The entity of a feature in an input of entity `of`.
@@ -50,7 +83,8 @@ fn read_entity(object: &Object<'_>, of: Entity) -> Result<Entity> {
     Ok(of)
 }
 
-fn read_length(node: &Node<'_>) -> Result<usize> {
+/// Reads a number of values.
+pub(super) fn read_length(node: &Node<'_>) -> Result<usize> {
     let length = node.integer()?;
     let valid = usize::try_from(length).ok().filter(|length| (1..=MAX_LENGTH).contains(length));
     valid.ok_or_else(|| node.error(format!("must be 1 to {MAX_LENGTH}, is {length}")))
@@ -142,13 +176,20 @@ fn read_allow_non_finite(object: &Object<'_>, dtype: DType) -> Result<bool> {
 fn read_absence(
     object: &Object<'_>,
     dtype: DType,
-    length: usize,
+    (length, size): (usize, &Size),
     encoding: &Encoding,
 ) -> Result<Absence> {
     let required = object.flag("required", false)?;
     match (object.optional("default"), required, object.optional("missing")) {
-        (Some(node), false, None) => read_default(&node, dtype, length, encoding),
+        (Some(node), false, None) => {
+            let values = read_default(&node, dtype, encoding)?;
+            check_default(&node, values.len(), length, size)?;
+            Ok(Absence::Default(values))
+        }
         (None, true, None) => Ok(Absence::Required),
+        (None, false, Some(node)) if *size == Size::Ragged => {
+            Err(node.error("the default of a list without values is []"))
+        }
         (None, false, Some(node)) => read_missing(&node, dtype),
         (None, false, None) => Err(object
             .error("says nothing about absence: one of default, required and missing is needed")),
@@ -164,22 +205,25 @@ fn read_missing(node: &Node<'_>, dtype: DType) -> Result<Absence> {
     Err(node.error(format!("only floats can be NaN, this tensor is {dtype}")))
 }
 
-fn read_default(
-    node: &Node<'_>,
-    dtype: DType,
-    length: usize,
-    encoding: &Encoding,
-) -> Result<Absence> {
+fn read_default(node: &Node<'_>, dtype: DType, encoding: &Encoding) -> Result<Vec<Raw>> {
     let values = match node.value {
         Value::Array(_) => node.array()?,
         _ => vec![node.clone()],
     };
-    if values.len() != length {
-        let found = values.len();
-        return Err(node.error(format!("the feature has length {length}, the default {found}")));
+    values.iter().map(|value| read_raw(value, dtype, encoding)).collect()
+}
+
+/// Refuses a default with a number of values that a request may not send.
+fn check_default(node: &Node<'_>, found: usize, length: usize, size: &Size) -> Result<()> {
+    match size {
+        Size::Exact if found != length => {
+            Err(node.error(format!("the feature has length {length}, the default {found}")))
+        }
+        _ if found > length => {
+            Err(node.error(format!("the list has at most {length} values, the default {found}")))
+        }
+        _ => Ok(()),
     }
-    let raw = |value: &Node<'_>| read_raw(value, dtype, encoding);
-    values.iter().map(raw).collect::<Result<_>>().map(Absence::Default)
 }
 
 /// A raw value of the type that requests must send for this feature.

@@ -28,12 +28,15 @@ pub(super) fn read(root: Node<'_>) -> Result<Metadata, Wrong> {
 fn read_inputs(file: &Object<'_>, deterministic: bool) -> Result<Vec<Input>, Wrong> {
     let nodes = file.required("inputs")?.filled_array("at least one input is needed")?;
     let mut inputs: Vec<Input> = Vec::with_capacity(nodes.len());
-    let mut names = HashSet::new();
+    let (mut names, mut tensors) = (HashSet::new(), HashSet::new());
     for node in nodes {
         let object = node.object()?;
         let input = input::read(&object)?;
-        if inputs.iter().any(|other| other.tensor == input.tensor) {
-            return Err(object.at("tensor", "another input feeds this tensor already"));
+        for (key, tensor) in [("tensor", Some(&input.tensor)), ("lengths", input.lengths.as_ref())]
+        {
+            if tensor.is_some_and(|tensor| !tensors.insert(Arc::clone(tensor))) {
+                return Err(object.at(key, "another input feeds this tensor already"));
+            }
         }
         if input.entity == Entity::Seed && deterministic {
             let message = "a seed is only for models that draw: \"deterministic\": false";

@@ -1,5 +1,7 @@
 //! Reads one entry of `inputs` in metadata.json.
 
+use std::sync::Arc;
+
 use outrigger_core::DType;
 
 use super::{Entity, Feature, Input, MAX_WIDTH, feature};
@@ -23,12 +25,20 @@ const DTYPES: [(&str, DType); 6] = [
 ];
 
 pub(super) fn read(object: &Object<'_>) -> Result<Input, Wrong> {
-    object.only(&["tensor", "entity", "dtype", "features"])?;
+    object.only(&["tensor", "lengths", "entity", "dtype", "features"])?;
     let tensor = object.required("tensor")?.name()?.into();
     let entity = object.required("entity")?.one_of(&ENTITIES)?;
     let dtype = read_dtype(&object.required("dtype")?, entity)?;
-    let features = read_features(object, entity, dtype)?;
-    Ok(Input { tensor, entity, dtype, features })
+    let lengths = object.optional("lengths").map(|node| read_lengths(&node, entity)).transpose()?;
+    let features = read_features(object, (entity, dtype, lengths.is_some()))?;
+    Ok(Input { tensor, entity, dtype, lengths, features })
+}
+
+fn read_lengths(node: &Node<'_>, entity: Entity) -> Result<Arc<str>, Wrong> {
+    if matches!(entity, Entity::User | Entity::Treatment) {
+        return Ok(node.name()?.into());
+    }
+    Err(node.error(format!("only a user or a treatment has lists, not a {}", entity.as_str())))
 }
 
 fn read_dtype(node: &Node<'_>, entity: Entity) -> Result<DType, Wrong> {
@@ -42,7 +52,10 @@ fn read_dtype(node: &Node<'_>, entity: Entity) -> Result<DType, Wrong> {
     if fits { Ok(dtype) } else { Err(refuse()) }
 }
 
-fn read_features(object: &Object<'_>, entity: Entity, dtype: DType) -> Result<Vec<Feature>, Wrong> {
+fn read_features(
+    object: &Object<'_>,
+    (entity, dtype, ragged): (Entity, DType, bool),
+) -> Result<Vec<Feature>, Wrong> {
     if !entity.has_features() {
         return match object.optional("features") {
             Some(node) => Err(node.error(format!("a {} has no features", entity.as_str()))),
@@ -52,8 +65,11 @@ fn read_features(object: &Object<'_>, entity: Entity, dtype: DType) -> Result<Ve
     let nodes = object.required("features")?.filled_array("at least one feature is needed")?;
     let features: Vec<Feature> = nodes
         .iter()
-        .map(|node| feature::read(&node.object()?, entity, dtype))
+        .map(|node| feature::read(&node.object()?, (entity, dtype, ragged)))
         .collect::<Result<_, _>>()?;
+    if ragged && features.len() > 1 {
+        return Err(object.at("features", "an input with lengths has a single feature"));
+    }
     let width: usize = features.iter().map(|feature| feature.length).sum();
     if width > MAX_WIDTH {
         let message = format!("a row has {width} values, at most {MAX_WIDTH} are allowed");

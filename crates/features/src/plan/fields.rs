@@ -103,8 +103,8 @@ fn fields_of(index: usize, input: &InputPlan) -> impl Iterator<Item = Field> {
             column: position,
             at,
             width: input.width,
-            single: column.length == 1,
-            number: column.length == 1 && column.takes_floats(),
+            single: column.is_scalar(),
+            number: column.is_scalar() && column.takes_floats(),
         }
     })
 }

@@ -6,7 +6,7 @@ use outrigger_core::DType;
 
 use super::Plan;
 use crate::metadata::{
-    Absence, Encoding, Entity, Feature, Input, Metadata, Output, OutputKind, Raw,
+    Absence, Encoding, Entity, Feature, Input, Metadata, Output, OutputKind, Raw, Size,
 };
 
 /// A look-up: the request sends a text, and the table's row with that key supplies
@@ -94,18 +94,25 @@ fn keys(names: &[Arc<str>]) -> Metadata {
         name: name.clone(),
         entity: Entity::User,
         length: 1,
+        size: Size::Exact,
         encoding: Encoding::Plain,
         absence: Absence::Default(vec![Raw::Text("".into())]),
         allow_non_finite: false,
     };
     let features = names.iter().map(feature).collect();
     let (tensor, entity, dtype): (Arc<str>, _, _) = ("keys".into(), Entity::User, DType::String);
-    let output =
-        Output { tensor: "none".into(), name: "none".into(), kind: OutputKind::Single, role: None };
+    let output = Output {
+        tensor: "none".into(),
+        name: "none".into(),
+        kind: OutputKind::Single,
+        width: 1,
+        score_column: 0,
+        role: None,
+    };
     Metadata {
         framework: "none".into(),
         signature: "none".into(),
-        inputs: vec![Input { tensor, entity, dtype, features }],
+        inputs: vec![Input { tensor, entity, dtype, lengths: None, features }],
         outputs: vec![output],
         deterministic: true,
         annotations: serde_json::Map::default(),

@@ -7,7 +7,7 @@ use outrigger_proto::outrigger::v1::{PredictResponse, ScoreList, ServedModel, pr
 
 use super::output::Checked;
 use crate::{
-    metadata::OutputKind,
+    metadata::{Output, OutputKind},
     packed::{Packed, UserRows},
     plan::Plan,
 };
@@ -54,13 +54,16 @@ fn check_outputs<'t>(
 
 fn answer_user(
     plan: &Plan,
-    index: usize,
+    user_index: usize,
     user: &UserRows,
     outputs: &HashMap<usize, Checked<'_>>,
 ) -> Result<PredictResponse, Failure> {
-    let values = |output: &usize| match outputs.get(output) {
-        Some(checked) => checked.values(index, user.kept()),
-        None => Ok(Vec::new()),
+    let values_of = |index: &usize| {
+        let output = &plan.metadata.outputs[*index];
+        match outputs.get(index) {
+            Some(checked) => OutputValues::read(output, checked, user_index, user),
+            None => Ok(OutputValues { output, values: Vec::new(), integers: Vec::new() }),
+        }
     };
     let mut response = PredictResponse {
         request_id: user.request_id.to_string(),
@@ -68,56 +71,114 @@ fn answer_user(
         ..PredictResponse::default()
     };
     let (first, others) = user.outputs.split_first().expect("at least one output is chosen");
-    let scores = values(first)?;
-    let order = rank(&scores, user.top_k);
-    response.output = Some(match plan.metadata.outputs[*first].kind {
-        OutputKind::Single => predict_response::Output::Score(scores[0]),
-        OutputKind::PerTreatment => {
-            predict_response::Output::Scores(list(scores, order.as_deref(), user))
+    let score = values_of(first)?;
+    let order = rank(&score, user.top_k);
+    match score.output.kind {
+        OutputKind::Single => {
+            let value = score.values[score.output.score_column];
+            response.output = Some(predict_response::Output::Score(value));
+            if score.output.width > 1 || !score.integers.is_empty() {
+                response.score_values = Some(score.single());
+            }
         }
-    });
+        OutputKind::PerTreatment => {
+            let list = score.list(order.as_deref(), user);
+            response.output = Some(predict_response::Output::Scores(list));
+        }
+    }
     for output in others {
-        let values = values(output)?;
-        let output = &plan.metadata.outputs[*output];
-        let list = match output.kind {
-            OutputKind::Single => ScoreList { values, width: 1, ..ScoreList::default() },
-            OutputKind::PerTreatment => list(values, order.as_deref(), user),
+        let values = values_of(output)?;
+        let list = match values.output.kind {
+            OutputKind::Single => values.single(),
+            OutputKind::PerTreatment => values.list(order.as_deref(), user),
         };
-        response.additional_outputs.insert(output.name.as_ref().to_owned(), list);
+        response.additional_outputs.insert(values.output.name.as_ref().to_owned(), list);
     }
     Ok(response)
 }
 
+/// The values of an output for one user, row-major.
+struct OutputValues<'p> {
+    output: &'p Output,
+    values: Vec<f32>,
+    /// The exact values of an output of integers.
+    integers: Vec<i64>,
+}
+
+impl<'p> OutputValues<'p> {
+    fn read(
+        output: &'p Output,
+        checked: &Checked<'_>,
+        index: usize,
+        user: &UserRows,
+    ) -> Result<Self, Failure> {
+        let values = checked.values(index, user.kept())?;
+        Ok(Self { output, values, integers: checked.integers(index, user.kept()) })
+    }
+
+    /// The order of two rows by their scores, the higher one first.
+    fn compare(&self, a: usize, b: usize) -> Ordering {
+        let [a, b] = [a, b].map(|row| row * self.output.width + self.output.score_column);
+        match self.integers.is_empty() {
+            true => self.values[b].partial_cmp(&self.values[a]).unwrap_or(Ordering::Equal),
+            false => self.integers[b].cmp(&self.integers[a]),
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.values.len() / self.output.width
+    }
+
+    /// The values of these rows.
+    fn select<T: Copy>(&self, values: &[T], rows: &[usize]) -> Vec<T> {
+        let all: Vec<&[T]> = values.chunks(self.output.width).collect();
+        rows.iter().filter_map(|row| all.get(*row)).flat_map(|row| row.iter().copied()).collect()
+    }
+
+    /// The values of a `single` output as a list.
+    fn single(&self) -> ScoreList {
+        ScoreList {
+            width: self.output.width as u32,
+            score_column: self.output.score_column as u32,
+            values: self.values.clone(),
+            integers: self.integers.clone(),
+            ..ScoreList::default()
+        }
+    }
+
+    /// The values of a user's packed treatments as a list, in `order` if it is given.
+    fn list(&self, order: Option<&[usize]>, user: &UserRows) -> ScoreList {
+        let indexed = order.is_some() || user.kept() < user.requested;
+        let all: Vec<usize>;
+        let order = match order {
+            Some(order) => order,
+            None => {
+                all = (0..self.rows()).collect();
+                &all
+            }
+        };
+        let positions = user.positions();
+        let id =
+            |row: &usize| String::from_utf8_lossy(user.ids.as_ref()?.get(*row)).into_owned().into();
+        ScoreList {
+            values: self.select(&self.values, order),
+            treatment_ids: order.iter().filter_map(id).collect(),
+            indices: order.iter().filter(|_| indexed).map(|row| positions[*row]).collect(),
+            width: self.output.width as u32,
+            integers: self.select(&self.integers, order),
+            score_column: self.output.score_column as u32,
+        }
+    }
+}
+
 /// The positions of the `top_k` highest scores, best first; ties keep their order. `None`
 /// if all scores are returned in request order.
-fn rank(scores: &[f32], top_k: usize) -> Option<Vec<usize>> {
+fn rank(score: &OutputValues<'_>, top_k: usize) -> Option<Vec<usize>> {
     if top_k == 0 {
         return None;
     }
-    let mut order: Vec<_> = (0..scores.len()).collect();
-    order.sort_by(|a, b| scores[*b].partial_cmp(&scores[*a]).unwrap_or(Ordering::Equal));
+    let mut order: Vec<_> = (0..score.rows()).collect();
+    order.sort_by(|a, b| score.compare(*a, *b));
     order.truncate(top_k);
     Some(order)
-}
-
-/// The values of a user's packed treatments as a list, in `order` if it is given.
-fn list(values: Vec<f32>, order: Option<&[usize]>, user: &UserRows) -> ScoreList {
-    let indexed = order.is_some() || user.kept() < user.requested;
-    let all: Vec<usize>;
-    let order = match order {
-        Some(order) => order,
-        None => {
-            all = (0..values.len()).collect();
-            &all
-        }
-    };
-    let positions = user.positions();
-    let id =
-        |row: &usize| String::from_utf8_lossy(user.ids.as_ref()?.get(*row)).into_owned().into();
-    ScoreList {
-        values: order.iter().map(|row| values[*row]).collect(),
-        treatment_ids: order.iter().filter_map(id).collect(),
-        indices: order.iter().filter(|_| indexed).map(|row| positions[*row]).collect(),
-        width: 1,
-    }
 }

@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use crate::{metadata::OutputKind, plan::Plan};
 
 /// The JSON form of a response: either `scores`, with a `score` for each treatment and
-/// its `id` and `index` if the response has them, or a single `score`; further `outputs`
-/// by name, with their numbers in the same order; `treatment_errors`, `degraded`. Empty
-/// fields are omitted.
+/// its `id` and `index` if the response has them, or a single `score`, each with all
+/// `values` of an output of several columns; further `outputs` by name, with their numbers
+/// in the same order; `treatment_errors`, `degraded`. Empty fields are omitted.
 pub fn predict_response(plan: &Plan, response: &PredictResponse) -> Value {
     let mut body = Map::new();
     if let Some(model) = &response.model {
@@ -18,7 +18,16 @@ pub fn predict_response(plan: &Plan, response: &PredictResponse) -> Value {
     }
     put_text(&mut body, "request_id", &response.request_id);
     match &response.output {
-        Some(Output::Score(score)) => body.insert("score".into(), number(*score)),
+        Some(Output::Score(score)) => match &response.score_values {
+            None => body.insert("score".into(), number(*score)),
+            Some(list) => {
+                if list.width > 1 {
+                    body.insert("values".into(), values(list).into());
+                }
+                let all = values(list);
+                body.insert("score".into(), all[list.score_column as usize].clone())
+            }
+        },
         Some(Output::Scores(list)) => body.insert("scores".into(), scores(list)),
         None => None,
     };
@@ -58,26 +67,41 @@ fn served_model(model: &ServedModel) -> Value {
     Value::Object(object)
 }
 
+/// All values, row-major.
+fn values(list: &ScoreList) -> Vec<Value> {
+    match list.integers.as_slice() {
+        [] => list.values.iter().copied().map(number).collect(),
+        integers => integers.iter().copied().map(Value::from).collect(),
+    }
+}
+
 fn scores(list: &ScoreList) -> Value {
-    let row = |(row, score): (usize, &f32)| {
+    let values = values(list);
+    let rows = values.chunks(list.width.max(1) as usize);
+    let row = |(row, columns): (usize, &[Value])| {
         let mut object = Map::new();
         put_text(&mut object, "id", list.treatment_ids.get(row).map_or("", String::as_str));
         if let Some(index) = list.indices.get(row) {
             object.insert("index".into(), (*index).into());
         }
-        object.insert("score".into(), number(*score));
+        object.insert("score".into(), columns[list.score_column as usize].clone());
+        if columns.len() > 1 {
+            object.insert("values".into(), columns.into());
+        }
         Value::Object(object)
     };
-    list.values.iter().enumerate().map(row).collect()
+    rows.enumerate().map(row).collect()
 }
 
 fn outputs(plan: &Plan, response: &PredictResponse) -> Value {
     let mut object = Map::new();
     for output in &plan.metadata().outputs {
         let Some(list) = response.additional_outputs.get(&*output.name) else { continue };
-        let value = match output.kind {
-            OutputKind::Single => list.values.first().map_or(Value::Null, |value| number(*value)),
-            OutputKind::PerTreatment => list.values.iter().copied().map(number).collect(),
+        let values = values(list);
+        let value = match (output.kind, output.width) {
+            (OutputKind::Single, 1) => values.first().cloned().unwrap_or(Value::Null),
+            (OutputKind::Single, _) | (OutputKind::PerTreatment, 1) => values.into(),
+            (OutputKind::PerTreatment, width) => values.chunks(width).map(Value::from).collect(),
         };
         object.insert(output.name.as_ref().to_owned(), value);
     }

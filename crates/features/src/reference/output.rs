@@ -11,9 +11,11 @@ use crate::{
 /// An output of the right shape, type and size.
 pub(super) struct Checked<'t> {
     name: String,
+    /// Values per row.
+    width: usize,
     dtype: DType,
     bytes: &'t Bytes,
-    /// For each user, the position of its first value.
+    /// For each user, its first row.
     starts: Vec<usize>,
     /// Whether the expected shape has a single dimension: `[B]` or `[R]`.
     flat: bool,
@@ -45,26 +47,60 @@ impl<'t> Checked<'t> {
             (false, true) => kept(&packed.users[..user]),
             (false, false) => user * treatments,
         };
-        check_shape(&name, &tensor.shape, &shape)?;
+        let width = output.width;
+        check_shape(&name, &tensor.shape, &shape, width)?;
         let count: usize = shape.iter().product();
-        let bytes = check_content(&name, tensor, count)?;
+        let bytes = check_content(&name, tensor, count * width)?;
         let (starts, flat) = ((0..users).map(start).collect(), shape.len() == 1);
-        Ok(Self { name, dtype: tensor.dtype, bytes, starts, flat, single })
+        Ok(Self { name, width, dtype: tensor.dtype, bytes, starts, flat, single })
     }
 
-    /// The values of one user: one per packed treatment, or one for a `single` output.
+    /// The values of one user, row-major: a row per packed treatment, or one for a `single`
+    /// output.
     pub(super) fn values(&self, user: usize, treatments: usize) -> Result<Vec<f32>, Failure> {
-        let count = if self.single { 1 } else { treatments };
-        (0..count).map(|row| self.finite(self.starts[user] + row, user, row)).collect()
+        let places = self.places(treatments);
+        places.map(|(row, column)| self.finite(user, row, column)).collect()
     }
 
-    fn finite(&self, at: usize, user: usize, row: usize) -> Result<f32, Failure> {
-        let value = read(self.bytes, self.dtype, at);
+    /// As [`Self::values`], of an output of integers; empty for another output.
+    pub(super) fn integers(&self, user: usize, treatments: usize) -> Vec<i64> {
+        let places = self.places(treatments).filter(|_| self.is_integer());
+        places.map(|(row, column)| self.integer(self.element(user, row, column))).collect()
+    }
+
+    fn places(&self, treatments: usize) -> impl Iterator<Item = (usize, usize)> {
+        let rows = if self.single { 1 } else { treatments };
+        (0..rows).flat_map(|row| (0..self.width).map(move |column| (row, column)))
+    }
+
+    /// The position of an element in the tensor.
+    fn element(&self, user: usize, row: usize, column: usize) -> usize {
+        (self.starts[user] + row) * self.width + column
+    }
+
+    fn is_integer(&self) -> bool {
+        matches!(self.dtype, DType::Int32 | DType::Int64)
+    }
+
+    fn integer(&self, at: usize) -> i64 {
+        match self.dtype {
+            DType::Int32 => i32::from_le_bytes(element(self.bytes, at)).into(),
+            _ => i64::from_le_bytes(element(self.bytes, at)),
+        }
+    }
+
+    fn finite(&self, user: usize, row: usize, column: usize) -> Result<f32, Failure> {
+        let value = read(self.bytes, self.dtype, self.element(user, row, column));
         if value.is_finite() {
             return Ok(value);
         }
-        let index = if self.flat { format!("[{at}]") } else { format!("[{user}, {row}]") };
-        Err(invalid(&self.name, &format!("the value at {index} is {value}")))
+        let row = if self.flat {
+            (self.starts[user] + row).to_string()
+        } else {
+            format!("{user}, {row}")
+        };
+        let column = if self.width == 1 { String::new() } else { format!(", {column}") };
+        Err(invalid(&self.name, &format!("the value at [{row}{column}] is {value}")))
     }
 }
 
@@ -72,15 +108,19 @@ fn invalid(name: &str, message: &str) -> Failure {
     Failure::new(Reason::ScoresInvalid, format!("output {name:?}: {message}"))
 }
 
-/// Accepts the expected shape, also with a last dimension of 1.
-fn check_shape(name: &str, found: &[i64], wanted: &[usize]) -> Result<(), Failure> {
+/// Accepts the expected rows with a last dimension of `width`, which may be left out if it is 1.
+fn check_shape(name: &str, found: &[i64], rows: &[usize], width: usize) -> Result<(), Failure> {
     let sizes: Option<Vec<usize>> = found.iter().map(|size| (*size).try_into().ok()).collect();
     let sizes = sizes.unwrap_or_default();
-    let column = [wanted, &[1]].concat();
-    if sizes == wanted || sizes == column {
+    let whole = [rows, &[width]].concat();
+    if sizes == whole || width == 1 && sizes == rows {
         return Ok(());
     }
-    let message = format!("expected shape {wanted:?} or {column:?}, the engine returned {found:?}");
+    let wanted = match width {
+        1 => format!("{rows:?} or {whole:?}"),
+        _ => format!("{whole:?}"),
+    };
+    let message = format!("expected shape {wanted}, the engine returned {found:?}");
     Err(invalid(name, &message))
 }
 

@@ -54,7 +54,7 @@ impl<'p> Packer<'p> {
                 Entity::Treatment => counts.clone().sum(),
                 _ => counts.len(),
             };
-            Buffer::new(input.dtype, rows * input.width)
+            input.buffer(rows)
         };
         Self {
             plan,

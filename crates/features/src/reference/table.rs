@@ -2,11 +2,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    ops::Range,
     sync::Arc,
 };
 
 use outrigger_core::Failure;
-use outrigger_proto::outrigger::v1::{Matrix, TreatmentTable};
+use outrigger_proto::outrigger::v1::{Matrix, NumberColumn, TreatmentTable};
 
 use super::plain::Plain;
 use crate::{
@@ -26,7 +27,7 @@ pub(super) fn count(
     place: &Place,
 ) -> Result<usize, Failure> {
     let numbers = table.numbers.as_ref().map_or(0, |numbers| numbers.names.len());
-    let columns = numbers + table.texts.len() + table.integers.len();
+    let columns = numbers + table.texts.len() + table.integers.len() + table.lists.len();
     refuse_columns(columns, max_columns(features), place)?;
     let (ids, count) = (table.ids.len(), table.count as usize);
     if ids > 0 && count > 0 && ids != count {
@@ -51,19 +52,22 @@ pub(super) fn read<'a>(
     }
     for (index, column) in table.texts.iter().enumerate() {
         let path = format!("treatment_table.texts[{index}]");
-        let shape = Shape { path, width: column.width, found: column.values.len() };
-        reader.column(&column.name, &shape, &column.validity, |row, width| match width {
-            1 => Plain::One(Scalar::Text(column.values[row].as_bytes())),
-            _ => Plain::Texts(&column.values[row * width..(row + 1) * width]),
+        let shape = Shape::of(path, column.width, &column.row_offsets, column.values.len());
+        reader.column(&column.name, &shape, &column.validity, |cells| match cells {
+            Cells::One(at) => Plain::One(Scalar::Text(column.values[at].as_bytes())),
+            Cells::Many(range) => Plain::Texts(&column.values[range]),
         })?;
     }
     for (index, column) in table.integers.iter().enumerate() {
         let path = format!("treatment_table.integers[{index}]");
-        let shape = Shape { path, width: column.width, found: column.values.len() };
-        reader.column(&column.name, &shape, &column.validity, |row, width| match width {
-            1 => Plain::One(Scalar::Integer(column.values[row])),
-            _ => Plain::Integers(&column.values[row * width..(row + 1) * width]),
+        let shape = Shape::of(path, column.width, &column.row_offsets, column.values.len());
+        reader.column(&column.name, &shape, &column.validity, |cells| match cells {
+            Cells::One(at) => Plain::One(Scalar::Integer(column.values[at])),
+            Cells::Many(range) => Plain::Integers(&column.values[range]),
         })?;
+    }
+    for (index, column) in table.lists.iter().enumerate() {
+        reader.numbers(&format!("treatment_table.lists[{index}]"), column)?;
     }
     Ok(reader.rows)
 }
@@ -77,11 +81,33 @@ struct Reader<'r, 'a> {
     seen: HashSet<&'a str>,
 }
 
-/// A column's position, its width as sent, and its number of values.
-struct Shape {
+/// A column's position, its width and row offsets as sent, and its number of values.
+struct Shape<'a> {
     path: String,
     width: u32,
+    offsets: &'a [u32],
     found: usize,
+}
+
+/// The positions of a row's values in a column.
+enum Cells {
+    One(usize),
+    Many(Range<usize>),
+}
+
+impl<'a> Shape<'a> {
+    fn of(path: String, width: u32, offsets: &'a [u32], found: usize) -> Self {
+        Self { path, width, offsets, found }
+    }
+
+    fn cells(&self, row: usize) -> Cells {
+        let width = self.width.max(1) as usize;
+        match (self.offsets, width) {
+            ([], 1) => Cells::One(row),
+            ([], _) => Cells::Many(row * width..(row + 1) * width),
+            (offsets, _) => Cells::Many(offsets[row] as usize..offsets[row + 1] as usize),
+        }
+    }
 }
 
 impl<'a> Reader<'_, 'a> {
@@ -120,20 +146,51 @@ impl<'a> Reader<'_, 'a> {
         Ok(matrix.widths.iter().copied().map(u64::from).collect())
     }
 
+    fn numbers(&mut self, path: &str, column: &'a NumberColumn) -> Result<(), Failure> {
+        let (bytes, values) = (column.values.len(), &column.values);
+        if !bytes.is_multiple_of(4) {
+            let message = format!("{bytes} bytes are no whole number of float32");
+            return Err(self.place.malformed(format!("{path}.values"), message));
+        }
+        let shape = Shape::of(path.to_owned(), column.width, &column.row_offsets, bytes / 4);
+        self.column(&column.name, &shape, &column.validity, |cells| match cells {
+            Cells::One(at) => Plain::One(Scalar::Real(float_at(values, at).into())),
+            Cells::Many(range) => Plain::FloatBytes(&values[4 * range.start..4 * range.end]),
+        })
+    }
+
     fn column(
         &mut self,
         name: &'a str,
-        shape: &Shape,
+        shape: &Shape<'_>,
         validity: &'a [u8],
-        value: impl Fn(usize, usize) -> Plain<'a>,
+        value: impl Fn(Cells) -> Plain<'a>,
     ) -> Result<(), Failure> {
-        let width = shape.width.max(1) as usize;
-        let expected = self.count as u128 * width as u128;
-        self.check_size(&format!("{}.values", shape.path), shape.found, expected, "values")?;
+        self.check_shape(shape)?;
         self.check_validity(&shape.path, validity, 1)?;
         self.refuse_repeated(name, || format!("{}.name", shape.path))?;
-        self.place(name, |row| is_valid(validity, row), |row| value(row, width));
+        self.place(name, |row| is_valid(validity, row), |row| value(shape.cells(row)));
         Ok(())
+    }
+
+    fn check_shape(&self, shape: &Shape<'_>) -> Result<(), Failure> {
+        let Shape { path, width, offsets, found } = shape;
+        if offsets.is_empty() {
+            let expected = self.count as u128 * u128::from((*width).max(1));
+            return self.check_size(&format!("{path}.values"), *found, expected, "values");
+        }
+        let path = format!("{path}.row_offsets");
+        if *width > 0 {
+            return Err(self.place.malformed(path, "row_offsets and width exclude each other"));
+        }
+        self.check_size(&path, offsets.len(), self.count as u128 + 1, "row offsets")?;
+        let rising = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
+        let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+        if rising && first == 0 && last as usize == *found {
+            return Ok(());
+        }
+        let message = format!("do not rise from 0 to the number of values, {found}");
+        Err(self.place.malformed(path, message))
     }
 
     fn place(

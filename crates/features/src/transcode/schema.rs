@@ -62,13 +62,31 @@ static TABLE: Schema = Schema(&[
     (3, Kind::Message(&TEXT_COLUMN)),
     (4, Kind::Message(&INTEGER_COLUMN)),
     (5, Kind::Varint),
+    (6, Kind::Message(&NUMBER_COLUMN)),
 ]);
 static MATRIX: Schema =
     Schema(&[(1, Kind::Text), (2, Kind::Bytes), (3, Kind::Varints), (4, Kind::Bytes)]);
-static TEXT_COLUMN: Schema =
-    Schema(&[(1, Kind::Text), (2, Kind::Text), (3, Kind::Varint), (4, Kind::Bytes)]);
-static INTEGER_COLUMN: Schema =
-    Schema(&[(1, Kind::Text), (2, Kind::Varints), (3, Kind::Varint), (4, Kind::Bytes)]);
+static TEXT_COLUMN: Schema = Schema(&[
+    (1, Kind::Text),
+    (2, Kind::Text),
+    (3, Kind::Varint),
+    (4, Kind::Bytes),
+    (5, Kind::Varints),
+]);
+static INTEGER_COLUMN: Schema = Schema(&[
+    (1, Kind::Text),
+    (2, Kind::Varints),
+    (3, Kind::Varint),
+    (4, Kind::Bytes),
+    (5, Kind::Varints),
+]);
+static NUMBER_COLUMN: Schema = Schema(&[
+    (1, Kind::Text),
+    (2, Kind::Bytes),
+    (3, Kind::Varint),
+    (4, Kind::Bytes),
+    (5, Kind::Varints),
+]);
 
 /// `google.protobuf.Struct`.
 pub(super) static OBJECT: Schema = Schema(&[(1, Kind::Entry(&OBJECT_ENTRY))]);

@@ -11,7 +11,7 @@ use crate::{
     value::{Scalar, Value, float_at},
     wire::{MAX_DEPTH, Malformed, Reader, WireType, expect},
 };
-use column::{IntegerColumn, TextColumn, collect_varints};
+use column::{IntegerColumn, NumberColumn, TextColumn, collect_varints};
 
 /// A table's columns, as sent.
 #[derive(Debug, Default)]
@@ -20,10 +20,11 @@ pub(super) struct Table<'a> {
     ids: Texts<'a>,
     count: u32,
     numbers: Option<Matrix<'a>>,
-    /// Together with `integers`, at most the maximum number of columns.
+    /// Together with `integers` and `lists`, at most the maximum number of columns.
     texts: Vec<TextColumn<'a>>,
     integers: Vec<IntegerColumn<'a>>,
-    /// The number of text and integer columns sent.
+    lists: Vec<NumberColumn<'a>>,
+    /// The number of these columns sent.
     sent: usize,
 }
 
@@ -48,9 +49,15 @@ pub(super) struct Matrix<'a> {
 /// The column that a slot is filled from.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source {
-    Number { column: usize, offset: usize, width: usize },
+    Number {
+        column: usize,
+        offset: usize,
+        width: usize,
+    },
     Text(usize),
     Integer(usize),
+    /// A position in `lists`.
+    Numbers(usize),
 }
 
 const DEPTH: u32 = MAX_DEPTH - 2;
@@ -90,18 +97,14 @@ impl<'a> Table<'a> {
                 let matrix = self.numbers.get_or_insert_default();
                 matrix.merge(rest.bytes_field(wire_type)?)?;
             }
-            3 => {
-                let column = TextColumn::read(rest.bytes_field(wire_type)?)?;
+            3 | 4 | 6 => {
+                let body = rest.bytes_field(wire_type)?;
                 self.sent += 1;
-                if self.sent <= most.columns {
-                    self.texts.push(column);
-                }
-            }
-            4 => {
-                let column = IntegerColumn::read(rest.bytes_field(wire_type)?)?;
-                self.sent += 1;
-                if self.sent <= most.columns {
-                    self.integers.push(column);
+                let kept = self.sent <= most.columns;
+                match number {
+                    3 => push_if(kept, TextColumn::read(body)?, &mut self.texts),
+                    4 => push_if(kept, IntegerColumn::read(body)?, &mut self.integers),
+                    _ => push_if(kept, NumberColumn::read(body)?, &mut self.lists),
                 }
             }
             5 => self.count = rest.varint_field(wire_type)? as u32,
@@ -143,22 +146,34 @@ impl<'a> Table<'a> {
                 matrix.is_valid(row, column).then(|| matrix.value(row, offset, width))
             }
             Source::Text(index) => {
-                let column = &self.texts[index];
-                let width = column.width.max(1) as usize;
-                is_valid(column.validity, row).then(|| match width {
-                    1 => Value::One(Scalar::Text(column.values[row])),
-                    _ => Value::Slices(&column.values[row * width..(row + 1) * width]),
+                let TextColumn { values, rows, .. } = &self.texts[index];
+                rows.is_valid(row).then(|| match rows.are_scalar() {
+                    true => Value::One(Scalar::Text(values[row])),
+                    false => Value::Slices(&values[rows.range(row)]),
                 })
             }
             Source::Integer(index) => {
-                let column = &self.integers[index];
-                let width = column.width.max(1) as usize;
-                is_valid(column.validity, row).then(|| match width {
-                    1 => Value::One(Scalar::Integer(column.values[row])),
-                    _ => Value::Integers(&column.values[row * width..(row + 1) * width]),
+                let IntegerColumn { values, rows, .. } = &self.integers[index];
+                rows.is_valid(row).then(|| match rows.are_scalar() {
+                    true => Value::One(Scalar::Integer(values[row])),
+                    false => Value::Integers(&values[rows.range(row)]),
+                })
+            }
+            Source::Numbers(index) => {
+                let NumberColumn { values, rows, .. } = &self.lists[index];
+                rows.is_valid(row).then(|| match (rows.are_scalar(), rows.range(row)) {
+                    (true, _) => Value::One(Scalar::Real(float_at(values, row).into())),
+                    (false, at) => Value::PackedFloats(&values[4 * at.start..4 * at.end]),
                 })
             }
         }
+    }
+}
+
+/// Keeps a column unless there are too many.
+fn push_if<T>(kept: bool, column: T, columns: &mut Vec<T>) {
+    if kept {
+        columns.push(column);
     }
 }
 

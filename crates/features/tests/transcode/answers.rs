@@ -68,9 +68,9 @@ fn outputs(plan: &Plan, packed: &Packed, entropy: &mut Entropy<'_>) -> Vec<Tenso
             OutputKind::PerTreatment => vec![users, treatments],
             OutputKind::Single => vec![users],
         };
-        let count = shape.iter().product();
-        if entropy.chance(128) {
-            shape.push(1);
+        let count = output.width * shape.iter().product::<usize>();
+        if output.width > 1 || entropy.chance(128) {
+            shape.push(output.width);
         }
         let (dtype, content) = content(count, entropy);
         let shape = shape.into_iter().map(|size| size as i64).collect();
@@ -99,7 +99,9 @@ fn content(count: usize, entropy: &mut Entropy<'_>) -> (DType, Content) {
         1 => f64::NAN,
         2 => f64::NEG_INFINITY,
         3 => -0.0,
-        4..100 => f64::from(entropy.below(4) as u8) - 1.0,
+        // Differs from the next integer, but not as a float32.
+        4..8 => f64::from((1 << 24) + entropy.below(2) as u32),
+        8..100 => f64::from(entropy.below(4) as u8) - 1.0,
         byte => f64::from(byte) / -7.0,
     };
     let element = |_| match (dtype, number(entropy)) {

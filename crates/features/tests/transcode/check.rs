@@ -9,7 +9,7 @@ use outrigger_features::{Limits, Packed, Plan, Request, Routing, reference::Refe
 use outrigger_proto::outrigger::v1::{ModelSelector, PredictRequest};
 use prost::Message;
 
-use super::{answers, entropy::Entropy, joined, models, requests};
+use super::{answers, entropy::Entropy, joined, lists, models, requests};
 
 /// Draws a model, a call and the engine's outputs from `bytes`; packs and answers the
 /// call by both implementations.
@@ -36,16 +36,21 @@ pub(crate) fn generated(bytes: &[u8]) {
         let expected = Reference::new(&plan).pack_batch(&requests, options, &limits);
         packed = same_tensors(plan.pack_batch(&requests, options, &limits), expected);
     }
-    if let Some(packed) = &packed
-        && plan.metadata().is_joined()
-    {
+    if let Some(packed) = &packed {
         let limits = Limits { max_tensor_bytes: usize::MAX, ..limits };
-        let apart = joined::apart(plan.metadata());
-        let apart = match &options {
-            Some(options) => apart.pack_batch(&requests, options, &limits),
-            None => apart.pack(&requests, &limits),
+        let pack = |other: Plan| match &options {
+            Some(options) => other.pack_batch(&requests, options, &limits),
+            None => other.pack(&requests, &limits),
         };
-        joined::same(plan.metadata(), packed, &apart.expect("packs as well"));
+        let metadata = plan.metadata();
+        if metadata.is_joined() {
+            let apart = pack(joined::apart(metadata)).expect("packs as well");
+            joined::same(metadata, packed, &apart);
+        }
+        if metadata.inputs.iter().any(|input| input.lengths.is_some()) {
+            let padded = pack(lists::padded(metadata)).expect("packs as well");
+            lists::same(metadata, packed, &padded);
+        }
     }
     if let Some(packed) = packed {
         answers::both(&plan, &packed, &mut entropy);

@@ -15,7 +15,7 @@ pub(crate) fn apart(metadata: &Metadata) -> Plan {
             let features = input.features.iter().filter(|feature| feature.entity == entity);
             let features = features.cloned().collect();
             let tensor = format!("{} of the {}", input.tensor, entity.as_str());
-            Input { tensor: tensor.into(), entity, dtype: input.dtype, features }
+            Input { tensor: tensor.into(), entity, dtype: input.dtype, lengths: None, features }
         })
     });
     Plan::compile(Metadata { inputs: parts.collect(), ..metadata.clone() })
@@ -52,7 +52,7 @@ fn width(tensor: &Tensor) -> usize {
     *tensor.shape.last().expect("a row") as usize
 }
 
-fn elements(tensor: &Tensor) -> Vec<Vec<u8>> {
+pub(crate) fn elements(tensor: &Tensor) -> Vec<Vec<u8>> {
     match (&tensor.content, tensor.dtype.size()) {
         (Content::Bytes(bytes), Some(size)) => bytes.chunks(size).map(<[u8]>::to_vec).collect(),
         (Content::Strings(texts), None) => texts.iter().map(|text| text.to_vec()).collect(),

@@ -264,10 +264,11 @@ impl Body {
         if self.odd(entropy) {
             return self.odd_value(sent, entropy);
         }
-        if sent.length == 1 {
+        if sent.length == 1 && !sent.list {
             return self.scalar(sent.taste, entropy);
         }
-        self.list(sent, sent.length, entropy);
+        let length = sent.draw_length(entropy);
+        self.list(sent, length, entropy);
     }
 
     fn list(&mut self, sent: &Sent, length: usize, entropy: &mut Entropy<'_>) {

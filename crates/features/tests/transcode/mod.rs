@@ -5,6 +5,7 @@ pub(crate) mod check;
 mod entropy;
 mod joined;
 pub(crate) mod json;
+mod lists;
 mod models;
 mod objects;
 mod requests;

@@ -2,7 +2,7 @@
 
 use outrigger_features::{
     Metadata, Plan,
-    metadata::{Encoding, Entity, Feature},
+    metadata::{Encoding, Entity, Feature, Size},
 };
 use serde_json::{Value, json};
 
@@ -32,10 +32,22 @@ pub(crate) const WORDS: [&str; 6] =
 #[derive(Debug, Clone)]
 pub(crate) struct Sent {
     pub(crate) name: String,
+    /// The number of values; of a list, the largest one.
     pub(crate) length: usize,
+    pub(crate) list: bool,
     pub(crate) taste: Taste,
     /// Whether NaN and infinity are accepted.
     pub(crate) any: bool,
+}
+
+impl Sent {
+    /// The number of values of a row: nearly always one that the feature accepts.
+    pub(crate) fn draw_length(&self, entropy: &mut Entropy<'_>) -> usize {
+        match self.list {
+            true => entropy.below(self.length + 1) + usize::from(entropy.chance(4)),
+            false => self.length,
+        }
+    }
 }
 
 /// The type of value that a feature accepts.
@@ -66,10 +78,8 @@ pub(crate) fn metadata(entropy: &mut Entropy<'_>) -> Metadata {
     // Without a seed: it is drawn for a request without an id, so no two packings are equal.
     let draws = !joined && entropy.chance(60);
     let kind = if joined { "per_treatment" } else { entropy.one_of(&["per_treatment", "single"]) };
-    let mut outputs = vec![
-        json!({"tensor": "y", "name": "score", "kind": kind}),
-        json!({"tensor": "z", "name": "other", "kind": "per_treatment"}),
-    ];
+    let mut outputs =
+        vec![output("y", "score", kind, entropy), output("z", "other", "per_treatment", entropy)];
     if draws {
         outputs.push(json!({"tensor": "p", "name": "propensity", "kind": "single"}));
     }
@@ -95,6 +105,9 @@ fn join(inputs: &[Value], entropy: &mut Entropy<'_>) -> Vec<Value> {
         let features = input["features"].as_array().expect("features").iter().cloned();
         let features = features.map(|mut feature| {
             feature["entity"] = input["entity"].clone();
+            if feature["max"].is_number() {
+                feature["padding"] = padding(input["dtype"].as_str().expect("a type"));
+            }
             feature
         });
         match joined.iter_mut().find(|(dtype, _)| *dtype == input["dtype"]) {
@@ -110,6 +123,17 @@ fn join(inputs: &[Value], entropy: &mut Entropy<'_>) -> Vec<Value> {
     joined.into_iter().enumerate().map(tensor).collect()
 }
 
+/// An output, sometimes of several columns.
+fn output(tensor: &str, name: &str, kind: &str, entropy: &mut Entropy<'_>) -> Value {
+    let mut output = json!({"tensor": tensor, "name": name, "kind": kind});
+    if entropy.chance(60) {
+        let width = 1 + entropy.below(4);
+        output["width"] = json!(width);
+        output["score"] = json!({"column": entropy.below(width)});
+    }
+    output
+}
+
 fn input(
     tensor: String,
     entity: &str,
@@ -118,17 +142,43 @@ fn input(
 ) -> Option<Value> {
     let dtype =
         entropy.one_of(&["float32", "float32", "float64", "int32", "int64", "bool", "string"]);
-    let count = 1 + entropy.below(4);
+    let ragged = entropy.chance(40);
+    let count = if ragged { 1 } else { 1 + entropy.below(4) };
     let names = names.split_off(names.len().saturating_sub(count));
-    let features: Vec<_> = names.iter().map(|name| feature(name, dtype, entropy)).collect();
-    let input = json!({"tensor": tensor, "entity": entity, "dtype": dtype, "features": features});
+    let features: Vec<_> = names.iter().map(|name| feature(name, dtype, ragged, entropy)).collect();
+    let lengths = ragged.then(|| format!("{tensor}_lengths"));
+    let mut input =
+        json!({"tensor": tensor, "entity": entity, "dtype": dtype, "features": features});
+    if let Some(lengths) = lengths {
+        input["lengths"] = json!(lengths);
+    }
     (!features.is_empty()).then_some(input)
 }
 
-fn feature(name: &str, dtype: &str, entropy: &mut Entropy<'_>) -> Value {
+/// An element of a tensor, as the padding of lists.
+fn padding(dtype: &str) -> Value {
+    match dtype {
+        "bool" => json!(true),
+        "string" => json!("padding"),
+        "int32" | "int64" => json!(-1),
+        _ => json!(-0.5),
+    }
+}
+
+fn feature(name: &str, dtype: &str, ragged: bool, entropy: &mut Entropy<'_>) -> Value {
     let mut feature = json!({"name": name});
-    let length = if entropy.chance(60) { 2 + entropy.below(2) } else { 1 };
-    if length > 1 {
+    let list = ragged || entropy.chance(40);
+    let length = match list {
+        true => 1 + entropy.below(4),
+        false if entropy.chance(60) => 2 + entropy.below(2),
+        false => 1,
+    };
+    if list {
+        feature["max"] = json!(length);
+        if !ragged {
+            feature["padding"] = padding(dtype);
+        }
+    } else if length > 1 {
         feature["length"] = json!(length);
     }
     let default = encoding(&mut feature, dtype, entropy);
@@ -138,7 +188,8 @@ fn feature(name: &str, dtype: &str, entropy: &mut Entropy<'_>) -> Value {
     }
     match entropy.below(4) {
         0 => feature["required"] = json!(true),
-        1 if float => feature["missing"] = json!("nan"),
+        1 if float && !ragged => feature["missing"] = json!("nan"),
+        _ if list => feature["default"] = json!(vec![default; entropy.below(length + 1)]),
         _ if length == 1 => feature["default"] = default,
         _ => feature["default"] = json!(vec![default; length]),
     }
@@ -177,6 +228,7 @@ pub(crate) fn features(metadata: &Metadata, entity: Entity) -> Vec<Sent> {
     let sent = |(input, feature): (&outrigger_features::metadata::Input, &Feature)| Sent {
         name: feature.name.to_string(),
         length: feature.length,
+        list: feature.size != Size::Exact,
         taste: taste(input.dtype.as_str(), &feature.encoding),
         any: feature.allow_non_finite,
     };

@@ -2,7 +2,7 @@
 
 use outrigger_features::{Metadata, metadata::Entity};
 use outrigger_proto::outrigger::v1::{
-    IntegerColumn, Matrix, ModelSelector, ResponseOptions, TextColumn, TreatmentTable,
+    IntegerColumn, Matrix, ModelSelector, NumberColumn, ResponseOptions, TextColumn, TreatmentTable,
 };
 use prost::Message;
 use prost_types::{ListValue, Struct, Value, value::Kind};
@@ -89,8 +89,8 @@ fn object(features: &[Sent], entropy: &mut Entropy<'_>) -> Struct {
         if entropy.chance(16) {
             continue;
         }
-        let value = match sent.length {
-            1 => leaf(sent.taste, entropy),
+        let value = match sent.draw_length(entropy) {
+            1 if !sent.list => leaf(sent.taste, entropy),
             length => {
                 let values = (0..length).map(|_| leaf(sent.taste, entropy)).collect();
                 Value { kind: Some(Kind::ListValue(ListValue { values })) }
@@ -154,7 +154,8 @@ fn table(features: &[Sent], style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec<
     let rows = entropy.below(10);
     let mut features = features.to_vec();
     if entropy.chance(40) {
-        features.push(Sent { name: "unknown".into(), length: 1, taste: Taste::Number, any: false });
+        let (name, taste) = ("unknown".into(), Taste::Number);
+        features.push(Sent { name, length: 1, list: false, taste, any: false });
     }
     if style != Style::Regular {
         entropy.shuffle(&mut features);
@@ -165,16 +166,24 @@ fn table(features: &[Sent], style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec<
         table.ids = (0..rows).map(id).collect();
     }
     numbers(&mut table, &features, rows, entropy);
-    for sent in features.iter().filter(|sent| sent.taste != Taste::Number) {
-        let values = rows * sent.length + usize::from(entropy.chance(2));
-        let (name, width) = (sent.name.clone(), sent.length as u32);
-        let validity = bitmap(rows, entropy);
-        if sent.taste == Taste::Text {
-            let values = (0..values).map(|_| entropy.one_of(&WORDS).to_owned()).collect();
-            table.texts.push(TextColumn { name, values, width, validity });
-        } else {
-            let values = (0..values).map(|_| i64::from(entropy.below(3) as u8)).collect();
-            table.integers.push(IntegerColumn { name, values, width, validity });
+    for sent in features.iter().filter(|sent| sent.list || sent.taste != Taste::Number) {
+        let (width, row_offsets, values) = layout(sent, rows, entropy);
+        let (name, validity) = (sent.name.clone(), bitmap(rows, entropy));
+        match sent.taste {
+            Taste::Text => {
+                let values = (0..values).map(|_| entropy.one_of(&WORDS).to_owned()).collect();
+                table.texts.push(TextColumn { name, values, width, validity, row_offsets });
+            }
+            Taste::Number => {
+                let odd = entropy.chance(2).then_some(0);
+                let values = (0..values).flat_map(|_| float(sent.any, entropy).to_le_bytes());
+                let values = values.chain(odd).collect();
+                table.lists.push(NumberColumn { name, values, width, validity, row_offsets });
+            }
+            Taste::Integer | Taste::Flag => {
+                let values = (0..values).map(|_| i64::from(entropy.below(3) as u8)).collect();
+                table.integers.push(IntegerColumn { name, values, width, validity, row_offsets });
+            }
         }
     }
     let encoded = table.encode_to_vec();
@@ -188,6 +197,27 @@ fn table(features: &[Sent], style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec<
     parts
 }
 
+/// The width or the row offsets of a column, and the number of its values; nearly always right.
+fn layout(sent: &Sent, rows: usize, entropy: &mut Entropy<'_>) -> (u32, Vec<u32>, usize) {
+    let wrong = usize::from(entropy.chance(2));
+    if !sent.list || entropy.chance(60) {
+        return (sent.length as u32, Vec::new(), rows * sent.length + wrong);
+    }
+    let mut offsets = vec![0];
+    for row in 0..rows {
+        offsets.push(offsets[row] + sent.draw_length(entropy) as u32);
+    }
+    let values = offsets[rows] as usize + wrong;
+    if entropy.chance(4) {
+        let at = entropy.below(offsets.len());
+        offsets[at] = entropy.below(4) as u32;
+    }
+    if entropy.chance(2) {
+        offsets.push(offsets[rows]);
+    }
+    (u32::from(entropy.chance(2)), offsets, values)
+}
+
 /// Usually short ids; some are long enough that their length takes more bytes.
 fn id(row: usize) -> String {
     match row {
@@ -199,7 +229,8 @@ fn id(row: usize) -> String {
 }
 
 fn numbers(table: &mut TreatmentTable, features: &[Sent], rows: usize, entropy: &mut Entropy<'_>) {
-    let numbers: Vec<_> = features.iter().filter(|sent| sent.taste == Taste::Number).collect();
+    let numbers = features.iter().filter(|sent| sent.taste == Taste::Number && !sent.list);
+    let numbers: Vec<_> = numbers.collect();
     let mut values = Vec::new();
     for _ in 0..rows {
         for sent in &numbers {

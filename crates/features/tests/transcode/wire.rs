@@ -144,8 +144,8 @@ fn kind(out: &mut Vec<u8>, sent: &Sent, style: Style, entropy: &mut Entropy<'_>)
         true => entropy.one_of(&[Taste::Number, Taste::Integer, Taste::Flag, Taste::Text]),
         false => sent.taste,
     };
-    let length = if entropy.chance(4) { entropy.below(4) } else { sent.length };
-    if length != 1 || entropy.chance(6) {
+    let length = if entropy.chance(4) { entropy.below(4) } else { sent.draw_length(entropy) };
+    if length != 1 || sent.list && entropy.chance(200) || entropy.chance(6) {
         return list(out, sent, taste, length, style, entropy);
     }
     let as_number = entropy.chance(24);
@@ -267,7 +267,8 @@ pub(crate) fn entries(
     let mut sent: Vec<_> = features.to_vec();
     for name in ["unknown", "abcf", "", "a_feature_with_a_long_name_3"] {
         if entropy.chance(if style == Style::Regular { 8 } else { 24 }) {
-            sent.push(Sent { name: name.into(), length: 1, taste: Taste::Number, any: false });
+            let (name, taste) = (name.into(), Taste::Number);
+            sent.push(Sent { name, length: 1, list: false, taste, any: false });
         }
     }
     if style != Style::Regular {

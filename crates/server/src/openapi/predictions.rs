@@ -93,7 +93,7 @@ fn features() -> Value {
 fn value() -> Value {
     json!({
         "description": "The value of a feature, whose type metadata.json decides. An array is a \
-            vector; null stands for absence.",
+            vector or a list; null stands for absence.",
         "anyOf": [
             {"type": ["number", "string", "boolean", "null"]},
             {"type": "array"},
@@ -137,15 +137,26 @@ fn options() -> Value {
     schema
 }
 
+/// A list of numbers.
+fn numbers(description: &str) -> Value {
+    json!({"type": "array", "items": {"type": ["number", "null"]}, "description": description})
+}
+
+/// The numbers of an output with several columns.
+fn columns() -> Value {
+    numbers("All columns of an output with several; one of them is the score.")
+}
+
 fn response() -> Value {
     let outputs = json!({
         "type": "object",
         "additionalProperties": {"anyOf": [
             {"type": ["number", "null"]},
-            {"type": "array", "items": {"type": ["number", "null"]}},
+            numbers("The value of each treatment, or the columns of the user's output."),
+            {"type": "array", "items": numbers("The columns of a treatment's output.")},
         ]},
         "description": "Further outputs by name: a value per treatment in the order of the scores, \
-            or one for the user.",
+            or one for the user; of an output with several columns, a list of them for each value.",
     });
     let degraded = json!({
         "type": "object",
@@ -162,8 +173,9 @@ fn response() -> Value {
             "request_id": {"type": "string"},
             "score": {
                 "type": ["number", "null"],
-                "description": "The user's score, of an output with one value per user.",
+                "description": "The user's score, of an output per user.",
             },
+            "values": columns(),
             "scores": {
                 "type": "array",
                 "items": reference("Score"),
@@ -209,6 +221,7 @@ fn score() -> Value {
                     treatments.",
             },
             "score": {"type": ["number", "null"]},
+            "values": columns(),
         },
     })
 }

@@ -2,7 +2,7 @@
 
 use outrigger_features::{
     Metadata,
-    metadata::{Absence, Encoding, Feature, Raw, Words},
+    metadata::{Absence, Encoding, Feature, Raw, Size, Words},
 };
 use serde::Serialize;
 
@@ -103,7 +103,9 @@ fn change(a: Option<&Placed<'_>>, b: Option<&Placed<'_>>) -> Option<FeatureChang
 }
 
 /// The keys of metadata.json that define a feature, beside its place.
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 9] = [
+    "max",
+    "padding",
     "default",
     "required",
     "missing",
@@ -131,6 +133,11 @@ fn redefined(a: &Feature, b: &Feature) -> Vec<Change> {
 fn value(feature: &Feature, key: &str) -> Option<String> {
     let truth = |is_true: bool| is_true.then(|| "true".to_owned());
     match (key, &feature.absence, &feature.encoding) {
+        ("max", ..) => (feature.size != Size::Exact).then(|| feature.length.to_string()),
+        ("padding", ..) => match &feature.size {
+            Size::Padded(padding) => Some(raw(padding)),
+            Size::Exact | Size::Ragged => None,
+        },
         ("default", Absence::Default(values), _) => {
             Some(values.iter().map(raw).collect::<Vec<_>>().join(", "))
         }
@@ -232,6 +239,30 @@ mod tests {
         ]);
         let expected = [("x", vec![Retyped]), ("y", vec![Moved])];
         assert_eq!(kinds(&a, &longer), expected.map(|(name, kinds)| (name.to_owned(), kinds)));
+    }
+
+    #[test]
+    fn a_list_in_place_of_a_vector_redefines_a_feature() {
+        let with = |key: &str, padding: Value| {
+            let mut feature = json!({"name": "x", key: 2, "required": true});
+            feature
+                .as_object_mut()
+                .expect("an object")
+                .extend((!padding.is_null()).then(|| ("padding".to_owned(), padding)));
+            json!([numeric("u", "float32", &json!([feature]))])
+        };
+        let definition = |a: &Value, b: &Value| {
+            let changes = changes(&metadata(a), &metadata(b)).remove(0).definition;
+            changes.into_iter().map(|it| (it.subject, it.a, it.b)).collect::<Vec<_>>()
+        };
+        let change = |subject: &str, a: Option<&str>, b: &str| {
+            (subject.to_owned(), a.map(str::to_owned), Some(b.to_owned()))
+        };
+        let (vector, list) = (with("length", Value::Null), with("max", json!(-1)));
+        let expected = [change("max", None, "2"), change("padding", None, "-1")];
+        assert_eq!(definition(&vector, &list), expected);
+        let expected = [change("padding", Some("-1"), "0")];
+        assert_eq!(definition(&list, &with("max", json!(0))), expected);
     }
 
     #[test]

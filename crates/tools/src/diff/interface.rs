@@ -37,19 +37,30 @@ fn shape(direction: &str, tensor: &TensorReport) -> Property {
 /// The use of the tensors, as metadata.json declares it.
 fn uses(metadata: &Metadata) -> impl Iterator<Item = Property> {
     let input = |input: &Input| {
-        (format!("entity of input {}", input.tensor), input.entity.as_str().to_owned())
+        let lengths = input.lengths.as_ref().map(|tensor| format!(", lengths in {tensor}"));
+        let entity = format!("{}{}", input.entity.as_str(), lengths.unwrap_or_default());
+        (format!("entity of input {}", input.tensor), entity)
     };
     let output = |output: &Output| {
         let role = match output.role {
             Some(Role::Propensity) => ", propensity",
             None => "",
         };
+        let (kind, columns) = (output.kind.as_str(), columns(output));
         (
             format!("score {} of requests", output.name),
-            format!("{} {}{role}", output.tensor, output.kind.as_str()),
+            format!("{} {kind}{columns}{role}", output.tensor),
         )
     };
     metadata.inputs.iter().map(input).chain(metadata.outputs.iter().map(output))
+}
+
+/// The columns of an output with several.
+fn columns(output: &Output) -> String {
+    match output.width {
+        1 => String::new(),
+        width => format!(", column {} of {width}", output.score_column),
+    }
 }
 
 /// The properties that one of the lists does not have, or with another value.

@@ -5,13 +5,15 @@ use std::io::Write as _;
 use outrigger_proto::outrigger::v1::{Arm, Degraded, ServedModel, TreatmentError};
 use serde::Serialize;
 
-use super::{List, Response};
-use crate::metadata::OutputKind;
+use super::{OutputValues, Response};
+use crate::metadata::{Output, OutputKind};
 
 /// Bytes of an answer besides its rows, its texts and its errors, and of a row without its id.
 const ANSWER: usize = 1 << 10;
 const ROW: usize = 64;
+/// Bytes of a number, and of an integer, with its comma.
 const NUMBER: usize = 16;
+const INTEGER: usize = 21;
 
 /// A JSON object while its members are written.
 struct Object<'o> {
@@ -79,13 +81,21 @@ fn number(bytes: &[u8; 4], out: &mut Vec<u8>) {
     put(value.to_string().parse::<f64>().unwrap_or(f64::NAN), out);
 }
 
+/// Writes an integer exactly.
+fn integer(value: &i64, out: &mut Vec<u8>) {
+    put(value, out);
+}
+
 impl Response<'_> {
     /// About as many bytes as the JSON has, and at least so many if its texts need no escapes.
     pub(in crate::answer) fn json_room(&self) -> usize {
         let ids = self.user.ids.as_ref().map_or(0, |ids| ids.size());
         let errors: usize = self.user.errors.iter().map(|error| 64 + error_size(error)).sum();
-        let names: usize = self.lists.iter().map(|list| list.name.len()).sum();
-        let others = self.lists.len() * NUMBER * self.count();
+        let names: usize = self.lists.iter().map(|list| list.output.name.len()).sum();
+        let number =
+            |list: &OutputValues<'_>| if list.integers.is_empty() { NUMBER } else { INTEGER };
+        let values = self.lists.iter().map(|list| list.output.width * number(list));
+        let others = values.sum::<usize>() * self.count().max(1);
         ANSWER + self.count() * ROW + others + ids + names + errors + self.user.request_id.len()
     }
 
@@ -110,38 +120,79 @@ impl Response<'_> {
             self.write_outputs(others, answer.key("outputs"));
         }
         answer.text("request_id", &self.user.request_id);
-        match score.kind {
-            OutputKind::Single => write_single(score, answer.key("score")),
+        match score.output.kind {
+            OutputKind::Single => write_one(score, answer.key("score")),
             OutputKind::PerTreatment => self.write_scores(score, answer.key("scores")),
         }
         if !self.user.errors.is_empty() {
             array(self.user.errors.iter(), answer.key("treatment_errors"), write_error);
         }
+        if score.output.kind == OutputKind::Single && score.output.width > 1 {
+            write_user(score, answer.key("values"));
+        }
         answer.close();
     }
 
-    fn write_outputs(&self, others: &[List<'_>], out: &mut Vec<u8>) {
+    fn write_outputs(&self, others: &[OutputValues<'_>], out: &mut Vec<u8>) {
         let mut lists: Vec<_> = others.iter().collect();
-        lists.sort_by_key(|list| list.name);
+        lists.sort_by_key(|list| &list.output.name);
         let mut object = Object::open(out);
         for list in lists {
             let mut name = Vec::new();
-            put(list.name, &mut name);
+            put(&*list.output.name, &mut name);
             let name = String::from_utf8_lossy(&name[1..name.len() - 1]);
             let out = object.key(&name);
-            match list.kind {
-                OutputKind::Single => write_single(list, out),
-                OutputKind::PerTreatment => {
-                    let (values, _) = list.values.as_chunks();
-                    array(self.rows(), out, |row, out| number(&values[row], out));
-                }
+            match list.output.kind {
+                OutputKind::Single if list.output.width == 1 => write_one(list, out),
+                OutputKind::Single => write_user(list, out),
+                OutputKind::PerTreatment => self.write_output(list, out),
             }
         }
         object.close();
     }
 
-    fn write_scores(&self, list: &List<'_>, out: &mut Vec<u8>) {
-        let (values, _) = list.values.as_chunks();
+    /// Writes the values of each row: a number, or a list of several.
+    fn write_output(&self, list: &OutputValues<'_>, out: &mut Vec<u8>) {
+        let (floats, _) = list.floats.as_chunks();
+        match list.integers.as_slice() {
+            [] => self.write_rows_of(list.output, floats, number, out),
+            integers => self.write_rows_of(list.output, integers, integer, out),
+        }
+    }
+
+    fn write_rows_of<T>(
+        &self,
+        output: &Output,
+        values: &[T],
+        number: impl Fn(&T, &mut Vec<u8>),
+        out: &mut Vec<u8>,
+    ) {
+        let width = output.width;
+        if width == 1 {
+            return array(self.rows(), out, |row, out| number(&values[row], out));
+        }
+        array(self.rows(), out, |row, out| {
+            array(values[width * row..][..width].iter(), out, &number);
+        });
+    }
+
+    /// Writes an object for each row, with its score.
+    fn write_scores(&self, list: &OutputValues<'_>, out: &mut Vec<u8>) {
+        let (floats, _) = list.floats.as_chunks();
+        match list.integers.as_slice() {
+            [] => self.write_scores_of(list.output, floats, number, out),
+            integers => self.write_scores_of(list.output, integers, integer, out),
+        }
+    }
+
+    fn write_scores_of<T>(
+        &self,
+        output: &Output,
+        values: &[T],
+        number: impl Fn(&T, &mut Vec<u8>),
+        out: &mut Vec<u8>,
+    ) {
+        let width = output.width;
         array(self.rows().enumerate(), out, |(position, row), out| {
             let mut object = Object::open(out);
             let id = self.user.ids.as_ref().map_or(&[][..], |ids| ids.get(row));
@@ -149,7 +200,11 @@ impl Response<'_> {
             if let Some(index) = self.indices.get(position) {
                 put(index, object.key("index"));
             }
-            number(&values[row], object.key("score"));
+            let columns = &values[width * row..][..width];
+            number(&columns[output.score_column], object.key("score"));
+            if width > 1 {
+                array(columns.iter(), object.key("values"), &number);
+            }
             object.close();
         });
     }
@@ -161,10 +216,23 @@ impl Response<'_> {
     }
 }
 
-fn write_single(list: &List<'_>, out: &mut Vec<u8>) {
-    match list.values.first_chunk() {
-        Some(value) => number(value, out),
-        None => put((), out),
+/// Writes the score of a `single` output.
+fn write_one(list: &OutputValues<'_>, out: &mut Vec<u8>) {
+    let column = list.output.score_column;
+    let (floats, _) = list.floats.as_chunks();
+    match (list.integers.get(column), floats.get(column)) {
+        (Some(value), _) => integer(value, out),
+        (None, Some(value)) => number(value, out),
+        (None, None) => put((), out),
+    }
+}
+
+/// Writes all values of a `single` output.
+fn write_user(list: &OutputValues<'_>, out: &mut Vec<u8>) {
+    let (floats, _) = list.floats.as_chunks();
+    match list.integers.as_slice() {
+        [] => array(floats.iter(), out, number),
+        integers => array(integers.iter(), out, integer),
     }
 }
 

@@ -1,41 +1,73 @@
-//! Text and integer columns. Their values are stored in memory, which takes at most eight
+//! Columns of a single feature. Texts and integers are stored in memory, which takes at most eight
 //! times their size in the request; the shortest values take the most.
 
-use super::{super::texts, DEPTH};
+use std::ops::Range;
+
+use super::{super::texts, DEPTH, is_valid};
 use crate::wire::{Malformed, Reader, WireType, expect};
 
+/// A column with its values as the request sends them.
 #[derive(Debug, Default)]
-pub(super) struct TextColumn<'a> {
+pub(super) struct Column<'a, V> {
     pub(super) name: &'a str,
-    pub(super) values: Vec<&'a [u8]>,
-    pub(super) width: u32,
-    pub(super) validity: &'a [u8],
+    pub(super) values: V,
+    pub(super) rows: Rows<'a>,
 }
 
+/// The values of each row of a column.
 #[derive(Debug, Default)]
-pub(super) struct IntegerColumn<'a> {
-    pub(super) name: &'a str,
-    pub(super) values: Vec<i64>,
+pub(super) struct Rows<'a> {
     pub(super) width: u32,
     pub(super) validity: &'a [u8],
+    /// For lists, the start of each row and the end of the last one.
+    pub(super) offsets: Vec<u32>,
 }
 
-impl<'a> TextColumn<'a> {
-    pub(super) fn read(body: &'a [u8]) -> Result<Self, Malformed> {
-        /// The key of `values`.
-        const VALUES: u8 = 0x12;
+pub(super) type TextColumn<'a> = Column<'a, Vec<&'a [u8]>>;
+pub(super) type IntegerColumn<'a> = Column<'a, Vec<i64>>;
+/// Little-endian float32.
+pub(super) type NumberColumn<'a> = Column<'a, &'a [u8]>;
+
+impl Rows<'_> {
+    pub(super) fn is_valid(&self, row: usize) -> bool {
+        is_valid(self.validity, row)
+    }
+
+    /// True if every row has one value, which is no list.
+    pub(super) fn are_scalar(&self) -> bool {
+        self.width <= 1 && self.offsets.is_empty()
+    }
+
+    /// The positions of a row's values.
+    pub(super) fn range(&self, row: usize) -> Range<usize> {
+        match self.offsets.get(row..row + 2) {
+            Some(ends) => ends[0] as usize..ends[1] as usize,
+            None => {
+                let width = self.width.max(1) as usize;
+                row * width..(row + 1) * width
+            }
+        }
+    }
+}
+
+impl<'a, V: Default> Column<'a, V> {
+    /// Reads a column; `read` adds the values of a field.
+    fn parse(
+        body: &'a [u8],
+        read: impl Fn(&mut Reader<'a>, WireType, &mut V) -> Result<(), Malformed>,
+    ) -> Result<Self, Malformed> {
         let (mut column, mut rest) = (Self::default(), Reader::new(body));
+        let rows = &mut column.rows;
         while !rest.is_empty() {
             match rest.key()? {
                 (1, wire_type) => column.name = rest.text_field(wire_type)?,
-                (2, wire_type) => {
-                    expect(wire_type, WireType::Bytes)?;
-                    let (run, count) = texts::run(&mut rest, VALUES)?;
-                    make_room(&mut column.values, count);
-                    column.values.extend(texts::of_run(run, VALUES));
+                (2, wire_type) => read(&mut rest, wire_type, &mut column.values)?,
+                (3, wire_type) => rows.width = rest.varint_field(wire_type)? as u32,
+                (4, wire_type) => rows.validity = rest.bytes_field(wire_type)?,
+                (5, wire_type) => {
+                    let offset = |offset| offset as u32;
+                    collect_varints(&mut rest, wire_type, &mut rows.offsets, offset)?;
                 }
-                (3, wire_type) => column.width = rest.varint_field(wire_type)? as u32,
-                (4, wire_type) => column.validity = rest.bytes_field(wire_type)?,
                 (number, wire_type) => rest.skip(number, wire_type, DEPTH)?,
             }
         }
@@ -43,22 +75,34 @@ impl<'a> TextColumn<'a> {
     }
 }
 
+impl<'a> TextColumn<'a> {
+    pub(super) fn read(body: &'a [u8]) -> Result<Self, Malformed> {
+        /// The key of `values`.
+        const VALUES: u8 = 0x12;
+        Self::parse(body, |rest, wire_type, values| {
+            expect(wire_type, WireType::Bytes)?;
+            let (run, count) = texts::run(rest, VALUES)?;
+            make_room(values, count);
+            values.extend(texts::of_run(run, VALUES));
+            Ok(())
+        })
+    }
+}
+
 impl<'a> IntegerColumn<'a> {
     pub(super) fn read(body: &'a [u8]) -> Result<Self, Malformed> {
-        let (mut column, mut rest) = (Self::default(), Reader::new(body));
-        while !rest.is_empty() {
-            match rest.key()? {
-                (1, wire_type) => column.name = rest.text_field(wire_type)?,
-                (2, wire_type) => {
-                    let values = &mut column.values;
-                    collect_varints(&mut rest, wire_type, values, u64::cast_signed)?;
-                }
-                (3, wire_type) => column.width = rest.varint_field(wire_type)? as u32,
-                (4, wire_type) => column.validity = rest.bytes_field(wire_type)?,
-                (number, wire_type) => rest.skip(number, wire_type, DEPTH)?,
-            }
-        }
-        Ok(column)
+        Self::parse(body, |rest, wire_type, values| {
+            collect_varints(rest, wire_type, values, u64::cast_signed)
+        })
+    }
+}
+
+impl<'a> NumberColumn<'a> {
+    pub(super) fn read(body: &'a [u8]) -> Result<Self, Malformed> {
+        Self::parse(body, |rest, wire_type, values| {
+            *values = rest.bytes_field(wire_type)?;
+            Ok(())
+        })
     }
 }
 

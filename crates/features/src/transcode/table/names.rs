@@ -4,7 +4,10 @@ use std::collections::HashSet;
 
 use outrigger_core::Failure;
 
-use super::{Matrix, Source, Table, is_valid};
+use super::{
+    Matrix, Source, Table,
+    column::{IntegerColumn, NumberColumn, Rows, TextColumn},
+};
 use crate::{place::Place, plan::Fields, transcode::unknown::Unknown};
 
 impl Table<'_> {
@@ -22,15 +25,18 @@ impl Table<'_> {
         if let Some(numbers) = &mut self.numbers {
             finder.matrix(numbers)?;
         }
-        for (index, column) in self.texts.iter().enumerate() {
+        for (index, TextColumn { name, values, rows }) in self.texts.iter().enumerate() {
             let path = || format!("treatment_table.texts[{index}]");
-            let found = (column.values.len(), column.width, column.validity);
-            finder.column(column.name.as_bytes(), path, found, Source::Text(index))?;
+            finder.column(name.as_bytes(), path, (values.len(), rows), Source::Text(index))?;
         }
-        for (index, column) in self.integers.iter().enumerate() {
+        for (index, IntegerColumn { name, values, rows }) in self.integers.iter().enumerate() {
             let path = || format!("treatment_table.integers[{index}]");
-            let found = (column.values.len(), column.width, column.validity);
-            finder.column(column.name.as_bytes(), path, found, Source::Integer(index))?;
+            finder.column(name.as_bytes(), path, (values.len(), rows), Source::Integer(index))?;
+        }
+        for (index, NumberColumn { name, values, rows }) in self.lists.iter().enumerate() {
+            let path = || format!("treatment_table.lists[{index}]");
+            let found = finder.numbers(values, path)?;
+            finder.column(name.as_bytes(), path, (found, rows), Source::Numbers(index))?;
         }
         Ok(finder.sources)
     }
@@ -89,13 +95,46 @@ impl<'a> Finder<'_, 'a> {
         &mut self,
         name: &'a [u8],
         path: impl Fn() -> String,
-        (found, width, validity): (usize, u32, &[u8]),
+        (found, rows): (usize, &Rows<'_>),
         source: Source,
     ) -> Result<(), Failure> {
-        let expected = self.count as u128 * u128::from(width.max(1));
-        self.check_size(|| format!("{}.values", path()), found, expected, "values")?;
-        self.check_validity(&path, validity, 1)?;
-        self.place(name, || format!("{}.name", path()), source, |row| is_valid(validity, row))
+        if rows.offsets.is_empty() {
+            let expected = self.count as u128 * u128::from(rows.width.max(1));
+            self.check_size(|| format!("{}.values", path()), found, expected, "values")?;
+        } else {
+            self.check_offsets(&path, found, rows)?;
+        }
+        self.check_validity(&path, rows.validity, 1)?;
+        self.place(name, || format!("{}.name", path()), source, |row| rows.is_valid(row))
+    }
+
+    /// The number of float32 in these bytes.
+    fn numbers(&self, values: &[u8], path: impl Fn() -> String) -> Result<usize, Failure> {
+        if values.len().is_multiple_of(4) {
+            return Ok(values.len() / 4);
+        }
+        let message = format!("{} bytes are no whole number of float32", values.len());
+        Err(self.place.malformed(format!("{}.values", path()), message))
+    }
+
+    /// Checks the row offsets of a column with `found` values.
+    fn check_offsets(
+        &self,
+        path: impl Fn() -> String,
+        found: usize,
+        rows: &Rows<'_>,
+    ) -> Result<(), Failure> {
+        let place = || format!("{}.row_offsets", path());
+        if rows.width > 0 {
+            return Err(self.place.malformed(place(), "row_offsets and width exclude each other"));
+        }
+        self.check_size(place, rows.offsets.len(), self.count as u128 + 1, "row offsets")?;
+        let ends = (rows.offsets.first(), rows.offsets.last().map(|last| *last as usize));
+        if rows.offsets.is_sorted() && ends == (Some(&0), Some(found)) {
+            return Ok(());
+        }
+        let message = format!("do not rise from 0 to the number of values, {found}");
+        Err(self.place.malformed(place(), message))
     }
 
     fn place(
