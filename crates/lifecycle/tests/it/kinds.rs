@@ -31,10 +31,12 @@ use crate::rig::{ANSWERING, MakeEngine, PATIENCE, Rig, acquire, run};
 /// The scores of one treatment that [`Load`] asks for, without the model's bias.
 const SCORES: std::ops::Range<f32> = 0.0..8.0;
 
-/// A kind of engine. The name of its framework is also the name of the engine.
+/// A kind of engine.
 #[derive(Clone)]
 pub(crate) struct Kind {
-    framework: Framework,
+    /// The name of the engine: that of its framework, unless there are two of the kind.
+    pub(crate) name: &'static str,
+    pub(crate) framework: Framework,
     /// The process of an engine elsewhere.
     pub(crate) server: Option<Arc<Server>>,
     /// The patience with that process.
@@ -44,23 +46,26 @@ pub(crate) struct Kind {
 impl Kind {
     /// The engine in this process for linear models.
     pub(crate) fn linear() -> Self {
-        Self { framework: Framework::Linear, server: None, timeout: ANSWERING }
+        Self::of(Framework::Linear, None)
     }
 
     /// The engine in this process for trees.
     pub(crate) fn trees() -> Self {
-        Self { framework: Framework::Xgboost, ..Self::linear() }
+        Self::of(Framework::Xgboost, None)
     }
 
     /// The engine in another process.
     pub(crate) fn scripted() -> Self {
         let server = Server::start().expect("a socket");
-        let server = Some(Arc::new(server));
-        Self { framework: Framework::Scripted, server, timeout: ANSWERING }
+        Self::of(Framework::Scripted, Some(Arc::new(server)))
+    }
+
+    fn of(framework: Framework, server: Option<Arc<Server>>) -> Self {
+        Self { name: framework.name(), framework, server, timeout: ANSWERING }
     }
 
     pub(crate) fn id(&self) -> EngineId {
-        EngineId::new(self.framework.name())
+        EngineId::new(self.name)
     }
 
     pub(crate) fn server(&self) -> &Server {
@@ -77,7 +82,7 @@ impl Kind {
     }
 
     pub(crate) fn make(&self) -> MakeEngine {
-        let Self { framework, server, timeout } = self.clone();
+        let Self { framework, server, timeout, .. } = self.clone();
         let (id, budget) = (self.id(), Budget::default());
         Arc::new(move || {
             let engine: Arc<dyn Engine> = match (&server, framework) {
