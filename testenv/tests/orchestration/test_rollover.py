@@ -179,8 +179,8 @@ def test_a_control_plane_that_ends_in_the_middle_goes_on(stack, slow_version):
         stack.serve.start()
         client.wait_until_serving(MODEL, digest)
         assert list(client.predict(MODEL, pd.DataFrame({"age": [30]}), OFFERS)["score"]) == [3, 3]
-    # The new version is not loaded a second time.
-    watch.check(loads=2)
+    # Killed during a load, the control plane suspects the version, which is loaded again by itself.
+    watch.check(loads=3)
 
 
 def test_no_request_fails_when_the_engine_ends_in_the_middle(stack, slow_version, tmp_path):

@@ -293,7 +293,12 @@ def test_a_canary_of_the_other_framework_is_promoted(own_stack, booster, package
         "minimum_requests": 200,
         "warm_up": {"requests": 100},
         "ramp": {"share": 0.5},
-        "signals": {"score_drift": {"margin": 0.2}, "latency": {"limits": {"off": True}}},
+        "signals": {
+            "error_rate": {"margin": 0.05},
+            "non_finite": {"limits": {"margin": 0.05}},
+            "score_drift": {"margin": 0.2},
+            "latency": {"limits": {"off": True}},
+        },
     }
     stack = own_stack(overrides={"canary": {"defaults": settings}})
     trees = tree_package(booster(as_good), TINY, tmp_path / "trees")
@@ -319,7 +324,7 @@ def test_a_canary_of_the_other_framework_is_promoted(own_stack, booster, package
 
 def wait_for_decisions(stack, model):
     """Waits for a decision about a canary."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while time.monotonic() < end:
         done = stack.serve.run("canary", "status", model, "-o", "json")
         if decisions := json.loads(done.stdout).get("decisions"):
