@@ -2,14 +2,13 @@
 
 use std::mem::size_of;
 
-use crate::Error;
+use crate::{Error, error::invalid};
 
 /// Bounds on the models that are accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes that reading the model, and the model itself, may take. Twice the file's length is
-    /// enough for every file that a library wrote, and more is never taken, except for
-    /// [`Limits::OVERHEAD`].
+    /// Bytes that reading the model, and the model itself, may take. More than twice the file's
+    /// length and [`Limits::OVERHEAD`] is never taken.
     pub memory: u64,
     /// Levels of a tree below its root.
     pub depth: u32,
@@ -31,7 +30,10 @@ impl Default for Limits {
 /// allocated.
 pub(crate) struct Budget {
     held: u64,
+    /// The bytes that the limits allow.
     limit: u64,
+    /// The bytes that a file of this length may take.
+    for_file: u64,
     depth: u32,
 }
 
@@ -39,7 +41,7 @@ impl Budget {
     /// A budget for a file of `size` bytes.
     pub(crate) fn new(limits: &Limits, size: u64) -> Self {
         let for_file = size.saturating_mul(2).saturating_add(Limits::OVERHEAD);
-        Self { held: 0, limit: limits.memory.min(for_file), depth: limits.depth }
+        Self { held: 0, limit: limits.memory, for_file, depth: limits.depth }
     }
 
     pub(crate) fn depth(&self) -> u32 {
@@ -51,6 +53,9 @@ impl Budget {
         let needed = self.held.saturating_add(bytes::<T>(count));
         if needed > self.limit {
             return Err(Error::Memory { needed, limit: self.limit });
+        }
+        if needed > self.for_file {
+            return Err(invalid("it needs more memory than twice its length"));
         }
         self.held = needed;
         Ok(())
@@ -108,6 +113,6 @@ mod tests {
     fn a_file_may_take_twice_its_length() {
         let mut budget = Budget::new(&Limits::default(), 50);
         budget.charge::<u8>((Limits::OVERHEAD + 100) as usize).expect("twice the file");
-        assert!(budget.charge::<u8>(1).is_err());
+        assert!(matches!(budget.charge::<u8>(1), Err(Error::Invalid(_))));
     }
 }

@@ -39,6 +39,19 @@ impl Node {
         let default = if default_left { Self::DEFAULT_LEFT } else { 0 };
         Self { threshold, link: left | default | slot << Self::SLOT }
     }
+
+    #[inline(always)]
+    pub(crate) fn slot(self) -> usize {
+        (self.link >> Self::SLOT) as usize
+    }
+
+    /// The child to which a row goes that has `value` in the slot of this node.
+    #[inline(always)]
+    pub(crate) fn next(self, value: f32) -> u32 {
+        let default_left = self.link & Self::DEFAULT_LEFT != 0;
+        let left = (value < self.threshold) | (value.is_nan() & default_left);
+        self.link.wrapping_add(u32::from(!left)) & Self::CHILD
+    }
 }
 
 /// All trees of a model.

@@ -41,7 +41,8 @@ impl<'a> Rows<'a> {
 /// The result of a prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Output {
-    /// The prediction, after the transformation of the objective.
+    /// The prediction, after the transformation of the objective as it was in the version of the
+    /// library that wrote the file: since XGBoost 3.4 quantiles are sorted.
     #[default]
     Value,
     /// The sum of base score and leaves, before the transformation of the objective.

@@ -1,11 +1,12 @@
 //! A malformed file is an error, or another model; never a panic or an endless loop.
 
-mod support;
+#[path = "support/sample.rs"]
+mod sample;
 
 use std::{fs, path::Path};
 
 use outrigger_trees::{Error, Limits, Model, Options, Output, Rows};
-use support::Sample;
+use sample::Sample;
 
 fn read(file: &[u8]) -> Result<Model, Error> {
     Model::read(&mut &*file, file.len() as u64, &Limits::default())
@@ -158,6 +159,14 @@ fn counts_beyond_the_file_are_refused_before_memory_is_taken() {
         let error = with_array(&array).expect_err("a count beyond the file");
         assert!(matches!(error, Error::Invalid(_)), "{array:?}: {error}");
     }
+}
+
+#[test]
+fn numbers_of_one_byte_do_not_take_four_times_their_length() {
+    let count = 4 << 20;
+    let array = [b"[$i#L".as_slice(), &i64::to_be_bytes(count), &vec![0xFF; count as usize]];
+    let error = with_array(&array.concat()).expect_err("too much memory");
+    assert!(error.to_string().contains("more memory than twice its length"), "{error}");
 }
 
 #[test]

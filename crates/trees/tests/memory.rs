@@ -1,12 +1,13 @@
 //! Reading a model takes at most twice the memory of its file.
 
-mod support;
+#[path = "support/sample.rs"]
+mod sample;
 
 use std::cell::Cell;
 
 use outrigger_testkit::allocator::Reporting;
 use outrigger_trees::{Error, Limits, Model};
-use support::Sample;
+use sample::Sample;
 
 thread_local! {
     /// The memory in use that this thread allocated, in bytes.

@@ -213,7 +213,36 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
-    fn nodes(self, from: &[Node], at: Self::Words) -> (Self::Floats, Self::Words) {
+    fn step_of_rows(
+        self,
+        nodes: &[Node],
+        root: [__m256i; 2],
+        at: [__m256i; 2],
+        slots: &[Slot],
+    ) -> [__m256i; 2] {
+        let (thresholds, links) = self.nodes(nodes, at);
+        let values = self.values_of_rows(slots, links);
+        self.add_words(root, self.children(thresholds, links, values))
+    }
+
+    #[inline(always)]
+    fn step_of_row(
+        self,
+        nodes: &[Node],
+        roots: [__m256i; 2],
+        at: [__m256i; 2],
+        slots: &[f32],
+    ) -> [__m256i; 2] {
+        let (thresholds, links) = self.nodes(nodes, at);
+        let values = self.values_of_row(slots, links);
+        self.add_words(roots, self.children(thresholds, links, values))
+    }
+}
+
+impl Avx2 {
+    /// The threshold and the link of each of the nodes at `at`.
+    #[inline(always)]
+    fn nodes(self, from: &[Node], at: [__m256i; 2]) -> ([__m256; 2], [__m256i; 2]) {
         self.check(at, from.len());
         let from = from.as_ptr().cast();
         let halves = both!(|half| {
@@ -232,8 +261,9 @@ impl Vectors for Avx2 {
         ([halves[0].0, halves[1].0], [halves[0].1, halves[1].1])
     }
 
+    /// In each lane, the value of the slot that the link names, of the row of this lane.
     #[inline(always)]
-    fn values_of_rows(self, slots: &[Slot], links: Self::Words) -> Self::Floats {
+    fn values_of_rows(self, slots: &[Slot], links: [__m256i; 2]) -> [__m256; 2] {
         let at = both!(|half| {
             // SAFETY: see above.
             unsafe {
@@ -247,8 +277,9 @@ impl Vectors for Avx2 {
         self.gather(slots.as_flattened(), at)
     }
 
+    /// In each lane, the value of the slot that the link names, of one row.
     #[inline(always)]
-    fn values_of_row(self, slots: &[f32], links: Self::Words) -> Self::Floats {
+    fn values_of_row(self, slots: &[f32], links: [__m256i; 2]) -> [__m256; 2] {
         let at = both!(|half| {
             // SAFETY: see above.
             unsafe { _mm256_srli_epi32::<{ Node::SLOT.cast_signed() }>(links[half]) }
@@ -256,13 +287,14 @@ impl Vectors for Avx2 {
         self.gather(slots, at)
     }
 
+    /// The children to which `values` go.
     #[inline(always)]
     fn children(
         self,
-        thresholds: Self::Floats,
-        links: Self::Words,
-        values: Self::Floats,
-    ) -> Self::Words {
+        thresholds: [__m256; 2],
+        links: [__m256i; 2],
+        values: [__m256; 2],
+    ) -> [__m256i; 2] {
         both!(|half| {
             let (threshold, link, value) = (thresholds[half], links[half], values[half]);
             // SAFETY: see above.

@@ -133,6 +133,23 @@ impl Vectors for Avx512 {
     }
 
     #[inline(always)]
+    fn step_of_rows(self, nodes: &[Node], root: __m512i, at: __m512i, slots: &[Slot]) -> __m512i {
+        let (thresholds, links) = self.nodes(nodes, at);
+        let values = self.values_of_rows(slots, links);
+        self.add_words(root, self.children(thresholds, links, values))
+    }
+
+    #[inline(always)]
+    fn step_of_row(self, nodes: &[Node], roots: __m512i, at: __m512i, slots: &[f32]) -> __m512i {
+        let (thresholds, links) = self.nodes(nodes, at);
+        let values = self.values_of_row(slots, links);
+        self.add_words(roots, self.children(thresholds, links, values))
+    }
+}
+
+impl Avx512 {
+    /// The threshold and the link of each of the nodes at `at`.
+    #[inline(always)]
     fn nodes(self, from: &[Node], at: __m512i) -> (__m512, __m512i) {
         self.check(at, from.len());
         let from = from.as_ptr().cast();
@@ -147,6 +164,7 @@ impl Vectors for Avx512 {
         }
     }
 
+    /// In each lane, the value of the slot that the link names, of the row of this lane.
     #[inline(always)]
     fn values_of_rows(self, slots: &[Slot], links: __m512i) -> __m512 {
         // SAFETY: see above.
@@ -158,6 +176,7 @@ impl Vectors for Avx512 {
         self.gather(slots.as_flattened(), at)
     }
 
+    /// In each lane, the value of the slot that the link names, of one row.
     #[inline(always)]
     fn values_of_row(self, slots: &[f32], links: __m512i) -> __m512 {
         // SAFETY: see above.
@@ -165,6 +184,7 @@ impl Vectors for Avx512 {
         self.gather(slots, at)
     }
 
+    /// The children to which `values` go.
     #[inline(always)]
     fn children(self, thresholds: __m512, links: __m512i, values: __m512) -> __m512i {
         // SAFETY: see above.

@@ -64,15 +64,12 @@ fn transpose(work: &Work<'_>, first: usize, count: usize, slots: &mut [Slot]) {
 #[inline(always)]
 fn walk<V: Vectors>(vectors: V, compact: &Compact, slots: &[Slot], tree: usize) -> V::Words {
     let top = &compact.tops[tree];
-    let mut children = vectors.lookup(&top.exits, exits(vectors, compact, slots, top));
+    let exits = vectors.lookup(&top.exits, exits(vectors, compact, slots, top));
     let root = vectors.splat(compact.roots[tree]);
-    let mut at = vectors.add_words(root, children);
+    let mut at = vectors.add_words(root, exits);
     for step in LEVELS..compact.depths[tree] {
         let before = at;
-        let (thresholds, links) = vectors.nodes(&compact.nodes, at);
-        let values = vectors.values_of_rows(slots, links);
-        children = vectors.children(thresholds, links, values);
-        at = vectors.add_words(root, children);
+        at = vectors.step_of_rows(&compact.nodes, root, at, slots);
         if step % STRIDE == STRIDE - 1 && vectors.equal(at, before) {
             break;
         }

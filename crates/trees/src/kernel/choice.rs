@@ -19,8 +19,11 @@ use super::{
 use super::{avx2::Avx2, avx512::Avx512};
 use crate::{Rows, compact::Compact};
 
-/// Time that the choice may take; a run that has begun is completed.
-const TIME: Duration = Duration::from_millis(5);
+/// Turns of all kinds of vectors.
+const TURNS: usize = 4;
+
+/// Time after which the turns for a kernel end, if there was one.
+const TIME: Duration = Duration::from_millis(2);
 
 /// Trees, and columns of a row, that the choice looks at.
 const TREES: usize = 2000;
@@ -122,13 +125,10 @@ impl Choice {
         let values: Vec<_> = (0..LANES * width).map(value).collect();
         let rows = Rows::new(&values, width).expect("a whole number of rows");
         let trees = 0..compact.roots.len().min(TREES);
-        let work = |rows_: usize| Work { compact, rows, scored: 0..rows_, trees: trees.clone() };
-        let (one, all) = (work(1), work(LANES));
-        let deadline = Instant::now() + TIME;
-        let kinds = Kind::all();
-        let (row, of_row) = fastest(&kinds, deadline, |kind| kind.row(&one, &mut Discard));
-        let (block, of_block) = fastest(&kinds, deadline, |kind| kind.block(&all, &mut Discard));
-        let rows = of_block.as_nanos().div_ceil(of_row.as_nanos().max(1));
+        let work = Work { compact, rows, scored: 0..LANES, trees };
+        let (row, of_rows) = fastest(|kind| kind.row(&work, &mut Discard));
+        let (block, of_block) = fastest(|kind| kind.block(&work, &mut Discard));
+        let rows = (of_block * LANES as u32).as_nanos().div_ceil(of_rows.as_nanos().max(1));
         Self { row, block, rows: usize::try_from(rows).unwrap_or(LANES).clamp(2, LANES) }
     }
 
@@ -152,20 +152,23 @@ impl Choice {
     }
 }
 
-/// The fastest kind, and its time. The first run of each brings the model into the caches and is
-/// not counted, unless there is no time for more.
-fn fastest(kinds: &[Kind], deadline: Instant, run: impl Fn(Kind)) -> (Kind, Duration) {
-    let timed = |kind: &Kind| {
-        let start = Instant::now();
-        run(*kind);
-        start.elapsed()
-    };
-    let times = kinds.iter().map(|kind| {
-        let first = timed(kind);
-        let more = (0..3).filter(|_| Instant::now() < deadline).map(|_| timed(kind));
-        (*kind, more.min().unwrap_or(first))
-    });
-    times.min_by_key(|(_, time)| *time).expect("every processor has a kind")
+/// The fastest kind, and its shortest time. The kinds take turns, so that all of them are measured
+/// equally often, after a run that brings the model into the caches.
+fn fastest(run: impl Fn(Kind)) -> (Kind, Duration) {
+    let start = Instant::now();
+    let mut times: Vec<_> = Kind::all().into_iter().map(|kind| (kind, Duration::MAX)).collect();
+    run(times[0].0);
+    for turn in 0..TURNS {
+        if turn > 0 && start.elapsed() > TIME {
+            break;
+        }
+        for (kind, time) in &mut times {
+            let start = Instant::now();
+            run(*kind);
+            *time = start.elapsed().min(*time);
+        }
+    }
+    times.into_iter().min_by_key(|(_, time)| *time).expect("every processor has a kind")
 }
 
 /// Does nothing with leaves.

@@ -92,37 +92,30 @@ impl Vectors for Portable {
     }
 
     #[inline(always)]
-    fn nodes(self, from: &[Node], at: [u32; LANES]) -> ([f32; LANES], [u32; LANES]) {
-        let (mut thresholds, mut links) = ([0.0; LANES], [0; LANES]);
-        for (lane, at) in at.into_iter().enumerate() {
-            let node = from[at as usize];
-            (thresholds[lane], links[lane]) = (node.threshold, node.link);
-        }
-        (thresholds, links)
-    }
-
-    #[inline(always)]
-    fn values_of_rows(self, slots: &[Slot], links: [u32; LANES]) -> [f32; LANES] {
-        each(|lane| slots[(links[lane] >> Node::SLOT) as usize][lane])
-    }
-
-    #[inline(always)]
-    fn values_of_row(self, slots: &[f32], links: [u32; LANES]) -> [f32; LANES] {
-        each(|lane| slots[(links[lane] >> Node::SLOT) as usize])
-    }
-
-    #[inline(always)]
-    fn children(
+    fn step_of_rows(
         self,
-        thresholds: [f32; LANES],
-        links: [u32; LANES],
-        values: [f32; LANES],
+        nodes: &[Node],
+        root: [u32; LANES],
+        at: [u32; LANES],
+        slots: &[Slot],
     ) -> [u32; LANES] {
         each(|lane| {
-            let default_left = links[lane] & Node::DEFAULT_LEFT != 0;
-            let missing = values[lane].is_nan();
-            let left = (values[lane] < thresholds[lane]) | (missing & default_left);
-            links[lane].wrapping_add(u32::from(!left)) & Node::CHILD
+            let node = nodes[at[lane] as usize];
+            root[lane] + node.next(slots[node.slot()][lane])
+        })
+    }
+
+    #[inline(always)]
+    fn step_of_row(
+        self,
+        nodes: &[Node],
+        roots: [u32; LANES],
+        at: [u32; LANES],
+        slots: &[f32],
+    ) -> [u32; LANES] {
+        each(|lane| {
+            let node = nodes[at[lane] as usize];
+            roots[lane] + node.next(slots[node.slot()])
         })
     }
 }

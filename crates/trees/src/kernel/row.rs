@@ -10,7 +10,7 @@ use super::{
 use crate::compact::Compact;
 
 /// Vectors of walks that are in progress at once.
-const VECTORS: usize = 4;
+const VECTORS: usize = 2;
 
 /// Finds the leaves of all trees for one row after the other.
 #[inline(always)]
@@ -71,10 +71,8 @@ fn walk<V: Vectors, const N: usize>(
     for step in 0..depth {
         let before = at;
         for (number, at) in at.iter_mut().enumerate() {
-            let (thresholds, links) = vectors.nodes(&compact.nodes, *at);
-            let values = vectors.values_of_row(slots, links);
-            let children = vectors.children(thresholds, links, values);
-            *at = vectors.add_words(vectors.load(&roots(number)), children);
+            let roots = vectors.load(&roots(number));
+            *at = vectors.step_of_row(&compact.nodes, roots, *at, slots);
         }
         if step % STRIDE == STRIDE - 1 && (0..N).all(|each| vectors.equal(at[each], before[each])) {
             break;

@@ -56,20 +56,21 @@ pub(crate) trait Vectors: Copy {
     /// The elements of `from` at `at`.
     fn gather(self, from: &[f32], at: Self::Words) -> Self::Floats;
 
-    /// The threshold and the link of each of the nodes at `at`.
-    fn nodes(self, from: &[Node], at: Self::Words) -> (Self::Floats, Self::Words);
-
-    /// In each lane, the value of the slot that the link names, of the row of this lane.
-    fn values_of_rows(self, slots: &[Slot], links: Self::Words) -> Self::Floats;
-
-    /// In each lane, the value of the slot that the link names, of one row.
-    fn values_of_row(self, slots: &[f32], links: Self::Words) -> Self::Floats;
-
-    /// The children to which `values` go.
-    fn children(
+    /// The next nodes of walks of different rows through the tree at `root`.
+    fn step_of_rows(
         self,
-        thresholds: Self::Floats,
-        links: Self::Words,
-        values: Self::Floats,
+        nodes: &[Node],
+        root: Self::Words,
+        at: Self::Words,
+        slots: &[Slot],
+    ) -> Self::Words;
+
+    /// The next nodes of walks of one row through the trees at `roots`.
+    fn step_of_row(
+        self,
+        nodes: &[Node],
+        roots: Self::Words,
+        at: Self::Words,
+        slots: &[f32],
     ) -> Self::Words;
 }

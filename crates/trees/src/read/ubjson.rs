@@ -23,6 +23,30 @@ enum Elements {
     Typed(u8, u64),
 }
 
+/// Evaluates `$read` with `$number`, which makes a `T` of the bytes of a number of the type
+/// `$marker`. Evaluates `$other` if that is no type of numbers.
+macro_rules! by_type {
+    ($marker:expr, $number:ident => $read:expr, $other:expr) => {
+        by_type!(
+            $marker, $number => $read, $other,
+            b'i' i8 from_integer, b'U' u8 from_integer, b'I' i16 from_integer,
+            b'l' i32 from_integer, b'L' i64 from_integer, b'd' f32 from_float, b'D' f64 from_float
+        )
+    };
+    (
+        $marker:expr, $number:ident => $read:expr, $other:expr,
+        $($of:literal $type:ident $from:ident),*
+    ) => {
+        match $marker {
+            $($of => {
+                let $number = |bytes| T::$from($type::from_be_bytes(bytes).into());
+                $read
+            })*
+            _ => $other,
+        }
+    };
+}
+
 impl<'a> Ubjson<'a> {
     pub(crate) fn new(source: Source<'a>) -> Self {
         Self { source, depth: 0 }
@@ -58,19 +82,13 @@ impl<'a> Ubjson<'a> {
 
     /// The number, or flag, of this marker.
     fn scalar<T: Number>(&mut self, marker: u8) -> Result<T, Error> {
-        let source = &mut self.source;
-        let number = match marker {
-            b'i' => T::from_integer(i8::from_be_bytes(source.array()?).into()),
-            b'U' => T::from_integer(u8::from_be_bytes(source.array()?).into()),
-            b'I' => T::from_integer(i16::from_be_bytes(source.array()?).into()),
-            b'l' => T::from_integer(i32::from_be_bytes(source.array()?).into()),
-            b'L' => T::from_integer(i64::from_be_bytes(source.array()?)),
-            b'd' => T::from_float(f32::from_be_bytes(source.array()?).into()),
-            b'D' => T::from_float(f64::from_be_bytes(source.array()?)),
-            b'T' => T::from_integer(1),
-            b'F' => T::from_integer(0),
-            _ => return Err(expected("a number", marker)),
-        };
+        let number = by_type!(marker, number => number(self.source.array()?), {
+            match marker {
+                b'T' => T::from_integer(1),
+                b'F' => T::from_integer(0),
+                _ => return Err(expected("a number", marker)),
+            }
+        });
         number.ok_or_else(|| invalid("a number is out of range"))
     }
 
@@ -130,23 +148,9 @@ impl<'a> Ubjson<'a> {
 
     /// Appends `count` numbers of the type `of`.
     fn typed<T: Number>(&mut self, of: u8, count: u64, into: &mut Vec<T>) -> Result<(), Error> {
-        match of {
-            b'i' => {
-                self.each(count, into, |bytes| T::from_integer(i8::from_be_bytes(bytes).into()))
-            }
-            b'U' => {
-                self.each(count, into, |bytes| T::from_integer(u8::from_be_bytes(bytes).into()))
-            }
-            b'I' => {
-                self.each(count, into, |bytes| T::from_integer(i16::from_be_bytes(bytes).into()))
-            }
-            b'l' => {
-                self.each(count, into, |bytes| T::from_integer(i32::from_be_bytes(bytes).into()))
-            }
-            b'L' => self.each(count, into, |bytes| T::from_integer(i64::from_be_bytes(bytes))),
-            b'd' => self.each(count, into, |bytes| T::from_float(f32::from_be_bytes(bytes).into())),
-            _ => self.each(count, into, |bytes| T::from_float(f64::from_be_bytes(bytes))),
-        }
+        by_type!(of, number => self.each(count, into, number), {
+            Err(expected("a type of numbers", of))
+        })
     }
 
     fn each<T: Number, const N: usize>(

@@ -114,7 +114,7 @@ impl Sample {
     /// The model in the binary format.
     pub(crate) fn binary(&self) -> Vec<u8> {
         let mut file = b"binf".to_vec();
-        let mut words = |file: &mut Vec<u8>, words: &[u32], reserved: usize| {
+        let words = |file: &mut Vec<u8>, words: &[u32], reserved: usize| {
             file.extend(words.iter().flat_map(|word| word.to_le_bytes()));
             file.extend(std::iter::repeat_n(0, 4 * reserved));
         };
