@@ -29,6 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("forest", &["budget", "core", "run", "trees"]),
     ("tables", &[]),
     ("trees", &[]),
+    ("fm", &["trees"]),
     ("validation", &["core", "features", "proto", "score", "tables"]),
     (
         "lifecycle",
@@ -112,7 +113,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// Crates without a runtime, and the runtimes and network libraries that they must not depend on.
-const SYNC: &[&str] = &["core", "compression", "features", "canary", "store", "tables", "trees"];
+const SYNC: &[&str] =
+    &["core", "compression", "features", "canary", "store", "tables", "trees", "fm"];
 const ASYNC: &[&str] = &["tokio", "tonic", "hyper", "reqwest", "kube"];
 
 /// Each of our crates with the names it depends on outside of tests.

@@ -1,0 +1,134 @@
+//! Reads the files of a factorisation machine.
+
+mod binary;
+mod leaf_mapping;
+mod lines;
+mod text;
+
+use std::io::BufRead;
+
+use outrigger_trees::Limits;
+
+use crate::{Error, Names, Part, budget::Budget, table::Growing};
+pub(crate) use leaf_mapping::leaf_mapping;
+pub(crate) use lines::{Faults, Lines, fields, quoted, text, unsigned};
+
+/// A file of a model.
+pub struct File<'a> {
+    /// The content. No more than `size` bytes are read.
+    pub content: &'a mut dyn BufRead,
+    /// The length, in bytes.
+    pub size: u64,
+}
+
+/// The files of a model. The names are those of XGBoost Serving.
+pub struct Files<'a> {
+    /// `deploy.model`: the trees, in any format that [`outrigger_trees::Model::read`] accepts.
+    pub trees: File<'a>,
+    /// `deploy.fm`: the factorisation machine, in the text form of XGBoost Serving, or in a text
+    /// or binary form of alphaFM, or in the text form of alphaFM_softmax.
+    pub fm: File<'a>,
+    /// `deploy.leaf_mapping`: the features of the leaves. A line has a tree and pairs of a leaf
+    /// and its feature: `0 31:4097 32:4098`.
+    pub leaf_mapping: File<'a>,
+}
+
+/// The kinds of factorisation machines. The files do not say which one they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Two classes; alphaFM.
+    Binary,
+    /// Any number of classes; alphaFM_softmax.
+    Softmax,
+}
+
+/// Settings of reading a model.
+#[derive(Debug, Clone)]
+pub struct Reading<'a> {
+    /// The kind of the factorisation machine.
+    pub kind: Kind,
+    /// True if malformed lines and features that occur twice are skipped and counted, as XGBoost
+    /// Serving does. Otherwise they are errors.
+    pub lenient: bool,
+    /// The ids of features that have names in the files.
+    pub names: Option<&'a Names>,
+    /// Bounds on the model.
+    pub limits: Limits,
+}
+
+impl Reading<'_> {
+    /// Settings for a kind: strict, without names, and with the default limits.
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, lenient: false, names: None, limits: Limits::default() }
+    }
+}
+
+/// The features that are read from an FM file.
+pub(crate) struct Features<'a> {
+    reading: &'a Reading<'a>,
+    budget: &'a mut Budget,
+    faults: Faults,
+}
+
+/// A fault of an entry, as text.
+type Fault = String;
+
+impl<'a> Features<'a> {
+    fn new(reading: &'a Reading<'a>, budget: &'a mut Budget, entry: &'static str) -> Self {
+        Self { reading, budget, faults: Faults::new(Part::Fm, entry, reading.lenient) }
+    }
+
+    /// The id of the feature `name`.
+    fn id(&self, name: &[u8]) -> Result<u64, Fault> {
+        let id = unsigned(name);
+        match (id, self.reading.names) {
+            (Ok(id), _) => Ok(id),
+            (Err(fault), None) => Err(format!("{fault}, and there is no table of names")),
+            (Err(_), Some(names)) => names
+                .id(text(name)?)
+                .ok_or_else(|| format!("the table of names does not have {}", quoted(name))),
+        }
+    }
+
+    /// Adds a feature to `table`.
+    ///
+    /// Unless the mode is lenient, features whose numbers are all 0 are left out: they add nothing
+    /// to a score, and they are most features of a sparse model.
+    fn add(
+        &mut self,
+        id: u64,
+        values: &[f32],
+        table: &mut Growing,
+        last_wins: bool,
+    ) -> Result<(), Error> {
+        if !self.reading.lenient && values.iter().all(|value| *value == 0.0) {
+            return Ok(());
+        }
+        if !table.add(id, values, self.budget)? {
+            self.faults.found(format!("the feature {id} is there already"))?;
+            if last_wins {
+                table.replace(id, values);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads an FM file. Also returns the number of entries that were skipped.
+pub(crate) fn fm(
+    file: File<'_>,
+    reading: &Reading<'_>,
+    budget: &mut Budget,
+) -> Result<(Growing, u64), Error> {
+    let first = lines::peek(file.content, Part::Fm)?;
+    // Texts begin with a name; a binary file begins with its version, which is 1.
+    if first != Some(1) {
+        return text::read(file, Features::new(reading, budget, "line"));
+    }
+    match reading.kind {
+        Kind::Binary => binary::read(file, Features::new(reading, budget, "record")),
+        Kind::Softmax => {
+            Err(Error::Invalid(Part::Fm, "a softmax model has no binary form".to_owned()))
+        }
+    }
+}
