@@ -16,7 +16,6 @@ use bytes::Bytes;
 use outrigger_core::Tensor;
 use outrigger_features::{Limits, Metadata, Plan, json::predict_request};
 use outrigger_proto::outrigger::v1::ModelSelector;
-use outrigger_tfserving::TENSORFLOW;
 use rand::{SeedableRng as _, rngs::StdRng};
 use serde_json::{Map, Value};
 
@@ -77,10 +76,6 @@ pub fn read_plan(file: &Path) -> Result<Arc<Plan>, Error> {
     let json = fs::read(file).map_err(|source| Error::File { path: file.to_owned(), source })?;
     let invalid = |problem: String| Error::Request(format!("{}: {problem}", file.display()));
     let metadata = Metadata::parse(&json).map_err(|error| invalid(error.to_string()))?;
-    if *metadata.framework != *TENSORFLOW.name {
-        let (expected, found) = (TENSORFLOW.name, &metadata.framework);
-        return Err(invalid(format!("framework: expected {expected:?}, found {found:?}")));
-    }
     Ok(Arc::new(Plan::compile(metadata)))
 }
 
