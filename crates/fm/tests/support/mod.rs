@@ -69,7 +69,7 @@ fn joined<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
 /// The leaf of a row in a tree. None and NaN are missing.
 pub(crate) fn leaf(tree: &Tree, value: impl Fn(usize) -> Option<f32>) -> u32 {
     let goes_right = |(feature, threshold, left): Split| match value(feature) {
-        Some(value) if !value.is_nan() => u32::from(!(value < threshold)),
+        Some(value) if !value.is_nan() => u32::from(value >= threshold),
         _ => u32::from(!left),
     };
     let child = goes_right(tree[0]);
