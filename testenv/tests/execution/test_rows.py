@@ -3,7 +3,9 @@
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,13 +17,40 @@ from outrigger_testenv.builder import ModelPackage
 from outrigger_testenv.client import Client
 from outrigger_testenv.everything import everything
 from outrigger_testenv.features import SEED, TREATMENT, USER
-from outrigger_testenv.rowfile import write_csv, write_requests
+from outrigger_testenv.requests import is_absent
+from outrigger_testenv.rowfile import (
+    write_csv,
+    write_list_parquet,
+    write_lists,
+    write_parquet,
+    write_requests,
+)
 from outrigger_testenv.samples import sample
 from outrigger_testenv.stack import Stack, library
 
 NAME = "rows"
 USERS, OFFERS = 150, 4
-WRITERS = {"csv": write_csv, "jsonl": write_requests}
+
+
+class Form(NamedTuple):
+    """A form of rows: the ending of its files, and the function that writes one. `is_row` is True
+    if a row has one treatment, `is_list` if it has lists with the features of several.
+    """
+
+    ending: str
+    write: Callable[..., None]
+    is_row: bool = False
+    is_list: bool = False
+
+
+FORMS = {
+    "csv": Form("csv", write_csv, is_row=True),
+    "parquet": Form("parquet", write_parquet, is_row=True),
+    "parquet-lists": Form("parquet", write_list_parquet, is_list=True),
+    "jsonl-lists": Form("jsonl", write_lists, is_list=True),
+    "jsonl-requests": Form("jsonl", write_requests),
+}
+each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
 @pytest.fixture(scope="module", params=["campaign", "everything"])
@@ -93,38 +122,49 @@ def validate(*arguments):
     return json.loads(done.stdout)["rows"], done.returncode
 
 
-def read(path, form):
-    """The written scores, flat, and the digests."""
-    if form == "csv":
-        frame = pd.read_csv(path)
-        return frame["score"].to_numpy(), set(frame["digest"])
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    scores = np.concatenate([np.atleast_1d(line["score"]) for line in lines])
-    return scores, {line["digest"] for line in lines}
+def read(path):
+    """The written scores, flat, and the digests, as pandas reads them."""
+    if path.suffix == ".jsonl":
+        frame = pd.read_json(path, lines=True)
+    else:
+        frame = {".csv": pd.read_csv, ".parquet": pd.read_parquet}[path.suffix](path)
+    assert "error" not in frame or frame["error"].isna().all()
+    return np.concatenate([np.atleast_1d(score) for score in frame["score"]]), set(frame["digest"])
 
 
-@pytest.mark.parametrize("form", WRITERS)
+@pytest.fixture
+def known_fault(request, case, form, where):
+    """Expects lists of absent values or vectors to be refused if a server scores them. The command
+    does not know the model's features there, and reads the lists as features of the user too.
+    """
+    is_plain = case[2].map(lambda value: np.ndim(value) == 0 and not is_absent(value))
+    if where == "server" and form.is_list and not is_plain.to_numpy().all():
+        request.applymarker(pytest.mark.xfail(strict=True, reason="read as the user's features"))
+
+
+@each_form
 @pytest.mark.parametrize("where", ["package", "server"])
+@pytest.mark.usefixtures("known_fault")
 def test_scores_are_tensorflows(case, served, tmp_path, form, where):
     package, users, offers, expected = case
-    rows, scores = tmp_path / f"rows.{form}", tmp_path / f"scores.{form}"
-    WRITERS[form](rows, users, offers, expected)
+    rows, scores = (tmp_path / f"{kind}.{form.ending}" for kind in ("rows", "scores"))
+    form.write(rows, users, offers, expected)
     source = served[1] if where == "server" else [package.directory]
     report, code = validate(*source, "--input", rows, "--scores", scores, "--atol", "1e-6")
     assert code == 0, json.dumps(report, indent=1)
-    per_row = len(offers) if form == "csv" else 1
-    assert (report["scored"], report["requests"]) == (len(users) * per_row, len(users))
-    got, digests = read(scores, form)
+    per_user = len(offers) if form.is_row else 1
+    assert (report["scored"], report["requests"]) == (len(users) * per_user, len(users))
+    got, digests = read(scores)
     np.testing.assert_allclose(got, np.concatenate(expected), rtol=1e-4, atol=1e-6)
     assert report["agreement"]["compared"] == len(got)
     assert digests == {served[0]}
 
 
-@pytest.mark.parametrize("form", WRITERS)
+@each_form
 def test_the_pod_scores_a_file_as_predict_does(case, served, pod, files, form):
     package, users, offers, expected = case
-    names = [f"{kind}-{package.directory.name}.{form}" for kind in ("rows", "scores")]
-    WRITERS[form](files / names[0], users, offers, expected)
+    names = [f"{kind}-{package.directory.name}.{form.ending}" for kind in ("rows", "scores")]
+    form.write(files / names[0], users, offers, expected)
     token = pod.serve.token.read_text().strip()
     how = {"digest": served[0], "token": token, "atol": 1e-6, "overwrite": True}
     with Client(pod.serve.admin) as client:
@@ -139,7 +179,7 @@ def test_the_pod_scores_a_file_as_predict_does(case, served, pod, files, form):
         report.agreement.compared,
     )
     assert (report.requests, report.digest) == (len(users), served[0])
-    got, digests = read(files / names[1], form)
+    got, digests = read(files / names[1])
     assert report.agreement.compared == len(got)
     assert digests == {served[0]}
     predicted = pod.client().predict(NAME, users, offers, digest=served[0])["score"].to_numpy()
