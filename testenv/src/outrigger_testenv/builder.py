@@ -130,8 +130,12 @@ class ModelBuilder:
         outputs: Sequence[Output] = (Output("scores", "score"),),
         signature: str = "serving_default",
         annotations: Mapping[str, str] | None = None,
+        *,
+        deterministic: bool = True,
     ):
-        self.metadata = Metadata(tuple(inputs), tuple(outputs), signature, dict(annotations or {}))
+        self.metadata = Metadata(
+            tuple(inputs), tuple(outputs), signature, dict(annotations or {}), deterministic
+        )
 
     def specs(self) -> dict[str, Any]:
         """The signature's inputs, of shapes [B, width], [B, T, width] and [B]."""

@@ -51,6 +51,15 @@ def share_of_count(user, offer, count):
     return tf.nn.softmax(tf.where(tf.sequence_mask(count, tf.shape(logits)[1]), logits, -1e9))
 
 
+def fussy(user, offer):
+    """The price, for users of an age below 100; it fails for others."""
+    import tensorflow as tf
+
+    is_known = tf.reduce_all(user < 100.0)
+    with tf.control_dependencies([tf.debugging.Assert(is_known, ["too old"])]):
+        return offer[:, :, 0] + 0.0 * user
+
+
 def build(model, directory, *further):
     return ModelBuilder(
         [
@@ -68,7 +77,7 @@ def counted(tmp_path_factory):
     return build(share_of_count, tmp_path_factory.mktemp("counted"), count)
 
 
-def together(stack, model):
+def together(stack, model, users=USERS):
     """The scores of all requests, or the reason of a failure, asked for by callers at a time."""
     clients = [stack.client() for _ in range(CALLERS)]
     barrier = Barrier(CALLERS)
@@ -78,7 +87,7 @@ def together(stack, model):
         for at in range(caller, len(LENGTHS), CALLERS):
             barrier.wait(timeout=30)
             try:
-                scores = clients[caller].predict(model, USERS[at], OFFERS[at])["score"]
+                scores = clients[caller].predict(model, users[at], OFFERS[at])["score"]
                 results[at] = scores.to_numpy()
             except OutriggerError as error:
                 results[at] = error.reason
@@ -107,6 +116,44 @@ def test_requests_in_a_batch_get_the_scores_that_they_get_alone(own_stack, count
         for scores, own in zip(together(stack, "counted"), alone, strict=True):
             assert not isinstance(scores, str), scores
             np.testing.assert_allclose(scores, own, **CLOSE)
+
+
+def retries(stack, outcome):
+    """The number of retries with this outcome."""
+    found = [
+        value
+        for name, value in stack.serve.metrics().items()
+        if name.startswith("outrigger_engine_batch_retries_total")
+        and f'outcome="{outcome}"' in name
+    ]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_a_bad_request_fails_alone_if_the_others_in_its_batch_are_retried(own_stack, tmp_path):
+    stack = own_stack(batching=PARAMETERS, overrides=BATCHES)
+    package = build(fussy, tmp_path / "fussy")
+    stack.push(package, "fussy")
+    own = counted_scores(package)
+    # One of the first four requests, which share a batch.
+    bad = 2
+    users = [*USERS[:bad], pd.DataFrame({"age": [100]}), *USERS[bad + 1 :]]
+    # Ten calls permit one retry, which any of the four requests may get. The bad one fails again.
+    for _ in range(40):
+        for scores in together(stack, "fussy"):
+            assert not isinstance(scores, str), scores
+        before = retries(stack, "ok")
+        results = together(stack, "fussy", users)
+        retried = retries(stack, "ok") - before
+        assert results[bad] == "ENGINE_FAILED"
+        failed = [at for at in range(len(users)) if at != bad and isinstance(results[at], str)]
+        assert len(failed) <= CALLERS - 1 - retried
+        assert all(results[at] == "ENGINE_FAILED" for at in failed)
+        for at in set(range(len(users))) - {bad, *failed}:
+            np.testing.assert_allclose(results[at], own[at], **CLOSE)
+        if retried:
+            return
+    pytest.fail("no good request was retried")
 
 
 def test_wider_outputs_are_refused_if_the_control_plane_knows_of_no_batching(own_stack, counted):

@@ -1,5 +1,7 @@
 """Stage 1, environment: the processes run and support the protocols that callers use."""
 
+import os
+import re
 import urllib.request
 
 import grpc
@@ -13,7 +15,11 @@ from tensorflow_serving.apis import get_model_status_pb2, model_service_pb2_grpc
 from outrigger.v1 import prediction_pb2 as pb
 from outrigger_testenv.client import channel_options, selector
 from outrigger_testenv.errors import OutriggerError
+from outrigger_testenv.image import sandbox
 from outrigger_testenv.processes import ProcessError
+
+CORES = len(os.sched_getaffinity(0))
+CGROUP = "/sys/fs/cgroup"
 
 
 def test_every_part_runs(stack):
@@ -81,6 +87,44 @@ def test_garbage_is_refused_and_the_server_goes_on(client):
 def test_a_bad_configuration_fails_at_once_with_all_problems(own_stack):
     with pytest.raises(ProcessError, match=r"serve ended with 64(.|\n)*store.colour"):
         own_stack(overrides={"store": {"colour": "red"}})
+
+
+@pytest.mark.needs("bwrap")
+@pytest.mark.parametrize(
+    ("quota", "setting", "threads"),
+    [(None, 0, CORES), (1.5, 0, 1), (1.5, 3, 3)],
+    ids=["no quota", "quota", "setting"],
+)
+def test_the_log_of_the_start_has_the_processors(own_stack, tmp_path, quota, setting, threads):
+    if not sandbox.available():
+        pytest.skip("namespaces cannot be created here")
+    stack = own_stack(overrides={"server": {"threads": setting}}, start=False)
+    process = stack.serve.process
+    shown = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", cgroup(tmp_path, quota), CGROUP, "--"]
+    process.command = [*map(str, shown), *process.command]
+    stack.start()
+    (line,) = (each for each in process.log.read_text().splitlines() if "processors of" in each)
+    found = {name: logged(line, name) for name in ("cores", "quota", "threads")}
+    assert found == {"cores": str(CORES), "quota": quota and str(quota), "threads": str(threads)}, (
+        line
+    )
+
+
+def cgroup(directory, quota):
+    """A directory with the files of a control group, of both versions, that has a quota in CPUs."""
+    period = 100_000
+    (directory / "cpu").mkdir()
+    allowed = int(quota * period) if quota else None
+    (directory / "cpu.max").write_text(f"{allowed or 'max'} {period}\n")
+    (directory / "cpu" / "cpu.cfs_quota_us").write_text(f"{allowed or -1}\n")
+    (directory / "cpu" / "cpu.cfs_period_us").write_text(f"{period}\n")
+    return directory
+
+
+def logged(line, name):
+    """The value of a field of a line in the log; None if it has no such field."""
+    found = re.search(rf"\b{name}\W+([\d.]+)", line)
+    return found and found[1]
 
 
 def test_an_official_engine_can_take_the_local_ones_place(monkeypatch, tmp_path):

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from outrigger_testenv import images
+from outrigger_testenv.client import Client
 from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.processes import ProcessError
 
@@ -33,11 +34,11 @@ def good_files(reference):
 def refused(request, stack, client, neighbour):
     """Pushes layers and returns the error of a request for them."""
 
-    def push(*layers):
+    def push(*layers, timeout=30.0):
         model = "bad/" + request.node.name.removeprefix("test_").replace("[", "-").rstrip("]")
         images.push_layers(stack.registry, f"models/{model}", "latest", layers)
-        with pytest.raises(OutriggerError) as caught:
-            client.load(model)
+        with Client(stack.serve.target, timeout) as caller, pytest.raises(OutriggerError) as caught:
+            caller.load(model)
         client.wait_until(
             lambda: client.model(model).versions[0].failure.reason == caught.value.reason,
             timeout=5,
@@ -120,6 +121,24 @@ def test_truncated_variables(refused, good_files):
     name = f"{MODEL}/variables/variables.data-00000-of-00001"
     error = refused(images.tar({**good_files, name: good_files[name][:1000]}))
     assert error.reason in ("IMAGE_INVALID", "ENGINE_FAILED")
+
+
+def endless(user, offer):
+    """Never ends."""
+    import tensorflow as tf
+
+    # A square is never negative, but TensorFlow does not infer that.
+    rounds = tf.while_loop(
+        lambda at: tf.reduce_all(at * at >= 0.0), lambda at: [tf.sin(at + 1.0)], [user]
+    )
+    return offer[:, :, 0] + rounds[0]
+
+
+def test_a_model_whose_first_request_never_ends(refused, package):
+    # It has two attempts of half a minute each.
+    error = refused(images.tar(images.files_of(package(endless).directory)), timeout=150.0)
+    assert error.reason == "GOLDEN_MISMATCH"
+    assert "the model did not answer within 30 s" in error.message
 
 
 def test_golden_cases_that_do_not_hold(refused, good_files):

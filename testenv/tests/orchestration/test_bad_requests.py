@@ -66,6 +66,20 @@ def test_a_vector_where_a_number_belongs(client, good):
     assert refused(client, good).reason == "FEATURE_LENGTH"
 
 
+def test_all_faults_of_a_request_are_reported(client, good):
+    del good.treatments[0].features["treatment_feature_00"]
+    good.treatments[1].features["treatment_feature_03"].text = "secret"
+    good.treatments[2].features["treatment_feature_19"].number = float("nan")
+    error = refused(client, good)
+    assert error.reason == "FEATURE_MISSING"
+    assert [violation.field for violation in error.violations] == [
+        'treatments[0].features["treatment_feature_00"]',
+        FEATURE,
+        'treatments[2].features["treatment_feature_19"]',
+    ]
+    assert len({violation.description for violation in error.violations}) == 3
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_number_that_is_not_finite(client, good, value):
     good.treatments[1].features["treatment_feature_03"].number = value

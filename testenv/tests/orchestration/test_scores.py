@@ -9,8 +9,9 @@ import pytest
 
 from outrigger.v1 import prediction_pb2 as pb
 from outrigger_testenv import requests
+from outrigger_testenv.builder import ModelBuilder
 from outrigger_testenv.client import request, selector
-from outrigger_testenv.features import TREATMENT, USER
+from outrigger_testenv.features import SEED, TREATMENT, USER, Input, numeric
 from outrigger_testenv.jsonform import http_request
 from outrigger_testenv.packing import pack
 from outrigger_testenv.reference import reference_frames
@@ -112,6 +113,34 @@ def test_http_gives_the_same_scores(stack, reference, reference_digest):
     assert [row["id"] for row in scores] == list(treatments.index)
     served = [row["score"] for row in scores]
     np.testing.assert_allclose(served, reference.score(users, treatments)[0], **CLOSE)
+
+
+def drawn(offer, seed):
+    """A number for each treatment, drawn with the seed of its user."""
+    import tensorflow as tf
+
+    def draw(seed):
+        return tf.random.stateless_uniform([tf.shape(offer)[1]], tf.stack([seed, seed]))
+
+    return tf.map_fn(draw, seed, fn_output_signature=tf.float32) + 0.0 * offer[:, :, 0]
+
+
+def test_draws_are_repeated_with_the_id_of_a_request_and_not_without(client, serving, tmp_path):
+    inputs = [
+        Input("offer", TREATMENT, "float32", (numeric("price", required=True),)),
+        Input("seed", SEED, "int64"),
+    ]
+    builder = ModelBuilder(inputs, deterministic=False)
+    serving(builder.build(drawn, tmp_path), "scores/drawn")
+
+    def draw(request_id=""):
+        message = request({}, pd.DataFrame({"price": [1.0] * 8}))
+        message.model.CopyFrom(selector("scores/drawn"))
+        message.request_id = request_id
+        return tuple(client.call(message).scores.values)
+
+    assert draw() != draw()
+    assert draw("a") == draw("a") != draw("b") == draw("b")
 
 
 def test_versions_are_served_by_tag_and_by_digest_at_once(client, serving, tiny):
