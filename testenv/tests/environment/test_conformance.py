@@ -3,20 +3,25 @@ to behave.
 """
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from outrigger_testenv import conformance
 from outrigger_testenv.conformance import rows
 from outrigger_testenv.conformance.__main__ import main
 from outrigger_testenv.conformance.row import DIFFERS, NOT_TRIED, OK, Outcome, Row, matches
 from outrigger_testenv.processes import free_ports
 from outrigger_testenv.stack import Engine
 
+PARAMETERS = (Path(conformance.__file__).parent / "batching.config").read_text()
+
 
 @pytest.fixture
-def engine(tmp_path):
+def engine(request, tmp_path):
     """An engine of its own: the suite replaces its configuration, and leaves it unusable."""
-    engine = Engine(tmp_path / "engine", tmp_path / "engine.log")
+    batching = getattr(request, "param", None)
+    engine = Engine(tmp_path / "engine", tmp_path / "engine.log", batching=batching)
     engine.start()
     yield engine
     engine.process.stop()
@@ -31,8 +36,20 @@ def test_the_engine_behaves_as_documented(engine, tmp_path, capsys):
     verdicts = Counter(line.split("  ")[0] for line in seen.splitlines())
     assert verdicts[OK] > 80 and verdicts[DIFFERS] == 0, seen
     assert "not tried: needs --file_system_poll_wait_seconds=0" in seen
+    assert "not tried: needs --enable_batching" in seen
     assert len(table.read_text().splitlines()) == len(rows.ALL) + 4
     assert list(tmp_path.glob("conformance-*")) == []
+
+
+@pytest.mark.parametrize("engine", [PARAMETERS], indirect=True, ids=["batching"])
+def test_the_engine_batches_as_documented(engine, tmp_path, capsys):
+    code = main(["--engine", engine.endpoint, "--models", str(tmp_path)])
+    seen = capsys.readouterr().out
+    assert code == 0, seen
+    verdicts = Counter(line.split("  ")[0] for line in seen.splitlines())
+    tried = [row for row in rows.ALL if row.batching]
+    assert (verdicts[OK], verdicts[DIFFERS]) == (len(tried), 0), seen
+    assert "not tried: needs a start without --enable_batching" in seen
 
 
 def test_an_engine_that_differs_is_reported(engine, tmp_path, capsys, monkeypatch):
@@ -67,4 +84,4 @@ def test_a_star_stands_for_any_text():
 
 def test_a_row_without_an_act_is_no_difference():
     row = Row("name", "about", "expected", needs="--flag")
-    assert Outcome(row, "not tried: needs --flag").verdict == NOT_TRIED
+    assert Outcome(row, "not tried: needs --flag", is_tried=False).verdict == NOT_TRIED

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import grpc
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import (
@@ -124,4 +125,5 @@ def state(version: State) -> str:
 def _encoded(value: Any) -> tensor_pb2.TensorProto:
     if isinstance(value, tensor_pb2.TensorProto):
         return value
-    return tf.make_tensor_proto(value, tf.string if isinstance(value, str) else tf.float32)
+    is_text = np.asarray(value).dtype.kind == "U"
+    return tf.make_tensor_proto(value, tf.string if is_text else tf.float32)

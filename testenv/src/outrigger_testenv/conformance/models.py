@@ -87,14 +87,38 @@ def variable(directory: Path) -> None:
         _save(graph, directory, signatures, saver=saver.as_saver_def())
 
 
-def waiting(directory: Path) -> None:
-    """A model whose runs wait for a file: its input names the latch."""
+def batched(directory: Path) -> None:
+    """A model whose answers show their batch: `rows` is the number of its rows, `total` their
+    sum. Its other signatures are those that a batch restricts.
+    """
     with tf.Graph().as_default() as graph:
-        latch = tf.compat.v1.placeholder(tf.string, [], "latch")
+        x, wide = _placeholder("x", [None]), _placeholder("wide", [None] * 3)
+        a, b, scalar = _placeholder("a", [None]), _placeholder("b", [None]), _placeholder("s", [])
+        size, total = tf.shape(x), tf.reduce_sum(x)
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(x > 0.0), ["negative"])]):
+            positive = tf.identity(x)
+        rows = {"rows": tf.fill(size, tf.cast(size[0], tf.float32)), "total": tf.fill(size, total)}
+        signatures = {
+            DEFAULT: Signature({"x": x}, rows),
+            "wide": Signature({"x": wide}, {"y": tf.identity(wide)}),
+            "pair": Signature({"a": a, "b": b}, {"y": tf.identity(a)}),
+            "scalar": Signature({"x": scalar}, {"y": scalar + 1.0}),
+            "none": Signature({}, {"y": tf.constant([7.0])}),
+            "flat": Signature({"x": x}, {"y": total}),
+            "positive": Signature({"x": x}, {"y": positive}),
+        }
+        _save(graph, directory, signatures)
+
+
+def waiting(directory: Path) -> None:
+    """A model whose runs wait for a file: the first element of an input names the latch."""
+    with tf.Graph().as_default() as graph:
+        latches = tf.compat.v1.placeholder(tf.string, [None], "latches")
         x = _placeholder("x", [None])
+        rounds = tf.fill(tf.shape(latches), _wait(latches[0]))
         signatures = {
             DEFAULT: Signature({"x": x}, {"y": x + 1.0}),
-            "wait": Signature({"latch": latch}, {"rounds": _wait(latch)}),
+            "wait": Signature({"latches": latches}, {"rounds": rounds}),
         }
         _save(graph, directory, signatures)
 

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from outrigger_testenv.conformance.scene import Scene
 
 OK, DIFFERS, NOT_TRIED = "ok", "DIFFERS", "not tried"
+# The needs of rows that have an act.
+BATCHING = "--enable_batching with the parameters of conformance/batching.config"
+NO_BATCHING = "a start without --enable_batching"
 
 
 @dataclass(frozen=True)
 class Row:
     """A behaviour: its name, a sentence, the expected answer with * for any text, and the act that
-    returns the answer seen. A behaviour without an act needs other flags or another start.
+    returns the answer seen. A behaviour without an act needs other flags or another start. One of
+    `batching` is tried if the engine batches requests, all others if it does not.
     """
 
     name: str
@@ -20,19 +24,21 @@ class Row:
     expected: str
     act: Callable[[Scene], str] | None = None
     needs: str = ""
+    batching: bool = False
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A row with the answer seen."""
+    """A row with the answer seen, or with what it needs to be tried."""
 
     row: Row
     seen: str
+    is_tried: bool = True
 
     @property
     def verdict(self) -> str:
         """One of `OK`, `DIFFERS` and `NOT_TRIED`."""
-        if self.row.act is None:
+        if not self.is_tried:
             return NOT_TRIED
         return OK if matches(self.row.expected, self.seen) else DIFFERS
 
@@ -50,8 +56,9 @@ def matches(pattern: str, text: str) -> bool:
 
 def run(row: Row, scene: Scene) -> Outcome:
     """Tries a row, and removes its models. An exception is an answer that differs."""
-    if row.act is None:
-        return Outcome(row, f"not tried: needs {row.needs}")
+    if row.act is None or row.batching != scene.batches:
+        needs = row.needs or (BATCHING if row.batching else NO_BATCHING)
+        return Outcome(row, f"not tried: needs {needs}", is_tried=False)
     try:
         seen = row.act(scene)
         scene.reset()

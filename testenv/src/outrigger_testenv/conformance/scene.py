@@ -43,6 +43,7 @@ class Scene:
 
     Models have names of their own in each run, because an engine never forgets a version. Use it
     as a context manager: at its end the engine is sent an empty list, and the directory is removed.
+    `batches` is True if the engine batches requests.
     """
 
     def __init__(self, address: str, directory: Path):
@@ -50,6 +51,7 @@ class Scene:
         self._run = uuid.uuid4().hex[:6]
         self.directory = directory.resolve() / f"conformance-{self._run}"
         self._configured: dict[str, ModelConfig] = {}
+        self.batches = False
 
     def __enter__(self) -> "Scene":
         self.directory.mkdir(parents=True)
@@ -58,6 +60,8 @@ class Scene:
             began = self.add(BASE)
             if began != "OK":
                 raise RuntimeError(f"the engine does not serve the first model: {began}")
+            # An engine that batches requests refuses those without inputs.
+            self.batches = "at least one input" in self.predict(self.spec(BASE, "constant"), {})
         except BaseException:
             self._close()
             raise
@@ -112,7 +116,7 @@ class Scene:
         yielded lets it end, and returns its result.
         """
         latch = self.latch(f"{short}-run")
-        call = self.client.predict(self.spec(short, "wait"), {"latch": str(latch)}, ["rounds"])
+        call = self.client.predict(self.spec(short, "wait"), {"latches": [str(latch)]}, ["rounds"])
         self.wait_for(models.began(latch).exists, "the run has not begun")
 
         def end() -> str:

@@ -2,6 +2,7 @@
 
 from outrigger_testenv.conformance.row import Row
 from outrigger_testenv.conformance.rows import (
+    batches,
     labels,
     metadata,
     predict,
@@ -17,6 +18,7 @@ ALL: list[Row] = [
     *status.ROWS,
     *versions.ROWS,
     *labels.ROWS,
+    *batches.ROWS,
     *reload.ROWS,
     *starts.ROWS,
     *reload.LAST,

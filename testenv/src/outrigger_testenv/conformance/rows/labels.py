@@ -103,4 +103,10 @@ ROWS = [
         _REFUSED.format(9, "labelled"),
         _ALLOWED,
     ),
+    untried(
+        "label-disabled",
+        "a server that allows no labels refuses a list that has some",
+        "FAILED_PRECONDITION: Model version labels are not currently allowed by the server.",
+        "a server built with allow_version_labels false; there is no flag",
+    ),
 ]

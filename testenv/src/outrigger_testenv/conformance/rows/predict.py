@@ -25,7 +25,7 @@ def _deadline(scene: Scene) -> str:
     scene.write("late", 1, models.waiting)
     scene.add("late")
     spec = scene.spec("late", "wait")
-    seen = scene.predict(spec, {"latch": str(scene.latch("late"))}, timeout=0.5)
+    seen = scene.predict(spec, {"latches": [str(scene.latch("late"))]}, timeout=0.5)
     scene.remove("late")
     return f"{seen.partition(':')[0]}; {scene.settled('late', 'END')}"
 
