@@ -17,6 +17,7 @@ from outrigger_testenv.builder import ModelPackage
 from outrigger_testenv.client import Client
 from outrigger_testenv.everything import everything
 from outrigger_testenv.features import SEED, TREATMENT, USER
+from outrigger_testenv.requests import is_absent
 from outrigger_testenv.rowfile import (
     write_csv,
     write_list_parquet,
@@ -32,21 +33,22 @@ USERS, OFFERS = 150, 4
 
 
 class Form(NamedTuple):
-    """A form of rows: the ending of its files, the function that writes one, and True if a row
-    has one treatment only.
+    """A form of rows: the ending of its files, and the function that writes one. `is_row` is True
+    if a row has one treatment, `is_list` if it has lists with the features of several.
     """
 
     ending: str
     write: Callable[..., None]
-    one_treatment: bool
+    is_row: bool = False
+    is_list: bool = False
 
 
 FORMS = {
-    "csv": Form("csv", write_csv, True),
-    "parquet": Form("parquet", write_parquet, True),
-    "parquet-lists": Form("parquet", write_list_parquet, False),
-    "jsonl-lists": Form("jsonl", write_lists, False),
-    "jsonl-requests": Form("jsonl", write_requests, False),
+    "csv": Form("csv", write_csv, is_row=True),
+    "parquet": Form("parquet", write_parquet, is_row=True),
+    "parquet-lists": Form("parquet", write_list_parquet, is_list=True),
+    "jsonl-lists": Form("jsonl", write_lists, is_list=True),
+    "jsonl-requests": Form("jsonl", write_requests),
 }
 each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
@@ -130,8 +132,19 @@ def read(path):
     return np.concatenate([np.atleast_1d(score) for score in frame["score"]]), set(frame["digest"])
 
 
+@pytest.fixture
+def known_fault(request, case, form, where):
+    """Expects lists of absent values or vectors to be refused if a server scores them. The command
+    does not know the model's features there, and reads the lists as features of the user too.
+    """
+    is_plain = case[2].map(lambda value: np.ndim(value) == 0 and not is_absent(value))
+    if where == "server" and form.is_list and not is_plain.to_numpy().all():
+        request.applymarker(pytest.mark.xfail(strict=True, reason="read as the user's features"))
+
+
 @each_form
 @pytest.mark.parametrize("where", ["package", "server"])
+@pytest.mark.usefixtures("known_fault")
 def test_scores_are_tensorflows(case, served, tmp_path, form, where):
     package, users, offers, expected = case
     rows, scores = (tmp_path / f"{kind}.{form.ending}" for kind in ("rows", "scores"))
@@ -139,7 +152,7 @@ def test_scores_are_tensorflows(case, served, tmp_path, form, where):
     source = served[1] if where == "server" else [package.directory]
     report, code = validate(*source, "--input", rows, "--scores", scores, "--atol", "1e-6")
     assert code == 0, json.dumps(report, indent=1)
-    per_user = len(offers) if form.one_treatment else 1
+    per_user = len(offers) if form.is_row else 1
     assert (report["scored"], report["requests"]) == (len(users) * per_user, len(users))
     got, digests = read(scores)
     np.testing.assert_allclose(got, np.concatenate(expected), rtol=1e-4, atol=1e-6)

@@ -234,9 +234,8 @@ def test_a_canary_whose_requests_are_lost_is_not_promoted(stack, package):
     while not in_split(status(stack)):
         for message in itertools.islice(requests(), 50):
             client.call(message)
-    for number in range(900):
-        message = request({"age": 30}, OFFERS, key=f"key-{number}")
-        message.model.CopyFrom(selector(MODEL))
+    for number, message in zip(range(900), itertools.cycle(requests()), strict=False):
+        message.routing_key = f"key-{number}"
         # Explain reports the arm of a key without counting it. Two of three requests of the
         # canary are not sent.
         is_live = client.explain(message)[1].model.digest == stack.live
