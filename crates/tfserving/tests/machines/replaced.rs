@@ -20,10 +20,10 @@ impl World {
     pub(super) fn check_replaced(&mut self) {
         for i in 0..3 {
             let ids: Vec<_> = self.in_engine(i).cloned().collect();
-            let name_of = name(i);
-            let versions = self.machines.models_of(&name_of);
-            let inside = versions.filter(|model| model.state().servable().is_some()).count();
-            if self.machines.is_replaced(&name_of) && ids.len() <= 1 && inside <= 1 {
+            let model = name(i);
+            let versions = self.machines.models_of(&model);
+            let inside = versions.filter(|it| it.state().servable().is_some()).count();
+            if self.machines.is_replaced(&model) && ids.len() <= 1 && inside <= 1 {
                 self.overlapping.remove(&i);
             }
             let may_overlap = self.overlapping.contains(&i);
