@@ -126,7 +126,7 @@ def write_machines(directory: Path, draw: random.Random) -> None:
     ids = [*IDS, *(leaf for leaf in leaves if leaf != 1014)]
 
     def numbers(count: int) -> list[float]:
-        # As many digits as alphaFM writes.
+        # With the digits that alphaFM writes.
         return [float(f"{draw.gauss(0, 0.4):.6g}") for _ in range(count)]
 
     features = {id: numbers(1 + 3) for id in ids}
