@@ -125,7 +125,11 @@ fn list_parts(
     let mut parts = Parts { count, ..Parts::default() };
     for FeatureColumn { index, of } in &roles.of_user {
         let (name, cell) = (&roles.names[*index], &row.cells[*index]);
-        put_typed((features, Entity::User, *of), name, cell, &mut parts.user).map_err(malformed)?;
+        match put_typed((features, Entity::User, *of), name, cell, &mut parts.user) {
+            // It has a value for each treatment, which no feature of the user can have.
+            Err(_) if !features.are_known() && matches!(cell, Cell::List(_)) => {}
+            put => put.map_err(malformed)?,
+        }
     }
     let columns = treatment_columns(row, roles, count, features).map_err(malformed)?;
     for at in 0..count {

@@ -17,7 +17,6 @@ from outrigger_testenv.builder import ModelPackage
 from outrigger_testenv.client import Client
 from outrigger_testenv.everything import everything
 from outrigger_testenv.features import SEED, TREATMENT, USER
-from outrigger_testenv.requests import is_absent
 from outrigger_testenv.rowfile import (
     write_csv,
     write_list_parquet,
@@ -132,19 +131,8 @@ def read(path):
     return np.concatenate([np.atleast_1d(score) for score in frame["score"]]), set(frame["digest"])
 
 
-@pytest.fixture
-def known_fault(request, case, form, where):
-    """Expects lists of absent values or vectors to be refused if a server scores them. The command
-    does not know the model's features there, and reads the lists as features of the user too.
-    """
-    is_plain = case[2].map(lambda value: np.ndim(value) == 0 and not is_absent(value))
-    if where == "server" and form.is_list and not is_plain.to_numpy().all():
-        request.applymarker(pytest.mark.xfail(strict=True, reason="read as the user's features"))
-
-
 @each_form
 @pytest.mark.parametrize("where", ["package", "server"])
-@pytest.mark.usefixtures("known_fault")
 def test_scores_are_tensorflows(case, served, tmp_path, form, where):
     package, users, offers, expected = case
     rows, scores = (tmp_path / f"{kind}.{form.ending}" for kind in ("rows", "scores"))

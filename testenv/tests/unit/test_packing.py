@@ -169,6 +169,8 @@ def test_joined_rows_have_the_features_of_their_user():
     one_each = pack(metadata, users, pd.DataFrame({"price": [3.0, 4.0, 5.0]}), counts=[1, 0, 2])
     np.testing.assert_array_equal(one_each["x"], [[3, 1], [4, np.nan], [5, np.nan]])
     assert Metadata.from_json(metadata.to_json()) == metadata
+
+
 def ragged(entity, dtype, feature):
     return Input("t", entity, dtype, (feature,), lengths="n")
 

@@ -1,7 +1,7 @@
 use outrigger_core::Reason;
 use outrigger_features::Metadata;
 use outrigger_proto::outrigger::v1::{
-    FeatureMap, PredictRequest, Value, predict_request::User, value::Kind,
+    FeatureMap, IntegerList, PredictRequest, Value, predict_request::User, value::Kind,
 };
 use prost::Message as _;
 
@@ -135,6 +135,19 @@ fn unknown_features_go_to_both_entities() {
     let request = request(&groups[0]);
     assert_eq!(user(&request).features.len(), 2);
     assert_eq!(kind(&request.treatments[1].features, "x"), Some(Kind::Integer(3)));
+}
+
+#[test]
+fn a_list_of_treatments_need_not_be_a_feature_of_the_user() {
+    let rows =
+        [r#"{"user": "u", "treatment": ["t", "v"], "x": 1, "a": [2, null], "b": [[1], [2]]}"#];
+    let groups = groups(Features::unknown([]), &rows);
+    let request = request(&groups[0]);
+    assert_eq!(user(&request).features.len(), 1, "x");
+    assert_eq!(kind(&request.treatments[0].features, "a"), Some(Kind::Integer(2)));
+    assert_eq!(kind(&request.treatments[1].features, "a"), None);
+    let vector = Kind::Integers(IntegerList { values: vec![2] });
+    assert_eq!(kind(&request.treatments[1].features, "b"), Some(vector));
 }
 
 #[test]
