@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from outrigger_testenv.binary import outrigger
-from outrigger_testenv.chart.cases import CASES
+from outrigger_testenv.chart.cases import CASES, WITH_ENGINE
 from outrigger_testenv.chart.pod import LocalPod
 from outrigger_testenv.chart.render import render
 from outrigger_testenv.stack import merge
@@ -89,6 +89,7 @@ def test_the_engine_takes_more_calls_than_the_control_plane_makes(calls, threads
     assert flags["grpc_max_threads"] == threads
 
 
+@pytest.mark.parametrize("case", WITH_ENGINE, ids=lambda case: case.name)
 def test_the_engine_starts_with_an_empty_list_of_models(case):
     flags = flags_of(case.rendered)
     assert flags["model_config_file"] == "/etc/outrigger/config/models.config"

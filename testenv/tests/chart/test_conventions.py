@@ -3,11 +3,12 @@
 import pytest
 import yaml
 
-from outrigger_testenv.chart.cases import CASES
+from outrigger_testenv.chart.cases import CASES, WITH_ENGINE
 from outrigger_testenv.chart.render import containers, render
 from outrigger_testenv.stack import merge
 
 MINIMAL = CASES["minimal"].rendered
+WITH_AN_ENGINE = pytest.mark.parametrize("case", WITH_ENGINE, ids=lambda case: case.name)
 EVERYTHING = CASES["everything"].rendered
 PLAIN = CASES["plain-container"].rendered
 STATEFUL = CASES["stateful"].rendered
@@ -28,6 +29,7 @@ def environment(rendered, container):
     return {each["name"]: each["value"] for each in rendered.container(container).get("env", [])}
 
 
+@WITH_AN_ENGINE
 def test_startup_readiness_and_liveness_probes(case):
     container = case.rendered.container("outrigger")
     paths = {
@@ -52,6 +54,7 @@ def test_the_grace_period_is_longer_than_the_drain(case):
     assert f"shutdown_grace: {drain['graceSeconds']}s" in config
 
 
+@WITH_AN_ENGINE
 def test_the_engine_can_be_signalled(case):
     assert case.rendered.pod["shareProcessNamespace"] is True
 
@@ -74,6 +77,7 @@ def test_native_sidecar(switch, version, native):
     assert ("engine" in [each["name"] for each in pod["containers"]]) is not native
 
 
+@WITH_AN_ENGINE
 def test_the_engine_starts_directly_with_the_flags_it_needs(case):
     engine = case.rendered.container("engine")
     assert engine["command"] == ["tensorflow_model_server"]
@@ -88,6 +92,7 @@ def test_the_engine_starts_directly_with_the_flags_it_needs(case):
     assert environment(case.rendered, "engine")["TF_ONEDNN_USE_SYSTEM_ALLOCATOR"] == "1"
 
 
+@WITH_AN_ENGINE
 def test_both_containers_see_the_socket_and_the_store_at_the_same_place(case):
     for shared in ("run", "store", "config"):
         assert mounts(case.rendered, "engine")[shared] == mounts(case.rendered, "outrigger")[shared]
@@ -243,11 +248,13 @@ def test_grafana_dashboard():
     assert found["annotations"] == {"grafana_folder": "Serving"}
 
 
+@WITH_AN_ENGINE
 def test_read_only_root(case):
     for name in ("outrigger", "engine"):
         assert case.rendered.container(name)["securityContext"]["readOnlyRootFilesystem"] is True
 
 
+@WITH_AN_ENGINE
 def test_only_written_volumes_are_mounted_writable(case):
     writable = {
         name: {
@@ -261,6 +268,7 @@ def test_only_written_volumes_are_mounted_writable(case):
     assert writable["engine"] - {"more"} == {"run", "tmp"}
 
 
+@WITH_AN_ENGINE
 def test_the_token_for_changes_is_in_memory_where_the_engine_cannot_read_it(case):
     named = case.name == "secured"
     directory = mounts(case.rendered, "outrigger").get("operator-token")
@@ -491,3 +499,15 @@ def test_notes_explain_how_to_send_the_first_request(case):
     service = case.rendered.workload["metadata"]["name"]
     assert f"port-forward service/{service} 9080:" in case.rendered.notes
     assert "/v1/predict" in case.rendered.notes
+
+
+def test_a_pod_for_tree_models_has_no_engine():
+    trees = CASES["trees"].rendered
+    assert [each["name"] for each in trees.pod["containers"]] == ["outrigger"]
+    assert "initContainers" not in trees.pod
+    assert "run" not in {each["name"] for each in trees.pod["volumes"]}
+    assert set(trees.config) == {"outrigger.yaml"}
+    assert trees.container("outrigger")["securityContext"]["readOnlyRootFilesystem"] is True
+    writable = {"operator-token", "store"}
+    mounted = trees.container("outrigger")["volumeMounts"]
+    assert {each["name"] for each in mounted if not each.get("readOnly")} == writable

@@ -65,3 +65,8 @@ CASES = {
         Case("trees", "1.25"),
     )
 }
+
+# Those whose pod has a container of TensorFlow Serving.
+WITH_ENGINE = [
+    case for case in CASES.values() if case.values.get("engine", {}).get("enabled", True)
+]
