@@ -137,7 +137,7 @@ fn list_parts(
         if let Some(ids) = ids {
             put_id(&ids[at], &mut treatment);
         }
-        for (name, of, cells) in &columns {
+        for Treatments { name, of, cells } in &columns {
             put_typed((features, Entity::Treatment, *of), name, &cells[at], &mut treatment)
                 .map_err(malformed)?;
         }
@@ -159,19 +159,26 @@ fn count_of(row: &Row, roles: &Roles, features: &Features) -> usize {
         .unwrap_or_default()
 }
 
-/// The columns with a value for each of the `count` treatments, with their names and types.
+/// A column with a value for each treatment.
+struct Treatments<'a> {
+    name: &'a str,
+    of: Option<Type>,
+    cells: &'a [Cell],
+}
+
+/// The columns with a value for each of the `count` treatments.
 fn treatment_columns<'a>(
     row: &'a Row,
     roles: &'a Roles,
     count: usize,
     features: &Features,
-) -> Result<Vec<(&'a str, Option<Type>, &'a [Cell])>, String> {
+) -> Result<Vec<Treatments<'a>>, String> {
     let mut columns = Vec::new();
     for FeatureColumn { index, of } in &roles.of_treatment {
         let (name, cell) = (&*roles.names[*index], &row.cells[*index]);
         match cell {
             Cell::List(cells) if cells.len() == count => {
-                columns.push((name, *of, cells.as_slice()))
+                columns.push(Treatments { name, of: *of, cells });
             }
             Cell::Absent => {}
             // It is a feature of the user.
