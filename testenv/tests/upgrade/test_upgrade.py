@@ -78,7 +78,9 @@ def load(stack, packages, tmp_path):
 
 
 def answers(stack, packages):
-    """The answers of all three models, to the last bit. Earlier versions answer integers as float32."""
+    """The answers of all three models, to the last bit; an earlier version answers integers as
+    float32.
+    """
     client = stack.client()
     kitchen = packages[KITCHEN]
     users = sample(kitchen.metadata, USER, 4)
