@@ -2,35 +2,17 @@
 
 mod support;
 
-use std::cell::Cell;
-
 use outrigger_fm::{Error, Kind, Limits, Model, Reading};
-use outrigger_testkit::allocator::Reporting;
+use outrigger_testkit::allocator::{self, Reporting, measured};
 use support::{Content, line, trees};
 
-thread_local! {
-    /// The memory in use that this thread allocated, in bytes.
-    static HELD: Cell<usize> = const { Cell::new(0) };
-    /// The peak of `HELD`.
-    static PEAK: Cell<usize> = const { Cell::new(0) };
-}
-
 #[global_allocator]
-static MEASURING: Reporting = Reporting {
-    allocated: |bytes| {
-        HELD.set(HELD.get().wrapping_add(bytes));
-        PEAK.set(PEAK.get().max(HELD.get()));
-    },
-    freed: |bytes| HELD.set(HELD.get().wrapping_sub(bytes)),
-};
+static MEASURING: Reporting = allocator::MEASURING;
 
 /// The peak of the memory that reading takes, and the memory that is held afterwards.
 fn read(content: &Content, reading: &Reading<'_>) -> (usize, Result<(Model, usize), Error>) {
-    let before = HELD.get();
-    PEAK.set(before);
-    let model = content.read(reading);
-    let (peak, held) = (PEAK.get() - before, HELD.get() - before);
-    (peak, model.map(|model| (model, held)))
+    let (model, memory) = measured(|| content.read(reading));
+    (memory.peak, model.map(|model| (model, memory.held)))
 }
 
 /// A model with `features` features, beside those of the leaves of `count` trees.

@@ -30,6 +30,41 @@ pub fn allocations() -> usize {
     COUNT.get()
 }
 
+/// The global allocator for [`measured`].
+pub const MEASURING: Reporting = Reporting {
+    allocated: |bytes| {
+        HELD.set(HELD.get().wrapping_add(bytes));
+        PEAK.set(PEAK.get().max(HELD.get()));
+    },
+    freed: |bytes| HELD.set(HELD.get().wrapping_sub(bytes)),
+};
+
+thread_local! {
+    /// The memory in use that this thread allocated, in bytes.
+    static HELD: Cell<usize> = const { Cell::new(0) };
+    /// The peak of `HELD` since the last measurement began.
+    static PEAK: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The memory of some work in bytes, beyond the memory in use before.
+#[derive(Debug, Clone, Copy)]
+pub struct Memory {
+    /// The most that was in use at any time.
+    pub peak: usize,
+    /// The memory that its result holds.
+    pub held: usize,
+}
+
+/// The result of `work`, and the memory that it took on this thread, if [`MEASURING`] is the global
+/// allocator. Measurements do not nest.
+pub fn measured<T>(work: impl FnOnce() -> T) -> (T, Memory) {
+    let before = HELD.get();
+    PEAK.set(before);
+    let result = work();
+    let memory = Memory { peak: PEAK.get() - before, held: HELD.get().wrapping_sub(before) };
+    (result, memory)
+}
+
 // SAFETY: passes every call on to the system's allocator.
 unsafe impl GlobalAlloc for Reporting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

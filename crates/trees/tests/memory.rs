@@ -3,35 +3,17 @@
 #[path = "support/sample.rs"]
 mod sample;
 
-use std::cell::Cell;
-
-use outrigger_testkit::allocator::Reporting;
+use outrigger_testkit::allocator::{self, Reporting, measured};
 use outrigger_trees::{Error, Limits, Model};
 use sample::Sample;
 
-thread_local! {
-    /// The memory in use that this thread allocated, in bytes.
-    static HELD: Cell<usize> = const { Cell::new(0) };
-    /// The peak of `HELD`.
-    static PEAK: Cell<usize> = const { Cell::new(0) };
-}
-
 #[global_allocator]
-static MEASURING: Reporting = Reporting {
-    allocated: |bytes| {
-        HELD.set(HELD.get().wrapping_add(bytes));
-        PEAK.set(PEAK.get().max(HELD.get()));
-    },
-    freed: |bytes| HELD.set(HELD.get().wrapping_sub(bytes)),
-};
+static MEASURING: Reporting = allocator::MEASURING;
 
 /// The peak of the memory that reading takes, and the memory that is held afterwards.
 fn read(file: &[u8], limits: &Limits) -> (usize, Result<(Model, usize), Error>) {
-    let before = HELD.get();
-    PEAK.set(before);
-    let model = Model::read(&mut &*file, file.len() as u64, limits);
-    let (peak, held) = (PEAK.get() - before, HELD.get() - before);
-    (peak, model.map(|model| (model, held)))
+    let (model, memory) = measured(|| Model::read(&mut &*file, file.len() as u64, limits));
+    (memory.peak, model.map(|model| (model, memory.held)))
 }
 
 #[test]

@@ -10,7 +10,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,25 +55,40 @@ class DemoFailed(RuntimeError):
     """A check of the demo failed."""
 
 
+@dataclass(frozen=True)
+class Library:
+    """The library of a demo's model."""
+
+    name: str
+    # Trains and writes a version, from the table, the directory, the version and the effort.
+    train: Callable[[Any, Path, str, int], Any]
+    # The unit of the effort, and the efforts of the two versions.
+    unit: str
+    efforts: tuple[int, int]
+    # True if the model needs an engine beside the control plane.
+    has_engine: bool
+    # Requests the scores of users in another way, and expects the same.
+    again: Callable[["Screen", Any, pd.DataFrame, pd.DataFrame], None]
+    # The relative and the absolute tolerance of its scores.
+    tolerance: tuple[float, float]
+    # The end of the last line.
+    verdict: str
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the demo; returns 0 only if every score equals TensorFlow's."""
-    return command("make demo", __doc__, run, arguments)
+    return command("make demo", __doc__, TENSORFLOW, arguments)
 
 
-def command(
-    program: str,
-    description: str,
-    demo: Callable[[Path | None, Path], int],
-    arguments: list[str] | None,
-) -> int:
-    """Runs a demo, a function of the file with the data and a directory; returns its exit code."""
+def command(program: str, description: str, library: Library, arguments: list[str] | None) -> int:
+    """Runs the demo of a library; returns its exit code."""
     parser = argparse.ArgumentParser(prog=program, description=description)
     parser.add_argument("--data", type=Path, help="the MineThatData e-mail file")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="outrigger-demo-") as directory:
         quiet_libraries(Path(directory) / "libraries.log")
         try:
-            return demo(options.data, Path(directory))
+            return run(library, options.data, Path(directory))
         except (OSError, RuntimeError, OutriggerError) as error:
             print(f"\ndemo failed: {error}", file=sys.stderr)
             return 1
@@ -85,7 +102,7 @@ def quiet_libraries(log: Path) -> None:
         os.dup2(target.fileno(), 2)
 
 
-def run(data: Path | None, directory: Path) -> int:
+def run(library: Library, data: Path | None, directory: Path) -> int:
     """The demo itself."""
     from outrigger_testenv import campaign
     from outrigger_testenv.stack import Stack
@@ -97,10 +114,9 @@ def run(data: Path | None, directory: Path) -> int:
     except (OSError, ValueError) as error:
         print(f"demo failed: {error}", file=sys.stderr)
         return 64
-    first = trained(screen, table, directory / "v1", "1", epochs=2)
-    second = trained(screen, table, directory / "v2", "2", epochs=6)
+    first, second = (trained(screen, library, table, directory, at) for at in (1, 2))
 
-    with Stack(start=False) as stack:
+    with Stack(start=False, engine=library.has_engine) as stack:
         if stack.registry:
             stack.registry.start()
         digest = stack.push(first, MODEL)
@@ -110,13 +126,13 @@ def run(data: Path | None, directory: Path) -> int:
         with stack.client() as client:
             users = table.customers.iloc[:USERS]
             scores = asked_by_tag(screen, client, users, digest)
-            asked_by_digest(screen, client, users, digest, scores)
+            library.again(screen, stack, users, scores)
             replacement = replaced(screen, stack, client, second, users)
             latest = client.predict(MODEL, users, campaign.OFFERS, users_per_call=50)
-        screen.section("TensorFlow's own answer")
-        count = compared(screen, first, users, scores, digest)
-        count += compared(screen, second, users, latest, replacement)
-    print(f"\ndemo ok: {count} scores equal TensorFlow's within {ATOL:g} + {RTOL:g} relative")
+        screen.section(f"{library.name}'s own answer")
+        count = compared(screen, first, users, scores, digest, tolerance=library.tolerance)
+        count += compared(screen, second, users, latest, replacement, tolerance=library.tolerance)
+    print(f"\ndemo ok: {count} scores equal {library.name}'s {library.verdict}")
     return 0
 
 
@@ -131,14 +147,22 @@ def read(screen: Screen, data: Path | None):
     return table
 
 
-def trained(screen: Screen, table, directory: Path, version: str, epochs: int):
-    """Trains and exports one version."""
+def trained(screen: Screen, library: Library, table, directory: Path, version: int):
+    """Trains and writes one version."""
+    effort = library.efforts[version - 1]
+    start = time.monotonic()
+    package = library.train(table, directory / f"v{version}", str(version), effort)
+    seconds = time.monotonic() - start
+    screen.line(f"version {version}: {effort} {library.unit} in {seconds:.1f} s, written")
+    return package
+
+
+def train(table, directory: Path, version: str, epochs: int):
+    """Trains and exports a version of TensorFlow's model."""
+    # Imported here because importing TensorFlow takes seconds.
     from outrigger_testenv import campaign
 
-    start = time.monotonic()
-    package = campaign.train(table, directory, version, epochs)
-    screen.line(f"version {version}: {epochs} epochs in {time.monotonic() - start:.1f} s, exported")
-    return package
+    return campaign.train(table, directory, version, epochs)
 
 
 def started(screen: Screen, stack) -> None:
@@ -169,15 +193,14 @@ def asked_by_tag(screen: Screen, client, users: pd.DataFrame, digest: str) -> pd
     return scores
 
 
-def asked_by_digest(
-    screen: Screen, client, users: pd.DataFrame, digest: str, by_tag: pd.DataFrame
-) -> None:
-    """Scores the same users by digest, and expects the same scores."""
+def asked_by_digest(screen: Screen, stack, users: pd.DataFrame, by_tag: pd.DataFrame) -> None:
+    """Scores the first users by digest, and expects the same scores."""
     from outrigger_testenv import campaign
 
+    digest = by_tag["digest"].iloc[0]
     screen.section(f"Scores by digest: {short(digest)}")
-    shown = users.iloc[:SHOWN]
-    scores = client.predict(MODEL, shown, campaign.OFFERS, digest=digest)
+    with stack.client() as client:
+        scores = client.predict(MODEL, users.iloc[:SHOWN], campaign.OFFERS, digest=digest)
     screen.table(best(scores))
     same = np.allclose(scores["score"], by_tag["score"].iloc[: len(scores)], RTOL, ATOL)
     expect(same, "tag and digest give different scores")
@@ -229,7 +252,7 @@ def compared(
     scores: pd.DataFrame,
     digest: str,
     *,
-    tolerance: tuple[float, float] = (RTOL, ATOL),
+    tolerance: tuple[float, float],
 ) -> int:
     """Compares served scores with those of the model's own library; returns their number."""
     from outrigger_testenv import campaign
@@ -249,6 +272,17 @@ def expect(holds: bool, failure: str) -> None:
     if not holds:
         raise DemoFailed(failure)
 
+
+TENSORFLOW = Library(
+    name="TensorFlow",
+    train=train,
+    unit="epochs",
+    efforts=(2, 6),
+    has_engine=True,
+    again=asked_by_digest,
+    tolerance=(RTOL, ATOL),
+    verdict=f"within {ATOL:g} + {RTOL:g} relative",
+)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,88 +7,35 @@ XGBoost's own, bit by bit.
 
 import json
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from outrigger_testenv.demo import (
-    MODEL,
-    USERS,
-    Screen,
-    asked_by_tag,
-    command,
-    compared,
-    expect,
-    read,
-    replaced,
-    short,
-    started,
-)
-
-EXACT = (0.0, 0.0)
+from outrigger_testenv.demo import MODEL, Library, Screen, command, expect
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the demo; returns 0 only if every score equals XGBoost's."""
-    return command("make demo-trees", __doc__, run, arguments)
+    return command("make demo-trees", __doc__, XGBOOST, arguments)
 
 
-def run(data: Path | None, directory: Path) -> int:
-    """The demo itself."""
-    from outrigger_testenv import campaign
-    from outrigger_testenv.stack import Stack
-
-    screen = Screen()
-    screen.section("Data and model")
-    try:
-        table = read(screen, data)
-    except (OSError, ValueError) as error:
-        print(f"demo failed: {error}", file=sys.stderr)
-        return 64
-    first = trained(screen, table, directory / "v1", "1", rounds=60)
-    second = trained(screen, table, directory / "v2", "2", rounds=120)
-
-    with Stack(start=False, engine=False) as stack:
-        if stack.registry:
-            stack.registry.start()
-        digest = stack.push(first, MODEL)
-        screen.section("Push and start")
-        screen.line(f"pushed         {MODEL}:latest  {short(digest)}")
-        started(screen, stack)
-        with stack.client() as client:
-            users = table.customers.iloc[:USERS]
-            scores = asked_by_tag(screen, client, users, digest)
-            asked_as_json(screen, stack, users.iloc[:1], scores)
-            replacement = replaced(screen, stack, client, second, users)
-            latest = client.predict(MODEL, users, campaign.OFFERS, users_per_call=50)
-        screen.section("XGBoost's own answer")
-        count = compared(screen, first, users, scores, digest, tolerance=EXACT)
-        count += compared(screen, second, users, latest, replacement, tolerance=EXACT)
-    print(f"\ndemo ok: {count} scores equal XGBoost's in every bit")
-    return 0
-
-
-def trained(screen: Screen, table, directory: Path, version: str, rounds: int):
-    """Trains and writes one version."""
+def train(table, directory: Path, version: str, rounds: int):
+    """Trains and writes a version of XGBoost's model."""
     from outrigger_testenv import campaign_trees
 
-    start = time.monotonic()
-    package = campaign_trees.train(table, directory, version, rounds)
-    screen.line(f"version {version}: {rounds} trees in {time.monotonic() - start:.1f} s, written")
-    return package
+    return campaign_trees.train(table, directory, version, rounds)
 
 
-def asked_as_json(screen: Screen, stack, user: pd.DataFrame, by_grpc: pd.DataFrame) -> None:
-    """Scores one user over HTTP, and expects the same scores."""
+def asked_as_json(screen: Screen, stack, users: pd.DataFrame, by_grpc: pd.DataFrame) -> None:
+    """Scores the first user over HTTP, and expects the same scores."""
     from outrigger_testenv import campaign
     from outrigger_testenv.jsonform import http_request
     from outrigger_testenv.requests import rows
 
     screen.section("The same scores as JSON")
-    body = {"model": {"name": MODEL}, **http_request(next(rows(user)), campaign.OFFERS)}
+    body = {"model": {"name": MODEL}, **http_request(next(rows(users)), campaign.OFFERS)}
     data = json.dumps(body).encode()
     with urllib.request.urlopen(f"{stack.serve.http}/v1/predict", data, timeout=10) as answer:
         scores = json.load(answer)["scores"]
@@ -99,6 +46,17 @@ def asked_as_json(screen: Screen, stack, user: pd.DataFrame, by_grpc: pd.DataFra
         "gRPC and HTTP give different scores",
     )
 
+
+XGBOOST = Library(
+    name="XGBoost",
+    train=train,
+    unit="trees",
+    efforts=(60, 120),
+    has_engine=False,
+    again=asked_as_json,
+    tolerance=(0.0, 0.0),
+    verdict="in every bit",
+)
 
 if __name__ == "__main__":
     sys.exit(main())

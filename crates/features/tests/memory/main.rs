@@ -5,40 +5,18 @@ mod json;
 mod plans;
 mod wire;
 
-use std::cell::Cell;
-
-use outrigger_testkit::allocator::Reporting;
-
-thread_local! {
-    /// The memory in use that this thread allocated, in bytes.
-    static HELD: Cell<usize> = const { Cell::new(0) };
-    /// The peak of `HELD`.
-    static MOST: Cell<usize> = const { Cell::new(0) };
-}
-
-fn allocated(bytes: usize) {
-    HELD.set(HELD.get().wrapping_add(bytes));
-    MOST.set(MOST.get().max(HELD.get()));
-}
-
-fn freed(bytes: usize) {
-    HELD.set(HELD.get().wrapping_sub(bytes));
-}
+use outrigger_testkit::allocator::{self, Reporting, measured};
 
 #[global_allocator]
-static MEASURING: Reporting = Reporting { allocated, freed };
+static MEASURING: Reporting = allocator::MEASURING;
 
 /// The result of `work`, and the memory in bytes that it holds.
 fn kept<T>(work: impl FnOnce() -> T) -> (T, usize) {
-    let before = HELD.get();
-    let made = work();
-    (made, HELD.get() - before)
+    let (made, memory) = measured(work);
+    (made, memory.held)
 }
 
 /// The peak memory of `work` in bytes, beyond the memory in use before.
 fn most(work: impl FnOnce()) -> usize {
-    let before = HELD.get();
-    MOST.set(before);
-    work();
-    MOST.get() - before
+    measured(work).1.peak
 }

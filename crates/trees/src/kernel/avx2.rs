@@ -47,14 +47,21 @@ impl Avx2 {
         assert!(length > 0 && inside == -1, "an index is out of range");
     }
 
-    /// The bits of `clear` are cleared in the lanes of `exits` that `right` names.
+    /// Clears the bits of `clear` in the lanes of `exits` whose value compares so with the threshold.
     #[inline(always)]
-    fn clear(self, exits: __m256i, right: __m256, clear: u32) -> __m256i {
+    fn clear_if<const COMPARES: i32>(
+        self,
+        exits: [__m256i; 2],
+        values: [__m256; 2],
+        threshold: f32,
+        clear: u32,
+    ) -> [__m256i; 2] {
         // SAFETY: the processor has these instructions, because `self` exists.
-        unsafe {
+        both!(|half| unsafe {
+            let right = _mm256_cmp_ps::<COMPARES>(values[half], _mm256_set1_ps(threshold));
             let clear = _mm256_set1_epi32(clear.cast_signed());
-            _mm256_andnot_si256(_mm256_and_si256(_mm256_castps_si256(right), clear), exits)
-        }
+            _mm256_andnot_si256(_mm256_and_si256(_mm256_castps_si256(right), clear), exits[half])
+        })
     }
 }
 
@@ -158,12 +165,7 @@ impl Vectors for Avx2 {
         threshold: f32,
         clear: u32,
     ) -> Self::Words {
-        both!(|half| {
-            // SAFETY: see above.
-            let right =
-                unsafe { _mm256_cmp_ps::<_CMP_NLT_UQ>(values[half], _mm256_set1_ps(threshold)) };
-            self.clear(exits[half], right, clear)
-        })
+        self.clear_if::<_CMP_NLT_UQ>(exits, values, threshold, clear)
     }
 
     #[inline(always)]
@@ -174,12 +176,7 @@ impl Vectors for Avx2 {
         threshold: f32,
         clear: u32,
     ) -> Self::Words {
-        both!(|half| {
-            // SAFETY: see above.
-            let right =
-                unsafe { _mm256_cmp_ps::<_CMP_GE_OQ>(values[half], _mm256_set1_ps(threshold)) };
-            self.clear(exits[half], right, clear)
-        })
+        self.clear_if::<_CMP_GE_OQ>(exits, values, threshold, clear)
     }
 
     #[inline(always)]

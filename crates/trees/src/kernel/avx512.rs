@@ -23,6 +23,22 @@ impl Avx512 {
         let inside = unsafe { _mm512_cmplt_epu32_mask(at, _mm512_set1_epi32(bound)) };
         assert!(inside == u16::MAX, "an index is out of range");
     }
+
+    /// Clears the bits of `clear` in the lanes of `exits` whose value compares so with the threshold.
+    #[inline(always)]
+    fn clear_if<const COMPARES: i32>(
+        self,
+        exits: __m512i,
+        values: __m512,
+        threshold: f32,
+        clear: u32,
+    ) -> __m512i {
+        // SAFETY: the processor has these instructions, because `self` exists.
+        unsafe {
+            let right = _mm512_cmp_ps_mask::<COMPARES>(values, _mm512_set1_ps(threshold));
+            _mm512_mask_andnot_epi32(exits, right, self.splat(clear), exits)
+        }
+    }
 }
 
 // SAFETY of all that follows: the processor has these instructions, because `self` exists, and the
@@ -91,11 +107,7 @@ impl Vectors for Avx512 {
         threshold: f32,
         clear: u32,
     ) -> __m512i {
-        // SAFETY: see above.
-        unsafe {
-            let right = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(values, _mm512_set1_ps(threshold));
-            _mm512_mask_andnot_epi32(exits, right, self.splat(clear), exits)
-        }
+        self.clear_if::<_CMP_NLT_UQ>(exits, values, threshold, clear)
     }
 
     #[inline(always)]
@@ -106,11 +118,7 @@ impl Vectors for Avx512 {
         threshold: f32,
         clear: u32,
     ) -> __m512i {
-        // SAFETY: see above.
-        unsafe {
-            let right = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(values, _mm512_set1_ps(threshold));
-            _mm512_mask_andnot_epi32(exits, right, self.splat(clear), exits)
-        }
+        self.clear_if::<_CMP_GE_OQ>(exits, values, threshold, clear)
     }
 
     #[inline(always)]
