@@ -5,7 +5,7 @@ use std::{borrow::Cow, ops::Range, sync::Arc};
 use outrigger_core::{DType, Failure, Interface, Shape, Tensor, TensorSpec};
 use outrigger_run::{
     Call, RunError,
-    local::{self, floats, malformed, tensor},
+    local::{self, floats, integers, malformed, tensor},
 };
 use outrigger_trees::{self as trees, Options, Output, Rows};
 
@@ -15,7 +15,8 @@ use crate::Scoring;
 const SIGNATURE: &str = "serving_default";
 const FEATURES: &str = "features";
 /// The outputs by name.
-const OUTPUTS: [(&str, Output); 2] = [("value", Output::Value), ("margin", Output::Margin)];
+const OUTPUTS: [(&str, Output); 3] =
+    [("value", Output::Value), ("margin", Output::Margin), ("leaf", Output::Leaf)];
 
 /// A tree model with its settings of scoring.
 #[derive(Debug)]
@@ -47,27 +48,42 @@ impl Model {
         let output = OUTPUTS.iter().find(|(known, _)| *known == &**name);
         let (_, output) =
             *output.ok_or_else(|| malformed(format!("the model has no output {name}")))?;
-        let width = self.trees.width(output);
-        let mut values = vec![0.0; rows.len() * width];
-        let options = Options { output, iterations: Some(self.iterations.clone()) };
-        self.trees.predict(rows, &options, &mut values);
-        Ok(tensor(Arc::clone(name), sizes(rows.len(), width), &values))
+        let (name, shape) = (Arc::clone(name), sizes(rows.len(), self.width(output)));
+        let count = rows.len() * self.width(output);
+        if output == Output::Leaf {
+            let mut leaves = vec![0; count];
+            self.trees.leaves(rows, Some(self.iterations.clone()), &mut leaves);
+            return Ok(integers(name, shape, &leaves));
+        }
+        let mut values = vec![0.0; count];
+        self.trees.predict(rows, &self.options(output), &mut values);
+        Ok(tensor(name, shape, &values))
+    }
+
+    fn options(&self, output: Output) -> Options {
+        Options { output, iterations: Some(self.iterations.clone()) }
+    }
+
+    /// Columns of an output.
+    fn width(&self, output: Output) -> usize {
+        self.trees.columns(&self.options(output))
     }
 }
 
 impl local::Model for Model {
     fn interface(&self, signature: &str) -> Option<Interface> {
-        let float = |name: &str, sizes: &[i64]| {
-            TensorSpec::new(name, DType::Float32.into(), Shape::of(sizes))
+        let spec = |name: &str, dtype: DType, sizes: &[i64]| {
+            TensorSpec::new(name, dtype.into(), Shape::of(sizes))
         };
         let columns = self.trees.feature_names().iter().map(|name| Arc::from(name.as_str()));
         let features = TensorSpec {
             columns: columns.collect(),
-            ..float(FEATURES, &[-1, size(self.trees.features())])
+            ..spec(FEATURES, DType::Float32, &[-1, size(self.trees.features())])
         };
         let outputs = OUTPUTS.map(|(name, output)| {
-            let sizes = sizes(0, self.trees.width(output));
-            float(name, &[&[-1][..], &sizes[1..]].concat())
+            let dtype = if output == Output::Leaf { DType::Int32 } else { DType::Float32 };
+            let sizes = sizes(0, self.width(output));
+            spec(name, dtype, &[&[-1][..], &sizes[1..]].concat())
         });
         (signature == SIGNATURE).then(|| Interface::new(vec![features], outputs.into()))
     }

@@ -125,6 +125,17 @@ impl Model {
         }
     }
 
+    /// Finds the leaf of each tree for `rows`, as [`Output::Leaf`] does, but as exact integers.
+    /// `iterations` are those of [`Options::iterations`].
+    ///
+    /// # Panics
+    /// Panics if the length of `out` is not the number of rows times [`Self::columns`].
+    pub fn leaves(&self, rows: Rows<'_>, iterations: Option<Range<u32>>, out: &mut [u32]) {
+        let trees = self.trees(&Options { output: Output::Leaf, iterations });
+        assert_eq!(out.len(), rows.len() * trees.len(), "the length of the output");
+        self.forest.leaves(rows, trees, out);
+    }
+
     /// Bytes held.
     pub fn memory(&self) -> usize {
         let names: usize = self.names.iter().map(String::capacity).sum();

@@ -102,6 +102,20 @@ fn leaves_are_equal() {
 }
 
 #[test]
+fn leaves_as_integers_are_equal() {
+    for path in fixtures().into_iter().filter(|path| !is_named(path, "linear")) {
+        let tables = expected(&path);
+        let Some((columns, leaves)) = tables.get("leaf") else { continue };
+        let model = read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        let (width, values) = &tables["rows"];
+        let mut found = vec![u32::MAX; leaves.len()];
+        model.leaves(Rows::new(values, *width).expect("whole rows"), None, &mut found);
+        let expected: Vec<_> = leaves.iter().map(|leaf| *leaf as u32).collect();
+        assert_eq!((model.width(Output::Leaf), found), (*columns, expected), "{path:?}");
+    }
+}
+
+#[test]
 fn values_are_equal_but_for_the_mathematical_library() {
     compare("rows", "value", 2, |_| options(Output::Value));
 }

@@ -121,6 +121,31 @@ def test_scores_equal_xgboosts_in_every_bit(client, serving, customers, trained,
         assert scores["score"].to_numpy("f4").tobytes() == own.tobytes(), form
 
 
+def test_classes_and_leaves_are_outputs_of_several_columns(client, serving, tmp_path):
+    import xgboost
+
+    draw = np.random.default_rng(1)
+    table = draw.uniform(-30, 50, (2000, 2)).astype("f4")
+    labels = table.argmax(axis=1) + (table.min(axis=1) > 10)
+    data = xgboost.DMatrix(table, labels, feature_names=["age", "price"])
+    booster = xgboost.train({"objective": "multi:softprob", "num_class": 3}, data, 5)
+    made = {
+        "classes": {"output": "value", "width": 3, "score_column": 2},
+        "leaves": {"output": "leaf", "width": 15, "score_column": 14},
+    }
+    users = pd.DataFrame({"age": [20.0, 47.5]})
+    for name, package in made.items():
+        package = tree_package(
+            booster, TINY, tmp_path / name, golden=(users, PRICES), **package
+        )
+        serving(package, f"trees/{name}")
+        scores = client.predict(f"trees/{name}", users, PRICES)
+        own = np.concatenate(package.values(users, PRICES))
+        column = package.metadata.outputs[0].score_column
+        assert scores["score"].to_numpy("f4").tobytes() == own[:, column].astype("f4").tobytes()
+        assert np.stack(scores["values"]).tolist() == own.tolist()
+
+
 def test_http_gives_the_same_scores(stack, serving, customers, trained):
     package = trained()
     serving(package, "trees/http")
@@ -212,7 +237,7 @@ def test_a_package_is_validated_inspected_and_compared_without_tensorflow(
     assert [each["name"] for each in report["features"]] == [
         column.name for column in campaign_trees.COLUMNS
     ]
-    assert {each["name"] for each in report["outputs"]} == {"value", "margin"}
+    assert {each["name"] for each in report["outputs"]} == {"value", "margin", "leaf"}
     done = command("diff", package.directory, trained(30).directory)
     assert done.returncode == 1, done.stderr
 

@@ -79,7 +79,56 @@ fn outputs_have_the_names_and_the_order_of_the_call() {
     assert_eq!(of(0), 2.25);
     assert!((of(1) - 1.0 / (1.0 + (-2.25_f32).exp())).abs() < 1e-6, "{}", of(1));
     let all = model.run(rows(&[])).expect("scores");
-    assert_eq!(all.len(), 2);
+    let names: Vec<_> = all.iter().map(|output| &*output.name).collect();
+    assert_eq!(names, ["value", "margin", "leaf"]);
+}
+
+#[test]
+fn leaves_are_integers() {
+    let rows = || call(&[2, 2], &[0.0, 20.0, 5.0, -1.0], &["leaf"]);
+    for (options, shape, leaves) in
+        [(None, &[2, 2][..], &[1, 2, 2, 1][..]), (Some(r#"{"iterations": [1, 2]}"#), &[2], &[2, 1])]
+    {
+        let model = model(options);
+        let outputs = model.run(rows()).expect("leaves");
+        let content = leaves.iter().flat_map(|leaf| i32::to_le_bytes(*leaf)).collect();
+        let expected = Tensor {
+            name: "leaf".into(),
+            dtype: DType::Int32,
+            shape: shape.to_vec(),
+            content: Content::Bytes(content),
+        };
+        assert_eq!(outputs, [expected]);
+        let interface = model.interface("serving_default").expect("the signature");
+        let leaf = interface.output("leaf").expect("an output");
+        let sizes = [&[-1], &shape[1..]].concat();
+        assert_eq!((&leaf.shape, &leaf.dtype), (&Shape::of(&sizes), &DType::Int32.into()));
+    }
+}
+
+#[test]
+fn a_model_of_several_classes_has_an_output_for_each() {
+    let classes = |objective| {
+        let mut file = file(objective, &[], json!({}));
+        file["learner"]["learner_model_param"]["num_class"] = "2".into();
+        let booster = &mut file["learner"]["gradient_booster"]["model"];
+        booster["tree_info"] = json!([0, 1]);
+        booster["iteration_indptr"] = json!([0, 2]);
+        read(package("model.json", &file, None).path()).expect("a model")
+    };
+    let rows = call(&[2, 2], &[0.0, 20.0, 5.0, -1.0], &["margin"]);
+    let probabilities = classes("multi:softprob");
+    let margins = probabilities.run(rows.clone()).expect("margins").remove(0);
+    assert_eq!(margins.shape, [2, 2]);
+    assert_eq!(*floats(&margins).expect("floats"), [1.5, 1.0, 2.5, 0.75]);
+    let shape = |model: &Model, output| {
+        let interface = model.interface("serving_default").expect("the signature");
+        interface.output(output).expect("an output").shape.clone()
+    };
+    assert_eq!(shape(&probabilities, "value"), Shape::of(&[-1, 2]));
+    let class = classes("multi:softmax");
+    assert_eq!(shape(&class, "value"), Shape::of(&[-1]));
+    assert_eq!(shape(&class, "margin"), Shape::of(&[-1, 2]));
 }
 
 #[test]
@@ -133,7 +182,7 @@ fn calls_that_do_not_fit_the_model_are_errors() {
         (call(&[1, 3], &[1.0; 3], &[]), "rows of 2 columns"),
         (call(&[2], &[1.0; 2], &[]), "rows of 2 columns"),
         (call(&[1, 2], &[1.0; 3], &[]), "whole rows"),
-        (call(&[1, 2], &[1.0; 2], &["leaf"]), "no output leaf"),
+        (call(&[1, 2], &[1.0; 2], &["other"]), "no output other"),
         (Call { inputs: vec![strings], ..call(&[0, 2], &[], &[]) }, "must be float32"),
         (Call { inputs: vec![], ..call(&[0, 2], &[], &[]) }, "no input features"),
     ] {
