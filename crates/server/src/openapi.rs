@@ -50,8 +50,8 @@ pub fn document() -> String {
 }
 
 fn predict() -> Value {
-    let refused = [Reason::AdminOnly, Reason::MethodUnknown];
-    let reasons = Reason::ALL.iter().filter(|reason| !refused.contains(reason));
+    let others = [Reason::AdminOnly, Reason::MethodUnknown, Reason::ContributionsUnsupported];
+    let reasons = Reason::ALL.iter().filter(|reason| !others.contains(reason));
     json!({
         "operationId": "predict",
         "summary": "Scores one user's treatments.",

@@ -159,6 +159,48 @@ def test_http_gives_the_same_scores(stack, serving, customers, trained):
     assert served.tobytes() == package.score(users, OFFERS)[0].tobytes()
 
 
+def test_contributions_equal_xgboosts(client, serving, customers, trained):
+    import xgboost
+
+    package = trained()
+    serving(package, "trees/contributions")
+    booster = xgboost.Booster(model_file=package.directory / "xgboost" / "model.ubj")
+    for user in requests.rows(customers.iloc[:5]):
+        message = request(user, OFFERS)
+        message.model.CopyFrom(selector("trees/contributions"))
+        tensors, _ = client.explain(message)
+        rows = xgboost.DMatrix(
+            tensors["features"],
+            feature_names=booster.feature_names,
+            feature_types=booster.feature_types,
+            enable_categorical=True,
+        )
+        own = booster.predict(rows, pred_contribs=True)
+        contributions = client.contributions(message)[:, 0]
+        np.testing.assert_allclose(contributions, own, atol=1e-4)
+        margins = booster.predict(rows, output_margin=True)
+        np.testing.assert_allclose(contributions.sum(axis=1), margins, atol=1e-4)
+
+
+def test_contributions_name_the_features_and_need_a_model_that_has_them(
+    client, serving, customers, trained, package
+):
+    serving(trained(), "trees/named")
+    message = request(next(requests.rows(customers.iloc[:1])), OFFERS)
+    message.model.CopyFrom(selector("trees/named"))
+    message.options.contributions = True
+    _, answer = client.explain(message)
+    named = [(each.entity, each.feature) for each in answer.contributions.features]
+    assert named == [(column.entity, column.name) for column in campaign_trees.COLUMNS]
+    serving(package(good), "plain")
+    message = request({"age": 30}, PRICES)
+    message.model.CopyFrom(selector("plain"))
+    message.options.contributions = True
+    with pytest.raises(OutriggerError) as caught:
+        client.explain(message)
+    assert caught.value.reason == "CONTRIBUTIONS_UNSUPPORTED"
+
+
 def test_options_limit_the_iterations_and_name_the_missing_value(
     client, serving, customers, trained
 ):
