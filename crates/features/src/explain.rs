@@ -1,6 +1,7 @@
 //! Explain: the exact tensors of a call, and the origin of each value in them.
 
 mod contributions;
+mod json;
 
 use std::{ops::Range, slice};
 

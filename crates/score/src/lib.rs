@@ -87,12 +87,12 @@ impl Scorer {
     }
 
     /// Computes the contributions of the columns to the margins of a packed call, as
-    /// [`Run::explain`] does.
+    /// [`Run::explain`] does. Takes the tensors out of `packed`.
     ///
     /// # Errors
     /// As [`Self::contributions`], and the failure of the engine.
-    pub async fn explain(&self, packed: Packed, by: Instant) -> Result<Tensor, Failure> {
-        let (inputs, outputs) = (packed.tensors, Vec::new());
+    pub async fn explain(&self, packed: &mut Packed, by: Instant) -> Result<Tensor, Failure> {
+        let (inputs, outputs) = (std::mem::take(&mut packed.tensors), Vec::new());
         let call = Call { inputs, outputs, deadline: by, headers: HeaderMap::new() };
         Ok(self.run.explain(call).await?)
     }

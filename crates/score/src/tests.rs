@@ -141,9 +141,10 @@ async fn of_calls_in_turns_the_engine_had_only_the_first_lost_one() {
 #[tokio::test]
 async fn an_engine_without_contributions_refuses_to_explain() {
     let (scorer, recorded) = scorer();
-    let packed = scorer.pack(&PredictRequest::default().encode_to_vec()).expect("packs");
+    let request = PredictRequest::default().encode_to_vec();
+    let mut packed = scorer.pack(&request).expect("packs");
     let by = Instant::now() + Duration::from_secs(1);
-    for refused in [scorer.contributions().err(), scorer.explain(packed, by).await.err()] {
+    for refused in [scorer.contributions().err(), scorer.explain(&mut packed, by).await.err()] {
         assert_eq!(refused.expect("refused").reason, Reason::ContributionsUnsupported);
     }
     assert!(recorded.0.lock().expect("no panic").is_empty(), "the model is not run");

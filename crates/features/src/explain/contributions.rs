@@ -23,7 +23,7 @@ impl Plan {
     pub fn contributions(&self, rows: usize, tensor: &Tensor) -> Result<Contributions, Failure> {
         let mut offset = 0;
         let features: Vec<_> = self.features().map(|it| feature(it, &mut offset)).collect();
-        let columns = offset as usize + 1;
+        let columns = self.contributed_columns();
         let margins = margins(tensor, [rows, columns]).ok_or_else(|| {
             let Tensor { dtype, shape, .. } = tensor;
             let expected = format!("expected float32 of shape [{rows}, margins, {columns}]");
@@ -38,8 +38,13 @@ impl Plan {
         }
     }
 
+    /// The values of a margin: those of the columns of all inputs, and the base value.
+    pub(super) fn contributed_columns(&self) -> usize {
+        self.features().map(|feature| feature.length).sum::<usize>() + 1
+    }
+
     /// The features of all inputs.
-    fn features(&self) -> impl Iterator<Item = &Feature> {
+    pub(super) fn features(&self) -> impl Iterator<Item = &Feature> {
         self.metadata.inputs.iter().flat_map(|input| &input.features)
     }
 }

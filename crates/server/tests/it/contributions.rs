@@ -4,6 +4,7 @@ use outrigger_proto::outrigger::v1::{
     ContributingFeature, Contributions, PredictRequest, ResponseOptions,
 };
 use outrigger_testkit::package::{Framework, Package};
+use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use crate::stack::{MODEL, Stack, reason, request_for};
@@ -72,4 +73,36 @@ async fn contributions_that_cannot_be_computed_are_refused() {
     explain(&stack, asked(TREE, &many[..100])).await.expect("a hundred are explained");
     let status = stack.predictions().predict(asked(TREE, &many[..1])).await.expect_err("scores");
     assert_eq!(reason(&status), "REQUEST_MALFORMED");
+}
+
+/// Asks for contributions over HTTP.
+async fn post(stack: &Stack, model: &str, treatments: Value) -> (u16, Value) {
+    let body = json!({"model": {"name": model}, "treatments": treatments, "request_id": "r1"});
+    let call = reqwest::Client::new().post(stack.http("/v1/explain")).body(body.to_string());
+    let answer = call.send().await.expect("an answer");
+    (answer.status().as_u16(), answer.json().await.expect("JSON"))
+}
+
+#[tokio::test]
+async fn contributions_have_a_json_form() {
+    let stack = start().await;
+    let treatments = json!([
+        {"id": "a", "features": {"t0": 1, "t1": 2}},
+        {"features": {"t0": -0.5, "t1": 4.25}},
+    ]);
+    let (status, answer) = post(&stack, TREE, treatments).await;
+    assert_eq!(status, 200, "{answer}");
+    let margin = |contributions: [f64; 3]| json!([{"base": 2.75, "contributions": contributions}]);
+    let treatments = json!([
+        {"id": "a", "margins": margin([0.0, 1.125, 2.125])},
+        {"margins": margin([0.0, -0.375, 4.375])},
+    ]);
+    assert_eq!(answer["treatments"], treatments);
+    let feature = json!({"entity": "treatment", "feature": "t1", "length": 1, "offset": 2});
+    assert_eq!(answer["features"][2], feature);
+    assert_eq!((&answer["request_id"], &answer["model"]["arm"]), (&json!("r1"), &json!("live")));
+    let (status, answer) = post(&stack, MODEL, json!([])).await;
+    assert_eq!((status, &answer["error"]["reason"]), (501, &json!("CONTRIBUTIONS_UNSUPPORTED")));
+    let (status, answer) = post(&stack, "nobody", json!([])).await;
+    assert_eq!((status, &answer["error"]["reason"]), (404, &json!("MODEL_NOT_FOUND")));
 }
