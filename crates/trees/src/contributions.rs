@@ -10,10 +10,11 @@
 //! the part of the cover that follows the path at the splits on the feature, `one` is 1 if the row
 //! follows it, else 0. The Shapley value of a feature of such a product is the integral from 0 to 1
 //! over t of `(one - zero)` times the factors `zero (1 - t) + one t` of all other features (Owen,
-//! "Multilinear Extensions of Games", 1972). It is a polynomial in t, whose integral a quadrature of
-//! half as many points as there are features gives exactly. All terms are positive, so that long
-//! paths lose no precision, and the sums of all leaves below a split are taken together, as in Linear
-//! TreeShap (Yu et al., NeurIPS 2022).
+//! "Multilinear Extensions of Games", 1972). This is a polynomial in t, whose integral a quadrature
+//! of half as many points as there are features gives exactly. All factors are positive, so that long
+//! paths lose no precision. The leaves below a split are summed up before the integral is taken, as
+//! in Linear TreeShap (Yu et al., NeurIPS 2022), so that the time is in proportion to the nodes times
+//! the points.
 
 mod covers;
 mod quadrature;
