@@ -6,7 +6,8 @@
 //!
 //! Its input is `features`, float32 `[R, columns]`; a missing value is NaN. Its outputs are `value`,
 //! the prediction, and `margin`, the prediction before the transformation of the objective; both
-//! are float32, `[R]`, or `[R, groups]` for a model that predicts several numbers.
+//! are float32, `[R]`, or `[R, groups]` for a model that predicts several numbers. The output `leaf`
+//! has the number of the leaf of each tree, int32 `[R, trees]`, or `[R]` for a model of one tree.
 
 mod model;
 mod scoring;

@@ -1,5 +1,7 @@
 //! The trees of a model, and the ways to score with them.
 
+mod view;
+
 use std::ops::Range;
 
 use crate::{
@@ -9,6 +11,7 @@ use crate::{
     kernel::{Choice, LANES, Leaves, Vectors},
     tree::Tree,
 };
+pub(crate) use view::{Split, View};
 
 /// The trees of a model.
 #[derive(Debug)]
@@ -56,13 +59,13 @@ impl Forest {
     }
 
     /// Writes the number of the leaf of each of `trees`, row after row.
-    pub(crate) fn leaves(&self, rows: Rows<'_>, trees: Range<usize>, out: &mut [f32]) {
+    pub(crate) fn leaves(&self, rows: Rows<'_>, trees: Range<usize>, out: &mut [impl LeafId]) {
         match self {
             Self::Any(all) => {
                 let out = out.chunks_exact_mut(trees.len().max(1));
                 for (row, out) in rows.iter().zip(out) {
                     let trees = all[trees.clone()].iter();
-                    trees.zip(out).for_each(|(tree, out)| *out = tree.leaf(row).id as f32);
+                    trees.zip(out).for_each(|(tree, out)| *out = LeafId::of(tree.leaf(row).id));
                 }
             }
             Self::Compact(compact, choice) => {
@@ -70,6 +73,14 @@ impl Forest {
                 let mut ids = Ids { ids, trees: trees.clone(), out, blocks };
                 choice.run(compact, rows, trees, &mut ids);
             }
+        }
+    }
+
+    /// The tree with this number.
+    pub(crate) fn tree(&self, number: usize) -> View<'_> {
+        match self {
+            Self::Any(trees) => View::Any(&trees[number]),
+            Self::Compact(compact, _) => View::Compact(compact, number),
         }
     }
 
@@ -148,16 +159,35 @@ impl Leaves for Sums<'_> {
     }
 }
 
+/// A type for the numbers of leaves.
+pub(crate) trait LeafId {
+    /// The value for the leaf with the number `id`.
+    fn of(id: u32) -> Self;
+}
+
+impl LeafId for u32 {
+    fn of(id: u32) -> Self {
+        id
+    }
+}
+
+/// Exact below 2^24.
+impl LeafId for f32 {
+    fn of(id: u32) -> Self {
+        id as f32
+    }
+}
+
 /// Writes the numbers of leaves.
-struct Ids<'a> {
+struct Ids<'a, T> {
     ids: &'a [u32],
     trees: Range<usize>,
-    out: &'a mut [f32],
+    out: &'a mut [T],
     /// The first row, and the number of rows, of each block in progress.
     blocks: Vec<(usize, usize)>,
 }
 
-impl Leaves for Ids<'_> {
+impl<T: LeafId> Leaves for Ids<'_, T> {
     fn begin(&mut self, block: usize, first: usize, count: usize) {
         self.blocks.resize(self.blocks.len().max(block + 1), (0, 0));
         self.blocks[block] = (first, count);
@@ -177,7 +207,7 @@ impl Leaves for Ids<'_> {
     fn of_trees(&mut self, row: usize, tree: usize, leaves: &[u32]) {
         let first = row * self.trees.len() + tree - self.trees.start;
         for (out, leaf) in self.out[first..].iter_mut().zip(leaves) {
-            *out = self.ids[*leaf as usize] as f32;
+            *out = T::of(self.ids[*leaf as usize]);
         }
     }
 }

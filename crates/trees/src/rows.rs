@@ -47,7 +47,8 @@ pub enum Output {
     Value,
     /// The sum of base score and leaves, before the transformation of the objective.
     Margin,
-    /// The node of each tree in which the row ends, with the number that it has in the file.
+    /// The node of each tree in which the row ends, with the number that it has in the file. As
+    /// f32, numbers from 2^24 on are not exact: see [`Model::leaves`](crate::Model::leaves).
     Leaf,
 }
 

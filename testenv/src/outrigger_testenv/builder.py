@@ -58,7 +58,10 @@ class ModelPackage:
         """The outputs of the model's own library for packed tensors, by output tensor."""
         if self._function is None:
             is_tree = self.metadata.framework == boosters.FRAMEWORK
-            self._function = boosters.function(self.directory) if is_tree else self._signature()
+            outputs = [output.tensor for output in self.metadata.outputs]
+            self._function = (
+                boosters.function(self.directory, outputs) if is_tree else self._signature()
+            )
         return self._function(tensors)
 
     def _signature(self) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
@@ -231,6 +234,8 @@ def tree_package(
     *,
     file: str = "model.ubj",
     output: str = "value",
+    width: int = 1,
+    score_column: int = 0,
     iterations: str | Sequence[int] | None = None,
     missing: float | None = None,
     annotations: Mapping[str, str] | None = None,
@@ -238,14 +243,15 @@ def tree_package(
 ) -> ModelPackage:
     """Writes a booster of XGBoost into `directory`, which mirrors an image's /data.
 
-    `features` are the booster's columns in order, each with its entity. `output` is `value` or
-    `margin`. `iterations` ("best", or the first one and the one after the last) and `missing` are
-    written to options.json.
+    `features` are the booster's columns in order, each with its entity. `output` is `value`,
+    `margin` or `leaf`; `width` is its number of columns (classes, targets or trees), of which
+    `score_column` is the score. `iterations` ("best", or the first one and the one after the last)
+    and `missing` are written to options.json.
     """
     inputs = (Input(boosters.FEATURES, JOINED, "float32", tuple(features)),)
     metadata = Metadata(
         inputs,
-        (Output(output, "score"),),
+        (Output(output, "score", width=width, score_column=score_column),),
         annotations=dict(annotations or {}),
         framework=boosters.FRAMEWORK,
     )

@@ -1,4 +1,4 @@
-//! Tensors of float32, for models in this process.
+//! Tensors of numbers, for models in this process.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -41,6 +41,13 @@ pub fn tensor(name: Arc<str>, shape: Vec<i64>, elements: &[f32]) -> Tensor {
     let mut bytes = BytesMut::with_capacity(size_of_val(elements));
     elements.iter().for_each(|element| bytes.put_f32_le(*element));
     Tensor { name, dtype: DType::Float32, shape, content: Content::Bytes(bytes.freeze()) }
+}
+
+/// An int32 tensor of these elements, which must be below 2^31.
+pub fn integers(name: Arc<str>, shape: Vec<i64>, elements: &[u32]) -> Tensor {
+    let mut bytes = BytesMut::with_capacity(size_of_val(elements));
+    elements.iter().for_each(|element| bytes.put_u32_le(*element));
+    Tensor { name, dtype: DType::Int32, shape, content: Content::Bytes(bytes.freeze()) }
 }
 
 /// The failure of a call whose tensors the model cannot take.
