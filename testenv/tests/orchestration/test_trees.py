@@ -134,8 +134,9 @@ def test_classes_and_leaves_are_outputs_of_several_columns(client, serving, tmp_
         "leaves": {"output": "leaf", "width": 15, "score_column": 14},
     }
     users = pd.DataFrame({"age": [20.0, 47.5]})
-    for name, package in made.items():
-        package = tree_package(booster, TINY, tmp_path / name, golden=(users, PRICES), **package)
+    for name, settings in made.items():
+        golden = (users, PRICES)
+        package = tree_package(booster, TINY, tmp_path / name, golden=golden, **settings)
         serving(package, f"trees/{name}")
         scores = client.predict(f"trees/{name}", users, PRICES)
         own = np.concatenate(package.values(users, PRICES))

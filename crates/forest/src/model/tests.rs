@@ -151,6 +151,14 @@ fn a_model_without_covers_has_no_contributions() {
 }
 
 #[test]
+fn an_explanation_ends_at_the_deadline() {
+    let rows = vec![0.0; 2 * 4000];
+    let late = Call { deadline: Instant::now(), ..call(&[4000, 2], &rows, &[]) };
+    let ended = model(None).explain(late).expect_err("it is late");
+    assert_eq!(ended.reason(), Reason::Deadline);
+}
+
+#[test]
 fn explanations_take_the_same_calls_as_runs() {
     let refused = model(None).explain(call(&[1, 3], &[1.0; 3], &[])).expect_err("three columns");
     assert!(refused.to_string().contains("rows of 2 columns"), "{refused}");
