@@ -8,22 +8,28 @@
 //! the prediction, and `margin`, the prediction before the transformation of the objective; both
 //! are float32, `[R]`, or `[R, groups]` for a model that predicts several numbers. The output `leaf`
 //! has the number of the leaf of each tree, int32 `[R, trees]`, or `[R]` for a model of one tree.
+//!
+//! An uplift model ([`Uplift`]) compares the prediction for each row with that for its control, and
+//! has outputs for both and for their difference.
 
+mod files;
 mod model;
 mod scoring;
+mod uplift;
 
-use std::{fs::File, io::BufReader, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use outrigger_budget::Budget;
 use outrigger_core::{Failure, Interface, PackageLayout, Reason};
 use outrigger_run::{
     Framework,
-    local::{Local, Model as _},
+    local::{self, Local},
 };
-use outrigger_trees::{self as trees, Limits};
+use outrigger_trees::Limits;
 
 pub use model::Model;
 pub use scoring::{Iterations, Named, Scoring};
+pub use uplift::Uplift;
 
 /// The framework of XGBoost's models.
 pub const XGBOOST: Framework = Framework {
@@ -36,11 +42,12 @@ pub const XGBOOST: Framework = Framework {
     },
     reading,
     interface,
+    others: Some(uplift::ARMS),
 };
 
 /// An engine for tree models, whose memory is charged to `budget`.
 pub fn engine(budget: &Budget) -> Local {
-    Local::new(vec![XGBOOST], |directory| Ok(Arc::new(read(directory)?)), budget)
+    Local::new(vec![XGBOOST], load, budget)
 }
 
 /// Reading takes at most twice the file, as the crate `trees` promises.
@@ -48,32 +55,30 @@ fn reading(size: u64) -> u64 {
     size.saturating_mul(2).saturating_add(Limits::OVERHEAD)
 }
 
+/// Reads the interface from the description of the trees: they are read once, by [`load`].
 fn interface(directory: &Path, signature: &str) -> Result<Interface, Failure> {
-    let interface = read(directory)?.interface(signature);
-    interface.ok_or_else(|| invalid(format!("a tree model has no signature {signature:?}")))
+    if signature != model::SIGNATURE {
+        return Err(invalid(format!("a tree model has no signature {signature:?}")));
+    }
+    let (scoring, header) = (Scoring::read(directory)?, files::header(directory)?);
+    let iterations = scoring.iterations.of(&header)?;
+    match &scoring.uplift {
+        None => Ok(model::interface(&header, &iterations)),
+        Some(uplift) => uplift.interface(&header),
+    }
 }
 
-/// Reads the model in `directory`. Blocks.
+/// Loads the model in `directory`. Blocks.
 ///
 /// # Errors
 /// IMAGE_INVALID when a file is missing or is not valid.
-pub fn read(directory: &Path) -> Result<Model, Failure> {
-    let path = XGBOOST.file(directory).ok_or_else(|| {
-        let files = XGBOOST.layout.files.join(" or ");
-        invalid(format!("the model's directory has no {files}"))
-    })?;
+pub fn load(directory: &Path) -> Result<Arc<dyn local::Model>, Failure> {
     let scoring = Scoring::read(directory)?;
-    let trees = read_trees(&path).map_err(|error| {
-        let file = path.file_name().unwrap_or_default().display();
-        invalid(format!("{file}: {error}"))
-    })?;
-    Model::new(trees, &scoring)
-}
-
-fn read_trees(path: &Path) -> Result<trees::Model, trees::Error> {
-    let file = File::open(path)?;
-    let size = file.metadata()?.len();
-    trees::Model::read(&mut BufReader::new(file), size, &Limits::default())
+    let model = Model::new(files::model(directory)?, &scoring)?;
+    match &scoring.uplift {
+        None => Ok(Arc::new(model)),
+        Some(uplift) => uplift.load(model, directory, &scoring),
+    }
 }
 
 fn invalid(message: String) -> Failure {

@@ -12,7 +12,7 @@ use outrigger_trees::{self as trees, Options, Output, Rows};
 use crate::Scoring;
 
 /// The only signature.
-const SIGNATURE: &str = "serving_default";
+pub(crate) const SIGNATURE: &str = "serving_default";
 const FEATURES: &str = "features";
 /// The name of the tensor of contributions.
 const CONTRIBUTIONS: &str = "contributions";
@@ -34,29 +34,40 @@ impl Model {
     /// # Errors
     /// IMAGE_INVALID if the model does not have the iterations of the settings.
     pub fn new(trees: trees::Model, scoring: &Scoring) -> Result<Self, Failure> {
-        let iterations = scoring.iterations.of(&trees)?;
+        let iterations = scoring.iterations.of(trees.header())?;
         Ok(Self { trees, iterations, missing: scoring.missing })
     }
 
+    /// The description of the trees.
+    pub(crate) fn header(&self) -> &trees::Header {
+        self.trees.header()
+    }
+
+    /// The rows of the call's features, with NaN for each missing value.
+    ///
+    /// # Errors
+    /// The call has no such rows.
+    pub(crate) fn values<'c>(&self, call: &'c Call) -> Result<Cow<'c, [f32]>, RunError> {
+        let (features, columns) = (call.input(FEATURES)?, self.trees.features());
+        if !matches!(features.shape[..], [_, width] if width == size(columns)) {
+            return Err(malformed(format!("{FEATURES} must be rows of {columns} columns")));
+        }
+        let values = self.with_missing(floats(features)?);
+        match Rows::new(&values, columns) {
+            Some(_) => Ok(values),
+            None => Err(malformed(format!("{FEATURES} must be whole rows"))),
+        }
+    }
+
     /// Rows of features with NaN for each missing value.
-    fn with_missing<'a>(&self, values: Cow<'a, [f32]>) -> Cow<'a, [f32]> {
+    pub(crate) fn with_missing<'a>(&self, values: Cow<'a, [f32]>) -> Cow<'a, [f32]> {
         let Some(missing) = self.missing else { return values };
         let replaced = |value: &f32| if *value == missing { f32::NAN } else { *value };
         Cow::Owned(values.iter().map(replaced).collect())
     }
 
-    /// The features of a call, with NaN for each missing value.
-    fn values<'a>(&self, call: &'a Call) -> Result<Cow<'a, [f32]>, RunError> {
-        let (features, columns) = (call.input(FEATURES)?, self.trees.features());
-        if !matches!(features.shape[..], [_, width] if width == size(columns)) {
-            return Err(malformed(format!("{FEATURES} must be rows of {columns} columns")));
-        }
-        Ok(self.with_missing(floats(features)?))
-    }
-
-    fn rows<'a>(&self, values: &'a [f32]) -> Result<Rows<'a>, RunError> {
-        Rows::new(values, self.trees.features())
-            .ok_or_else(|| malformed(format!("{FEATURES} must be whole rows")))
+    fn rows<'a>(&self, values: &'a [f32]) -> Rows<'a> {
+        Rows::new(values, self.trees.features()).expect("whole rows")
     }
 
     fn explainer(&self) -> Result<trees::Explainer<'_>, RunError> {
@@ -64,57 +75,47 @@ impl Model {
         explainer.map_err(|unexplained| RunError::Unexplained(unexplained.to_string()))
     }
 
-    /// The predictions for `rows` as the output called `name`.
-    fn predict(&self, name: &Arc<str>, rows: Rows<'_>) -> Result<Tensor, RunError> {
+    /// The predictions for whole rows: the columns of the output, row after row.
+    pub(crate) fn scores(&self, output: Output, values: &[f32]) -> Vec<f32> {
+        let rows = self.rows(values);
+        let mut scores = vec![0.0; rows.len() * self.width(output)];
+        let options = Options { output, iterations: Some(self.iterations.clone()) };
+        self.trees.predict(rows, &options, &mut scores);
+        scores
+    }
+
+    /// The predictions for whole rows as the output called `name`.
+    fn predict(&self, name: &Arc<str>, values: &[f32]) -> Result<Tensor, RunError> {
         let output = OUTPUTS.iter().find(|(known, _)| *known == &**name);
-        let (_, output) =
-            *output.ok_or_else(|| malformed(format!("the model has no output {name}")))?;
-        let (name, shape) = (Arc::clone(name), sizes(rows.len(), self.width(output)));
-        let count = rows.len() * self.width(output);
+        let (_, output) = *output.ok_or_else(|| no_output(name))?;
+        let (rows, width) = (self.rows(values), self.width(output));
+        let (name, shape) = (Arc::clone(name), sizes(rows.len(), width));
         if output == Output::Leaf {
-            let mut leaves = vec![0; count];
+            let mut leaves = vec![0; rows.len() * width];
             self.trees.leaves(rows, Some(self.iterations.clone()), &mut leaves);
             return Ok(integers(name, shape, &leaves));
         }
-        let mut values = vec![0.0; count];
-        self.trees.predict(rows, &self.options(output), &mut values);
-        Ok(tensor(name, shape, &values))
-    }
-
-    fn options(&self, output: Output) -> Options {
-        Options { output, iterations: Some(self.iterations.clone()) }
+        Ok(tensor(name, shape, &self.scores(output, values)))
     }
 
     /// Columns of an output.
-    fn width(&self, output: Output) -> usize {
-        self.trees.columns(&self.options(output))
+    pub(crate) fn width(&self, output: Output) -> usize {
+        width(self.header(), &self.iterations, output)
     }
 }
 
 impl local::Model for Model {
     fn interface(&self, signature: &str) -> Option<Interface> {
-        let spec = |name: &str, dtype: DType, sizes: &[i64]| {
-            TensorSpec::new(name, dtype.into(), Shape::of(sizes))
-        };
-        let columns = self.trees.feature_names().iter().map(|name| Arc::from(name.as_str()));
-        let features = TensorSpec {
-            columns: columns.collect(),
-            ..spec(FEATURES, DType::Float32, &[-1, size(self.trees.features())])
-        };
-        let outputs = OUTPUTS.map(|(name, output)| {
-            let dtype = if output == Output::Leaf { DType::Int32 } else { DType::Float32 };
-            let sizes = sizes(0, self.width(output));
-            spec(name, dtype, &[&[-1][..], &sizes[1..]].concat())
-        });
-        (signature == SIGNATURE).then(|| Interface::new(vec![features], outputs.into()))
+        (signature == SIGNATURE).then(|| interface(self.header(), &self.iterations))
     }
 
     fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
         let values = self.values(&call)?;
-        let rows = self.rows(&values)?;
         match &call.outputs[..] {
-            [] => OUTPUTS.iter().map(|(name, _)| self.predict(&Arc::from(*name), rows)).collect(),
-            wanted => wanted.iter().map(|name| self.predict(name, rows)).collect(),
+            [] => {
+                OUTPUTS.iter().map(|(name, _)| self.predict(&Arc::from(*name), &values)).collect()
+            }
+            wanted => wanted.iter().map(|name| self.predict(name, &values)).collect(),
         }
     }
 
@@ -124,7 +125,7 @@ impl local::Model for Model {
 
     fn explain(&self, call: Call) -> Result<Tensor, RunError> {
         let (explainer, values) = (self.explainer()?, self.values(&call)?);
-        let rows = self.rows(&values)?;
+        let rows = self.rows(&values);
         let mut contributions = vec![0.0; rows.len() * explainer.columns()];
         let deadline = call.deadline.into_std();
         if !explainer.explain(rows, &mut contributions, &|| Instant::now() < deadline) {
@@ -139,17 +140,50 @@ impl local::Model for Model {
     }
 }
 
+/// The inputs and outputs of a model of which these iterations count.
+pub(crate) fn interface(header: &trees::Header, iterations: &Range<u32>) -> Interface {
+    let outputs = OUTPUTS.map(|(name, output)| {
+        let dtype = if output == Output::Leaf { DType::Int32 } else { DType::Float32 };
+        output_spec(name, dtype, width(header, iterations, output))
+    });
+    Interface::new(vec![features_spec(header)], outputs.into())
+}
+
+/// Columns of an output of which these iterations count.
+fn width(header: &trees::Header, iterations: &Range<u32>, output: Output) -> usize {
+    header.columns(&Options { output, iterations: Some(iterations.clone()) })
+}
+
+/// The input of features.
+pub(crate) fn features_spec(header: &trees::Header) -> TensorSpec {
+    let columns = header.feature_names().iter().map(|name| Arc::from(name.as_str()));
+    let shape = Shape::of(&[-1, size(header.features())]);
+    let columns = columns.collect();
+    TensorSpec { columns, ..TensorSpec::new(FEATURES, DType::Float32.into(), shape) }
+}
+
+/// An output of `width` columns.
+pub(crate) fn output_spec(name: &str, dtype: DType, width: usize) -> TensorSpec {
+    let sizes = [&[-1][..], &sizes(0, width)[1..]].concat();
+    TensorSpec::new(name, dtype.into(), Shape::of(&sizes))
+}
+
+/// The error of a call that wants an output that there is not.
+pub(crate) fn no_output(name: &str) -> RunError {
+    malformed(format!("the model has no output {name}"))
+}
+
 /// The sizes of an output: one number for each row, or several.
-fn sizes(rows: usize, width: usize) -> Vec<i64> {
+pub(crate) fn sizes(rows: usize, width: usize) -> Vec<i64> {
     match width {
         1 => vec![size(rows)],
         _ => vec![size(rows), size(width)],
     }
 }
 
-fn size(size: usize) -> i64 {
+pub(crate) fn size(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

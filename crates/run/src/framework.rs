@@ -1,7 +1,8 @@
 //! The kinds of model packages.
 
 use std::{
-    fs,
+    fs::{self, DirEntry, Metadata},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -14,18 +15,29 @@ pub struct Framework {
     pub name: &'static str,
     /// The place of the model in an image.
     pub layout: PackageLayout,
-    /// The most memory that reading a model takes, in bytes, by the size of its file in bytes.
+    /// The most memory that reading a model takes, in bytes, by the size of its files in bytes.
     pub reading: fn(size: u64) -> u64,
     /// Reads the interface of the signature called `signature` from the model's directory.
     ///
     /// The failure's reason is IMAGE_INVALID if the model is at fault.
     pub interface: fn(model: &Path, signature: &str) -> Result<Interface, Failure>,
+    /// A directory in the model's directory whose files are parts of the model too, if it exists.
+    pub others: Option<&'static str>,
 }
 
 impl Framework {
     /// The model's file in `directory`, if it holds one. Blocks.
     pub fn file(&self, directory: &Path) -> Option<PathBuf> {
         self.layout.paths(directory).find(|file| file.is_file())
+    }
+
+    /// The size of the model's files in `directory` in bytes, if it holds a model. Blocks.
+    fn size(&self, directory: &Path) -> Option<u64> {
+        let main = fs::metadata(self.file(directory)?).ok()?.len();
+        let others = self.others.and_then(|others| fs::read_dir(directory.join(others)).ok());
+        let size = |entry: io::Result<DirEntry>| fs::metadata(entry.ok()?.path()).ok();
+        let others = others.into_iter().flatten().filter_map(size).filter(Metadata::is_file);
+        Some(others.fold(main, |sum, file| sum.saturating_add(file.len())))
     }
 }
 
@@ -35,10 +47,8 @@ pub fn memory_to_read<'a>(
     frameworks: impl IntoIterator<Item = &'a Framework>,
     directory: &Path,
 ) -> u64 {
-    let most = |framework: &Framework| {
-        let size = fs::metadata(framework.file(directory)?).ok()?.len();
-        Some((framework.reading)(size))
-    };
+    let most =
+        |framework: &Framework| framework.size(directory).map(|size| (framework.reading)(size));
     frameworks.into_iter().filter_map(most).max().unwrap_or(0)
 }
 

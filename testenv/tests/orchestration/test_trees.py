@@ -278,7 +278,9 @@ def test_a_package_is_validated_inspected_and_compared_without_tensorflow(
     assert [each["name"] for each in report["features"]] == [
         column.name for column in campaign_trees.COLUMNS
     ]
-    assert {each["name"] for each in report["outputs"]} == {"value", "margin", "leaf"}
+    types = {each["name"]: each["dtype"] for each in report["inputs"] + report["outputs"]}
+    scores = {"value": "float32", "margin": "float32", "leaf": "int32"}
+    assert types == {"features": "float32", **scores}
     done = command("diff", package.directory, trained(30).directory)
     assert done.returncode == 1, done.stderr
 

@@ -1,4 +1,4 @@
-use std::{fs, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use outrigger_core::{Content, ElementType, Reason};
 use outrigger_run::local::Model as _;
@@ -7,11 +7,11 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::*;
-use crate::read;
+use crate::{XGBOOST, files};
 
 /// A tree with one split: rows whose feature `column` is less than `threshold` score `left`, others
 /// `right`. A missing value counts as less.
-fn stump(column: usize, threshold: f32, left: f32, right: f32) -> Value {
+pub(crate) fn stump(column: usize, threshold: f32, left: f32, right: f32) -> Value {
     json!({
         "tree_param": {"num_nodes": "3", "num_feature": "2", "size_leaf_vector": "1"},
         "left_children": [1, -1, -1], "right_children": [2, -1, -1],
@@ -23,7 +23,7 @@ fn stump(column: usize, threshold: f32, left: f32, right: f32) -> Value {
 }
 
 /// A model of two features and two iterations, in XGBoost's JSON.
-fn file(objective: &str, names: &[&str], attributes: Value) -> Value {
+pub(crate) fn file(objective: &str, names: &[&str], attributes: Value) -> Value {
     json!({"version": [2, 1, 4], "learner": {
         "attributes": attributes, "feature_names": names, "feature_types": [],
         "objective": {"name": objective},
@@ -36,7 +36,7 @@ fn file(objective: &str, names: &[&str], attributes: Value) -> Value {
     }})
 }
 
-fn package(name: &str, model: &Value, options: Option<&str>) -> TempDir {
+pub(crate) fn package(name: &str, model: &Value, options: Option<&str>) -> TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join(name), model.to_string()).expect("a file");
     if let Some(options) = options {
@@ -45,7 +45,12 @@ fn package(name: &str, model: &Value, options: Option<&str>) -> TempDir {
     directory
 }
 
-fn squares() -> Value {
+/// Reads the model in a directory.
+pub(crate) fn read(directory: &Path) -> Result<Model, Failure> {
+    Model::new(files::model(directory)?, &Scoring::read(directory)?)
+}
+
+pub(crate) fn squares() -> Value {
     file("reg:squarederror", &[], json!({}))
 }
 
@@ -53,7 +58,7 @@ fn model(options: Option<&str>) -> Model {
     read(package("model.json", &squares(), options).path()).expect("a model")
 }
 
-fn call(shape: &[i64], values: &[f32], outputs: &[&str]) -> Call {
+pub(crate) fn call(shape: &[i64], values: &[f32], outputs: &[&str]) -> Call {
     let inputs = vec![tensor("features".into(), shape.to_vec(), values)];
     let outputs = outputs.iter().map(|name| Arc::from(*name)).collect();
     let deadline = Instant::now() + Duration::from_secs(1);
@@ -252,4 +257,27 @@ fn a_file_that_is_no_model_is_refused_with_its_name() {
     let directory = package("model.ubj", &json!({"learner": 1}), None);
     let failure = read(directory.path()).expect_err("no model");
     assert!(failure.message.starts_with("model.ubj: "), "{failure}");
+}
+
+#[test]
+fn an_interface_is_read_without_the_trees() {
+    let mut model = squares();
+    let package = package("model.json", &model, None);
+    let read_interface = |directory: &Path| (XGBOOST.interface)(directory, SIGNATURE);
+    let loaded = crate::load(package.path()).expect("a model").interface(SIGNATURE);
+    assert_eq!(read_interface(package.path()).ok(), loaded);
+    // A tree whose root is its own child is found when trees are read, and not before.
+    model["learner"]["gradient_booster"]["model"]["trees"][1]["left_children"][0] = 0.into();
+    fs::write(package.path().join("model.json"), model.to_string()).expect("a file");
+    assert_eq!(read_interface(package.path()).ok(), loaded);
+    assert!(crate::load(package.path()).is_err());
+}
+
+#[test]
+fn an_interface_is_refused_with_the_settings_that_the_model_does_not_fit() {
+    let package = package("model.json", &squares(), Some(r#"{"iterations": [0, 3]}"#));
+    let failure = (XGBOOST.interface)(package.path(), SIGNATURE).expect_err("two iterations");
+    assert!(failure.message.contains("[0, 3] are not in 0..2"), "{failure}");
+    let failure = (XGBOOST.interface)(package.path(), "other").expect_err("one signature");
+    assert!(failure.message.contains("no signature \"other\""), "{failure}");
 }

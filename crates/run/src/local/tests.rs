@@ -55,6 +55,7 @@ const MEETINGS: Framework = Framework {
     layout: PackageLayout { directory: "meeting", files: &["m"], max_file: 1, versioned: false },
     reading: |size| size * 1000,
     interface: |_, _| Ok(Interface::default()),
+    others: None,
 };
 
 fn engine(budget: &Budget) -> Local {
