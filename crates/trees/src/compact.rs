@@ -4,6 +4,7 @@
 mod build;
 mod top;
 
+pub(crate) use build::used;
 pub(crate) use top::{EXITS, LEVELS, Record, Top};
 
 use crate::budget::Budget;
