@@ -7,12 +7,17 @@ use outrigger_run::{
     Call, RunError,
     local::{self, floats, integers, malformed, tensor},
 };
-use outrigger_trees::{self as trees, Options, Output, Rows};
+use outrigger_trees::{self as trees, AnyRows, Options, Output, Rows};
 
-use crate::Scoring;
+use crate::{
+    Scoring,
+    sparse::{CallRows, XGBOOST_FEATURES},
+};
 
-/// The only signature.
-const SIGNATURE: &str = "serving_default";
+/// The signature of models unless their package names another one.
+pub(crate) const SIGNATURE: &str = "serving_default";
+/// The signature with sparse rows.
+const SPARSE: &str = "sparse";
 const FEATURES: &str = "features";
 /// The name of the tensor of contributions.
 const CONTRIBUTIONS: &str = "contributions";
@@ -26,6 +31,15 @@ pub struct Model {
     trees: trees::Model,
     iterations: Range<u32>,
     missing: Option<f32>,
+    truncate_ids: bool,
+}
+
+/// The input of a call.
+enum Values<'c> {
+    /// Rows of features, with NaN for each missing value.
+    Dense(Cow<'c, [f32]>),
+    /// Rows of ids with weights, with NaN for each missing one.
+    Sparse(CallRows<'c>),
 }
 
 impl Model {
@@ -35,7 +49,8 @@ impl Model {
     /// IMAGE_INVALID if the model does not have the iterations of the settings.
     pub fn new(trees: trees::Model, scoring: &Scoring) -> Result<Self, Failure> {
         let iterations = scoring.iterations.of(&trees)?;
-        Ok(Self { trees, iterations, missing: scoring.missing })
+        let (missing, truncate_ids) = (scoring.missing, scoring.truncate_ids);
+        Ok(Self { trees, iterations, missing, truncate_ids })
     }
 
     /// Rows of features with NaN for each missing value.
@@ -45,8 +60,20 @@ impl Model {
         Cow::Owned(values.iter().map(replaced).collect())
     }
 
-    /// The features of a call, with NaN for each missing value.
-    fn values<'a>(&self, call: &'a Call) -> Result<Cow<'a, [f32]>, RunError> {
+    fn values<'c>(&self, call: &'c Call) -> Result<Values<'c>, RunError> {
+        if XGBOOST_FEATURES.is_in(call) {
+            let rows = XGBOOST_FEATURES.rows(call)?;
+            let rows = rows.map_weights(|weights| self.with_missing(weights));
+            if let Some((row, id)) = rows.get().infinite() {
+                return Err(malformed(format!("row {row}: the feature {id} is infinite")));
+            }
+            return Ok(Values::Sparse(rows));
+        }
+        self.dense(call).map(Values::Dense)
+    }
+
+    /// The dense features of a call, with NaN for each missing value.
+    fn dense<'c>(&self, call: &'c Call) -> Result<Cow<'c, [f32]>, RunError> {
         let (features, columns) = (call.input(FEATURES)?, self.trees.features());
         if !matches!(features.shape[..], [_, width] if width == size(columns)) {
             return Err(malformed(format!("{FEATURES} must be rows of {columns} columns")));
@@ -54,7 +81,15 @@ impl Model {
         Ok(self.with_missing(floats(features)?))
     }
 
-    fn rows<'a>(&self, values: &'a [f32]) -> Result<Rows<'a>, RunError> {
+    fn rows<'a>(&self, values: &'a Values<'_>) -> Result<AnyRows<'a>, RunError> {
+        match values {
+            Values::Dense(values) => Ok(self.dense_rows(values)?.into()),
+            Values::Sparse(rows) if self.truncate_ids => Ok(rows.get().truncated().into()),
+            Values::Sparse(rows) => Ok(rows.get().into()),
+        }
+    }
+
+    fn dense_rows<'a>(&self, values: &'a [f32]) -> Result<Rows<'a>, RunError> {
         Rows::new(values, self.trees.features())
             .ok_or_else(|| malformed(format!("{FEATURES} must be whole rows")))
     }
@@ -65,7 +100,7 @@ impl Model {
     }
 
     /// The predictions for `rows` as the output called `name`.
-    fn predict(&self, name: &Arc<str>, rows: Rows<'_>) -> Result<Tensor, RunError> {
+    fn predict(&self, name: &Arc<str>, rows: AnyRows<'_>) -> Result<Tensor, RunError> {
         let output = OUTPUTS.iter().find(|(known, _)| *known == &**name);
         let (_, output) =
             *output.ok_or_else(|| malformed(format!("the model has no output {name}")))?;
@@ -85,6 +120,14 @@ impl Model {
         Options { output, iterations: Some(self.iterations.clone()) }
     }
 
+    /// The input of dense features.
+    fn features(&self) -> TensorSpec {
+        let columns = self.trees.feature_names().iter().map(|name| Arc::from(name.as_str()));
+        let shape = Shape::of(&[-1, size(self.trees.features())]);
+        let columns = columns.collect();
+        TensorSpec { columns, ..TensorSpec::new(FEATURES, DType::Float32.into(), shape) }
+    }
+
     /// Columns of an output.
     fn width(&self, output: Output) -> usize {
         self.trees.columns(&self.options(output))
@@ -93,20 +136,16 @@ impl Model {
 
 impl local::Model for Model {
     fn interface(&self, signature: &str) -> Option<Interface> {
-        let spec = |name: &str, dtype: DType, sizes: &[i64]| {
-            TensorSpec::new(name, dtype.into(), Shape::of(sizes))
-        };
-        let columns = self.trees.feature_names().iter().map(|name| Arc::from(name.as_str()));
-        let features = TensorSpec {
-            columns: columns.collect(),
-            ..spec(FEATURES, DType::Float32, &[-1, size(self.trees.features())])
+        let inputs = match signature {
+            SIGNATURE => vec![self.features()],
+            SPARSE => XGBOOST_FEATURES.specs(false).into(),
+            _ => return None,
         };
         let outputs = OUTPUTS.map(|(name, output)| {
             let dtype = if output == Output::Leaf { DType::Int32 } else { DType::Float32 };
-            let sizes = sizes(0, self.width(output));
-            spec(name, dtype, &[&[-1][..], &sizes[1..]].concat())
+            output_spec(name, dtype, self.width(output))
         });
-        (signature == SIGNATURE).then(|| Interface::new(vec![features], outputs.into()))
+        Some(Interface::new(inputs, outputs.into()))
     }
 
     fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
@@ -123,8 +162,12 @@ impl local::Model for Model {
     }
 
     fn explain(&self, call: Call) -> Result<Tensor, RunError> {
-        let (explainer, values) = (self.explainer()?, self.values(&call)?);
-        let rows = self.rows(&values)?;
+        if XGBOOST_FEATURES.is_in(&call) {
+            let text = "contributions are those of dense features, and its rows are sparse";
+            return Err(RunError::Unexplained(text.to_owned()));
+        }
+        let (explainer, values) = (self.explainer()?, self.dense(&call)?);
+        let rows = self.dense_rows(&values)?;
         let mut contributions = vec![0.0; rows.len() * explainer.columns()];
         let deadline = call.deadline.into_std();
         if !explainer.explain(rows, &mut contributions, &|| Instant::now() < deadline) {
@@ -139,8 +182,14 @@ impl local::Model for Model {
     }
 }
 
+/// An output with `width` columns.
+pub(crate) fn output_spec(name: &str, dtype: DType, width: usize) -> TensorSpec {
+    let sizes = [&[-1][..], &sizes(0, width)[1..]].concat();
+    TensorSpec::new(name, dtype.into(), Shape::of(&sizes))
+}
+
 /// The sizes of an output: one number for each row, or several.
-fn sizes(rows: usize, width: usize) -> Vec<i64> {
+pub(crate) fn sizes(rows: usize, width: usize) -> Vec<i64> {
     match width {
         1 => vec![size(rows)],
         _ => vec![size(rows), size(width)],
