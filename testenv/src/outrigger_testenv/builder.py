@@ -167,7 +167,7 @@ class ModelBuilder:
 
     def specs(self) -> dict[str, Any]:
         """The signature's inputs, of shapes [B, width], [B, T, width] and [B]; of an input with
-        lengths, [N] and [B] or [B, T].
+        lengths, [N] and [B] or [B, T]; of its weights [N].
         """
         import tensorflow as tf
 
@@ -186,6 +186,8 @@ class ModelBuilder:
             if each.lengths is not None:
                 rows = [None] if each.entity == USER else [None, None]
                 specs[each.lengths] = tf.TensorSpec(rows, tf.int64, each.lengths)
+            if each.weights is not None:
+                specs[each.weights] = tf.TensorSpec([None], tf.float32, each.weights)
         return specs
 
     def build(
