@@ -1,8 +1,9 @@
 //! The input as a tree model. Rows by themselves, and in the blocks that other kernels score, have
-//! the same results. One is explained. A file with a valid model has a valid header.
+//! the same results, and so have sparse rows of the same values. One is explained. A file with a
+//! valid model has a valid header.
 #![no_main]
 
-use outrigger_trees::{Header, Limits, Model, Options, Output, Rows};
+use outrigger_trees::{Header, Limits, Model, Options, Output, Rows, SparseRows};
 
 /// Rows that are more than a block, and a few.
 const ROWS: usize = 19;
@@ -19,17 +20,23 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     assert_eq!(header.features(), model.features());
     let width = model.features().clamp(1, 40);
     let values: Vec<_> = (0..ROWS * width).map(value).collect();
+    let ids: Vec<_> = (0..ROWS).flat_map(|_| 0..width as u64).collect();
+    let offsets: Vec<_> = (0..=ROWS).map(|row| (row * width) as u32).collect();
+    let sparse = SparseRows::new(&ids, &values, &offsets).expect("rows");
+    let equal = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
     for output in [Output::Value, Output::Margin, Output::Leaf] {
         let options = Options { output, iterations: None };
         let columns = model.columns(&options);
         let mut together = vec![0.0; ROWS * columns];
         model.predict(Rows::new(&values, width).expect("whole rows"), &options, &mut together);
+        let mut of_sparse = vec![0.0; ROWS * columns];
+        model.predict(sparse, &options, &mut of_sparse);
+        assert!(together.iter().zip(&of_sparse).all(equal), "sparse rows differ");
         let mut alone = vec![0.0; columns];
         for (at, row) in values.chunks_exact(width).enumerate() {
             model.predict(Rows::new(row, width).expect("a row"), &options, &mut alone);
-            let same = together[at * columns..].iter().zip(&alone);
-            let equal = |a: &f32, b: &f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
-            assert!(same.into_iter().all(|(a, b)| equal(a, b)), "row {at}");
+            let mut same = together[at * columns..].iter().zip(&alone);
+            assert!(same.all(equal), "row {at}");
         }
     }
     let explainer = model.explainer(None).ok().filter(|it| it.columns() <= COLUMNS);

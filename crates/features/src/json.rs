@@ -28,6 +28,7 @@ mod parts;
 mod request;
 mod row;
 mod scan;
+mod sparse;
 mod template;
 mod vector;
 pub(crate) mod writer;

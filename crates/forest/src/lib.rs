@@ -1,5 +1,7 @@
 //! The engine in this process for models made of decision trees.
 //!
+//! # XGBoost
+//!
 //! A model of XGBoost is one file in the image's directory `/data/xgboost`: `model.ubj`,
 //! `model.json`, `model.bin` or `deploy.model`, of any format that the crate `trees` reads. An
 //! optional `options.json` beside it has the settings of scoring ([`Scoring`]).
@@ -11,10 +13,28 @@
 //!
 //! An uplift model ([`Uplift`]) compares the prediction for each row with that for its control, and
 //! has outputs for both and for their difference.
+//!
+//! The signature `sparse` has rows of ids with weights in place of `features`: the inputs
+//! `xgboost_features`, int64 `[N]`, the ids of all rows; `xgboost_features_weights`, float32 `[N]`;
+//! and `xgboost_features_lengths`, int64 `[R]`, the number of ids of each row. An id is the number of
+//! a column.
+//!
+//! # Trees with a factorisation machine
+//!
+//! A model of the frameworks `gbdt_fm` (two classes) and `gbdt_fm_softmax` is three files in
+//! `/data/gbdt_fm`: `deploy.model` (or `model.ubj`, `model.json`, `model.bin`), `deploy.fm` and
+//! `deploy.leaf_mapping`, as the crate `fm` reads them; and an optional `options.json`. Its inputs are
+//! sparse rows: `xgboost_features` for trees and machine, and optional `fm_features` for the machine
+//! alone, both in three tensors as above. Its outputs are `score` and `margin`, float32 `[R]`, or
+//! `[R, classes]`.
 
 mod files;
+mod gbdt_fm;
 mod model;
 mod scoring;
+mod sparse;
+#[cfg(test)]
+mod testing;
 mod uplift;
 
 use std::{path::Path, sync::Arc};
@@ -27,6 +47,7 @@ use outrigger_run::{
 };
 use outrigger_trees::Limits;
 
+pub use gbdt_fm::{GBDT_FM, GBDT_FM_SOFTMAX, GbdtFm};
 pub use model::Model;
 pub use scoring::{Iterations, Named, Scoring};
 pub use uplift::Uplift;
@@ -37,6 +58,7 @@ pub const XGBOOST: Framework = Framework {
     layout: PackageLayout {
         directory: "xgboost",
         files: &["model.ubj", "model.json", "model.bin", "deploy.model"],
+        parts: &[],
         max_file: 8 << 30,
         versioned: false,
     },
@@ -45,9 +67,12 @@ pub const XGBOOST: Framework = Framework {
     others: Some(uplift::ARMS),
 };
 
+/// All frameworks of [`engine`].
+pub const FRAMEWORKS: [Framework; 3] = [XGBOOST, GBDT_FM, GBDT_FM_SOFTMAX];
+
 /// An engine for tree models, whose memory is charged to `budget`.
 pub fn engine(budget: &Budget) -> Local {
-    Local::new(vec![XGBOOST], load, budget)
+    Local::new(FRAMEWORKS.into(), load, budget)
 }
 
 /// Reading takes at most twice the file, as the crate `trees` promises.
@@ -57,22 +82,30 @@ fn reading(size: u64) -> u64 {
 
 /// Reads the interface from the description of the trees: they are read once, by [`load`].
 fn interface(directory: &Path, signature: &str) -> Result<Interface, Failure> {
-    if signature != model::SIGNATURE {
-        return Err(invalid(format!("a tree model has no signature {signature:?}")));
+    if gbdt_fm::is_in(directory) {
+        let frameworks = [GBDT_FM, GBDT_FM_SOFTMAX].map(|framework| framework.name).join(" or ");
+        return Err(invalid(format!("its files are those of a model of {frameworks}")));
     }
     let (scoring, header) = (Scoring::read(directory)?, files::header(directory)?);
     let iterations = scoring.iterations.of(&header)?;
-    match &scoring.uplift {
-        None => Ok(model::interface(&header, &iterations)),
-        Some(uplift) => uplift.interface(&header),
-    }
+    let interface = match &scoring.uplift {
+        None => model::interface(&header, &iterations, signature),
+        Some(uplift) => {
+            let interface = uplift.interface(&header)?;
+            (signature == model::SIGNATURE).then_some(interface)
+        }
+    };
+    interface.ok_or_else(|| invalid(format!("a tree model has no signature {signature:?}")))
 }
 
-/// Loads the model in `directory`. Blocks.
+/// Loads the model in `directory`, of whichever framework its files are. Blocks.
 ///
 /// # Errors
 /// IMAGE_INVALID when a file is missing or is not valid.
 pub fn load(directory: &Path) -> Result<Arc<dyn local::Model>, Failure> {
+    if gbdt_fm::is_in(directory) {
+        return Ok(Arc::new(gbdt_fm::read(directory)?));
+    }
     let scoring = Scoring::read(directory)?;
     let model = Model::new(files::model(directory)?, &scoring)?;
     match &scoring.uplift {

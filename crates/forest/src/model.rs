@@ -7,12 +7,17 @@ use outrigger_run::{
     Call, RunError,
     local::{self, floats, integers, malformed, tensor},
 };
-use outrigger_trees::{self as trees, Options, Output, Rows};
+use outrigger_trees::{self as trees, AnyRows, Options, Output, Rows};
 
-use crate::Scoring;
+use crate::{
+    Scoring,
+    sparse::{CallRows, XGBOOST_FEATURES},
+};
 
-/// The only signature.
+/// The signature of models unless their package names another one.
 pub(crate) const SIGNATURE: &str = "serving_default";
+/// The signature with sparse rows.
+const SPARSE: &str = "sparse";
 const FEATURES: &str = "features";
 /// The name of the tensor of contributions.
 const CONTRIBUTIONS: &str = "contributions";
@@ -26,6 +31,15 @@ pub struct Model {
     trees: trees::Model,
     iterations: Range<u32>,
     missing: Option<f32>,
+    truncate_ids: bool,
+}
+
+/// The input of a call.
+enum Values<'c> {
+    /// Whole rows of features, with NaN for each missing value.
+    Dense(Cow<'c, [f32]>),
+    /// Rows of ids with weights, with NaN for each missing one.
+    Sparse(CallRows<'c>),
 }
 
 impl Model {
@@ -35,7 +49,8 @@ impl Model {
     /// IMAGE_INVALID if the model does not have the iterations of the settings.
     pub fn new(trees: trees::Model, scoring: &Scoring) -> Result<Self, Failure> {
         let iterations = scoring.iterations.of(trees.header())?;
-        Ok(Self { trees, iterations, missing: scoring.missing })
+        let (missing, truncate_ids) = (scoring.missing, scoring.truncate_ids);
+        Ok(Self { trees, iterations, missing, truncate_ids })
     }
 
     /// The description of the trees.
@@ -43,11 +58,30 @@ impl Model {
         self.trees.header()
     }
 
-    /// The rows of the call's features, with NaN for each missing value.
+    /// Rows of features with NaN for each missing value.
+    pub(crate) fn with_missing<'a>(&self, values: Cow<'a, [f32]>) -> Cow<'a, [f32]> {
+        let Some(missing) = self.missing else { return values };
+        let replaced = |value: &f32| if *value == missing { f32::NAN } else { *value };
+        Cow::Owned(values.iter().map(replaced).collect())
+    }
+
+    fn values<'c>(&self, call: &'c Call) -> Result<Values<'c>, RunError> {
+        if XGBOOST_FEATURES.is_in(call) {
+            let rows = XGBOOST_FEATURES.rows(call)?;
+            let rows = rows.map_weights(|weights| self.with_missing(weights));
+            if let Some((row, id)) = rows.get().infinite() {
+                return Err(malformed(format!("row {row}: the feature {id} is infinite")));
+            }
+            return Ok(Values::Sparse(rows));
+        }
+        self.dense(call).map(Values::Dense)
+    }
+
+    /// The rows of the call's dense features, with NaN for each missing value.
     ///
     /// # Errors
     /// The call has no such rows.
-    pub(crate) fn values<'c>(&self, call: &'c Call) -> Result<Cow<'c, [f32]>, RunError> {
+    pub(crate) fn dense<'c>(&self, call: &'c Call) -> Result<Cow<'c, [f32]>, RunError> {
         let (features, columns) = (call.input(FEATURES)?, self.trees.features());
         if !matches!(features.shape[..], [_, width] if width == size(columns)) {
             return Err(malformed(format!("{FEATURES} must be rows of {columns} columns")));
@@ -59,14 +93,15 @@ impl Model {
         }
     }
 
-    /// Rows of features with NaN for each missing value.
-    pub(crate) fn with_missing<'a>(&self, values: Cow<'a, [f32]>) -> Cow<'a, [f32]> {
-        let Some(missing) = self.missing else { return values };
-        let replaced = |value: &f32| if *value == missing { f32::NAN } else { *value };
-        Cow::Owned(values.iter().map(replaced).collect())
+    fn rows<'a>(&self, values: &'a Values<'_>) -> AnyRows<'a> {
+        match values {
+            Values::Dense(values) => self.dense_rows(values).into(),
+            Values::Sparse(rows) if self.truncate_ids => rows.get().truncated().into(),
+            Values::Sparse(rows) => rows.get().into(),
+        }
     }
 
-    fn rows<'a>(&self, values: &'a [f32]) -> Rows<'a> {
+    fn dense_rows<'a>(&self, values: &'a [f32]) -> Rows<'a> {
         Rows::new(values, self.trees.features()).expect("whole rows")
     }
 
@@ -75,27 +110,30 @@ impl Model {
         explainer.map_err(|unexplained| RunError::Unexplained(unexplained.to_string()))
     }
 
-    /// The predictions for whole rows: the columns of the output, row after row.
+    /// The predictions for whole dense rows: the columns of the output, row after row.
     pub(crate) fn scores(&self, output: Output, values: &[f32]) -> Vec<f32> {
-        let rows = self.rows(values);
+        self.scores_of(output, self.dense_rows(values).into())
+    }
+
+    fn scores_of(&self, output: Output, rows: AnyRows<'_>) -> Vec<f32> {
         let mut scores = vec![0.0; rows.len() * self.width(output)];
         let options = Options { output, iterations: Some(self.iterations.clone()) };
         self.trees.predict(rows, &options, &mut scores);
         scores
     }
 
-    /// The predictions for whole rows as the output called `name`.
-    fn predict(&self, name: &Arc<str>, values: &[f32]) -> Result<Tensor, RunError> {
+    /// The predictions for `rows` as the output called `name`.
+    fn predict(&self, name: &Arc<str>, rows: AnyRows<'_>) -> Result<Tensor, RunError> {
         let output = OUTPUTS.iter().find(|(known, _)| *known == &**name);
         let (_, output) = *output.ok_or_else(|| no_output(name))?;
-        let (rows, width) = (self.rows(values), self.width(output));
+        let width = self.width(output);
         let (name, shape) = (Arc::clone(name), sizes(rows.len(), width));
         if output == Output::Leaf {
             let mut leaves = vec![0; rows.len() * width];
             self.trees.leaves(rows, Some(self.iterations.clone()), &mut leaves);
             return Ok(integers(name, shape, &leaves));
         }
-        Ok(tensor(name, shape, &self.scores(output, values)))
+        Ok(tensor(name, shape, &self.scores_of(output, rows)))
     }
 
     /// Columns of an output.
@@ -106,16 +144,15 @@ impl Model {
 
 impl local::Model for Model {
     fn interface(&self, signature: &str) -> Option<Interface> {
-        (signature == SIGNATURE).then(|| interface(self.header(), &self.iterations))
+        interface(self.header(), &self.iterations, signature)
     }
 
     fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
         let values = self.values(&call)?;
+        let rows = self.rows(&values);
         match &call.outputs[..] {
-            [] => {
-                OUTPUTS.iter().map(|(name, _)| self.predict(&Arc::from(*name), &values)).collect()
-            }
-            wanted => wanted.iter().map(|name| self.predict(name, &values)).collect(),
+            [] => OUTPUTS.iter().map(|(name, _)| self.predict(&Arc::from(*name), rows)).collect(),
+            wanted => wanted.iter().map(|name| self.predict(name, rows)).collect(),
         }
     }
 
@@ -124,8 +161,12 @@ impl local::Model for Model {
     }
 
     fn explain(&self, call: Call) -> Result<Tensor, RunError> {
-        let (explainer, values) = (self.explainer()?, self.values(&call)?);
-        let rows = self.rows(&values);
+        if XGBOOST_FEATURES.is_in(&call) {
+            let text = "contributions are those of dense features, and its rows are sparse";
+            return Err(RunError::Unexplained(text.to_owned()));
+        }
+        let (explainer, values) = (self.explainer()?, self.dense(&call)?);
+        let rows = self.dense_rows(&values);
         let mut contributions = vec![0.0; rows.len() * explainer.columns()];
         let deadline = call.deadline.into_std();
         if !explainer.explain(rows, &mut contributions, &|| Instant::now() < deadline) {
@@ -140,13 +181,23 @@ impl local::Model for Model {
     }
 }
 
-/// The inputs and outputs of a model of which these iterations count.
-pub(crate) fn interface(header: &trees::Header, iterations: &Range<u32>) -> Interface {
+/// The inputs and outputs of a signature of a model of which these iterations count, if there is
+/// such a signature.
+pub(crate) fn interface(
+    header: &trees::Header,
+    iterations: &Range<u32>,
+    signature: &str,
+) -> Option<Interface> {
+    let inputs = match signature {
+        SIGNATURE => vec![features_spec(header)],
+        SPARSE => XGBOOST_FEATURES.specs(false).into(),
+        _ => return None,
+    };
     let outputs = OUTPUTS.map(|(name, output)| {
         let dtype = if output == Output::Leaf { DType::Int32 } else { DType::Float32 };
         output_spec(name, dtype, width(header, iterations, output))
     });
-    Interface::new(vec![features_spec(header)], outputs.into())
+    Some(Interface::new(inputs, outputs.into()))
 }
 
 /// Columns of an output of which these iterations count.

@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-pub use self::floats::{floats, integers, malformed, tensor};
+pub use self::floats::{floats, integers, malformed, tensor, unsigned};
 use self::loader::{Held, Loader};
 use crate::{
     Call, Engine, Event, Failed, Framework, Location, Pace, Run, RunError, Start, Target,

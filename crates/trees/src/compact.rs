@@ -5,6 +5,7 @@ mod build;
 mod nodes;
 mod top;
 
+pub(crate) use build::used;
 pub(crate) use nodes::{Nodes, Wide};
 pub(crate) use top::{EXITS, LEVELS, Record, Top};
 

@@ -5,10 +5,12 @@ mod view;
 use std::ops::Range;
 
 use crate::{
-    Error, Rows,
+    Error,
     budget::Budget,
-    compact::Compact,
+    compact::{Compact, used},
     kernel::{Choice, LANES, Leaves, Vectors},
+    rows::{Input, Row},
+    slots::Slots,
     tree::Tree,
 };
 pub(crate) use view::{Split, View};
@@ -34,11 +36,43 @@ impl Forest {
         }
     }
 
+    /// The slots of the features that splits use.
+    pub(crate) fn slots(&self, budget: &mut Budget) -> Result<Slots, Error> {
+        match self {
+            Self::Any(trees) => {
+                let features = used(trees, budget)?;
+                let slots = Slots::new(&features, budget)?;
+                budget.release::<u32>(features.capacity());
+                Ok(slots)
+            }
+            Self::Compact(compact, _) => Slots::new(&compact.features, budget),
+        }
+    }
+
+    /// Calls `visit` for each node, tree after tree, with its tree and its number in the file.
+    pub(crate) fn for_each_node(&self, mut visit: impl FnMut(usize, u32)) {
+        match self {
+            Self::Any(trees) => {
+                for (tree, nodes) in trees.iter().map(|tree| &tree.nodes).enumerate() {
+                    nodes.iter().for_each(|node| visit(tree, node.id));
+                }
+            }
+            Self::Compact(compact, _) => {
+                let ids = &compact.ids;
+                let ends = compact.roots.iter().skip(1).map(|root| *root as usize);
+                let ranges = compact.roots.iter().zip(ends.chain([ids.len()])).enumerate();
+                for (tree, (root, end)) in ranges {
+                    ids[*root as usize..end].iter().for_each(|id| visit(tree, *id));
+                }
+            }
+        }
+    }
+
     /// Adds the values of the leaves of `trees` to `sums`, which has an element for each row and
     /// output. The output of each tree is in `groups`.
     pub(crate) fn add(
         &self,
-        rows: Rows<'_>,
+        rows: Input<'_>,
         trees: Range<usize>,
         groups: &[u32],
         outputs: usize,
@@ -46,9 +80,10 @@ impl Forest {
     ) {
         match self {
             Self::Any(all) => {
-                for (row, sums) in rows.iter().zip(sums.chunks_exact_mut(outputs)) {
+                rows.for_each(|at, row| {
+                    let sums = &mut sums[at * outputs..][..outputs];
                     walk(&all[trees.clone()], row, &groups[trees.clone()], sums);
-                }
+                });
             }
             Self::Compact(compact, choice) => {
                 let (values, blocks) = (&compact.values, Vec::new());
@@ -58,18 +93,30 @@ impl Forest {
         }
     }
 
-    /// Writes the number of the leaf of each of `trees`, row after row.
-    pub(crate) fn leaves(&self, rows: Rows<'_>, trees: Range<usize>, out: &mut [impl LeafId]) {
+    /// Writes a number for the leaf of each of `trees`, row after row: its number in the file, or
+    /// that in `numbers`, which has one for each node of all trees.
+    pub(crate) fn leaves(
+        &self,
+        rows: Input<'_>,
+        trees: Range<usize>,
+        numbers: Option<&[u32]>,
+        out: &mut [impl LeafId],
+    ) {
         match self {
             Self::Any(all) => {
-                let out = out.chunks_exact_mut(trees.len().max(1));
-                for (row, out) in rows.iter().zip(out) {
-                    let trees = all[trees.clone()].iter();
-                    trees.zip(out).for_each(|(tree, out)| *out = LeafId::of(tree.leaf(row).id));
-                }
+                let first: usize = all[..trees.start].iter().map(|tree| tree.nodes.len()).sum();
+                rows.for_each(|at, row| {
+                    let (mut root, out) = (first, &mut out[at * trees.len()..]);
+                    for (tree, out) in all[trees.clone()].iter().zip(out) {
+                        let leaf = tree.leaf(row);
+                        let in_file = tree.nodes[leaf].id;
+                        *out = LeafId::of(numbers.map_or(in_file, |numbers| numbers[root + leaf]));
+                        root += tree.nodes.len();
+                    }
+                });
             }
             Self::Compact(compact, choice) => {
-                let (ids, blocks) = (&compact.ids, Vec::new());
+                let (ids, blocks) = (numbers.unwrap_or(&compact.ids), Vec::new());
                 let mut ids = Ids { ids, trees: trees.clone(), out, blocks };
                 choice.run(compact, rows, trees, &mut ids);
             }
@@ -94,9 +141,9 @@ impl Forest {
 }
 
 /// Adds the leaves of one row. The reference for the kernels.
-fn walk(trees: &[Tree], row: &[f32], groups: &[u32], sums: &mut [f32]) {
+fn walk(trees: &[Tree], row: Row<'_>, groups: &[u32], sums: &mut [f32]) {
     for (tree, group) in trees.iter().zip(groups) {
-        let leaf = tree.leaf(row);
+        let leaf = tree.nodes[tree.leaf(row)];
         if tree.width == 1 {
             sums[*group as usize] += leaf.value();
         } else {

@@ -1,5 +1,5 @@
-//! Tree models: reads the files of XGBoost, validates them, scores dense rows, and explains the
-//! scores. Sync, no I/O but the reader that is passed in.
+//! Tree models: reads the files of XGBoost, validates them, scores dense and sparse rows, and
+//! explains the scores. Sync, no I/O but the reader that is passed in.
 //!
 //! ```
 //! use outrigger_trees::{Limits, Model, Options, Rows};
@@ -23,14 +23,19 @@ mod forest;
 mod header;
 mod kernel;
 mod model;
+mod numbering;
 mod objective;
 mod read;
 mod rows;
+mod slots;
+mod sparse;
 mod tree;
 
-pub use budget::Limits;
+pub use budget::{Budget, Limits};
 pub use contributions::{Explainer, Unexplained};
 pub use error::Error;
 pub use header::Header;
-pub use model::Model;
-pub use rows::{Options, Output, Rows};
+pub use model::{LeafNumbers, Model};
+pub use numbering::Numbering;
+pub use rows::{AnyRows, Options, Output, Rows};
+pub use sparse::{SparseError, SparseRows};

@@ -3,10 +3,12 @@
 use std::{io::BufRead, ops::Range};
 
 use crate::{
-    Error, Explainer, Header, Limits, Options, Output, Rows, Unexplained,
+    AnyRows, Budget, Error, Explainer, Header, Limits, Options, Output, SparseRows, Unexplained,
     contributions::Covers,
     forest::Forest,
     read::{self, Extent},
+    rows::Input,
+    slots::Slots,
 };
 
 /// A tree model: read, validated and immutable.
@@ -20,6 +22,7 @@ pub struct Model {
     /// The base margin of each output.
     base: Vec<f32>,
     forest: Forest,
+    slots: Slots,
     /// The covers of the trees; None if the file has none.
     covers: Option<Covers>,
     /// The output of each tree.
@@ -41,13 +44,10 @@ impl Model {
             content.base.iter_mut().for_each(|base| objective.values(std::slice::from_mut(base)));
         }
         objective.base_margins(&mut content.base);
-        Ok(Self {
-            header,
-            base: content.base,
-            covers: Covers::take(&mut content.trees, &mut budget)?,
-            forest: Forest::new(content.trees, &mut budget)?,
-            groups: content.groups,
-        })
+        let covers = Covers::take(&mut content.trees, &mut budget)?;
+        let forest = Forest::new(content.trees, &mut budget)?;
+        let slots = forest.slots(&mut budget)?;
+        Ok(Self { header, base: content.base, forest, slots, covers, groups: content.groups })
     }
 
     /// The description of the model, as [`Header::read`] reads it.
@@ -90,16 +90,58 @@ impl Model {
         self.header.columns(options)
     }
 
-    /// Scores `rows`. The outputs of a row are put into `out` beside each other, row after row.
+    /// Scores dense or sparse rows. The outputs of a row are put into `out` beside each other, row
+    /// after row. The memory that a sparse row takes depends on the features that splits use, not
+    /// on [`Self::features`].
     ///
     /// # Panics
     /// Panics if the length of `out` is not the number of rows times [`Self::columns`].
-    pub fn predict(&self, rows: Rows<'_>, options: &Options, out: &mut [f32]) {
+    pub fn predict<'a>(&self, rows: impl Into<AnyRows<'a>>, options: &Options, out: &mut [f32]) {
+        self.predict_input(self.input(rows.into()), options, out);
+    }
+
+    /// Gives a number to every leaf, for [`Self::leaf_numbers`]. `number` is called with the tree of
+    /// each node, and the number that the node has in the file.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn number_leaves(
+        &self,
+        budget: &mut Budget,
+        mut number: impl FnMut(usize, u32) -> u32,
+    ) -> Result<LeafNumbers, Error> {
+        let mut numbers = Vec::new();
+        let mut nodes = 0;
+        self.forest.for_each_node(|_, _| nodes += 1);
+        budget.reserve(&mut numbers, nodes)?;
+        self.forest.for_each_node(|tree, id| numbers.push(number(tree, id)));
+        Ok(LeafNumbers { numbers })
+    }
+
+    /// Writes the number of the leaf of each tree, row after row. `numbers` are those of this
+    /// model.
+    ///
+    /// # Panics
+    /// Panics if the length of `out` is not the number of rows times that of trees.
+    pub fn leaf_numbers(&self, rows: SparseRows<'_>, numbers: &LeafNumbers, out: &mut [u32]) {
+        let trees = 0..self.groups.len();
+        assert_eq!(out.len(), rows.len() * trees.len(), "the length of the output");
+        self.forest.leaves(self.input(rows.into()), trees, Some(&numbers.numbers), out);
+    }
+
+    fn input<'a>(&'a self, rows: AnyRows<'a>) -> Input<'a> {
+        match rows {
+            AnyRows::Dense(rows) => Input::Dense(rows),
+            AnyRows::Sparse(rows) => Input::Sparse(rows, &self.slots),
+        }
+    }
+
+    fn predict_input(&self, rows: Input<'_>, options: &Options, out: &mut [f32]) {
         let columns = self.columns(options);
         assert_eq!(out.len(), rows.len() * columns, "the length of the output");
         let (trees, objective) = (self.header.trees(options), self.header.objective);
         match options.output {
-            Output::Leaf => self.forest.leaves(rows, trees, out),
+            Output::Leaf => self.forest.leaves(rows, trees, None, out),
             Output::Margin => self.margins(rows, trees, out),
             Output::Value if columns == self.groups() => {
                 self.margins(rows, trees, out);
@@ -123,10 +165,16 @@ impl Model {
     ///
     /// # Panics
     /// Panics if the length of `out` is not the number of rows times [`Self::columns`].
-    pub fn leaves(&self, rows: Rows<'_>, iterations: Option<Range<u32>>, out: &mut [u32]) {
+    pub fn leaves<'a>(
+        &self,
+        rows: impl Into<AnyRows<'a>>,
+        iterations: Option<Range<u32>>,
+        out: &mut [u32],
+    ) {
+        let rows = self.input(rows.into());
         let trees = self.header.trees(&Options { output: Output::Leaf, iterations });
         assert_eq!(out.len(), rows.len() * trees.len(), "the length of the output");
-        self.forest.leaves(rows, trees, out);
+        self.forest.leaves(rows, trees, None, out);
     }
 
     /// Explains the margins of rows by the contributions of their features. `iterations` are those
@@ -150,11 +198,26 @@ impl Model {
     pub fn memory(&self) -> usize {
         let words = self.base.capacity() + self.groups.capacity();
         let covers = self.covers.as_ref().map_or(0, Covers::memory);
-        size_of::<Self>() + self.header.memory() + self.forest.memory() + covers + 4 * words
+        let parts = self.forest.memory() + self.slots.memory() + covers;
+        size_of::<Self>() + self.header.memory() + parts + 4 * words
     }
 
-    fn margins(&self, rows: Rows<'_>, trees: Range<usize>, out: &mut [f32]) {
+    fn margins(&self, rows: Input<'_>, trees: Range<usize>, out: &mut [f32]) {
         out.chunks_exact_mut(self.groups()).for_each(|row| row.copy_from_slice(&self.base));
         self.forest.add(rows, trees, &self.groups, self.groups(), out);
+    }
+}
+
+/// A number for each leaf of a model's trees.
+#[derive(Debug)]
+pub struct LeafNumbers {
+    /// The number of each node, tree after tree.
+    numbers: Vec<u32>,
+}
+
+impl LeafNumbers {
+    /// Bytes held.
+    pub fn memory(&self) -> usize {
+        size_of::<u32>() * self.numbers.capacity()
     }
 }

@@ -6,6 +6,8 @@ mod categories;
 pub(crate) use build::Arrays;
 pub(crate) use categories::Categories;
 
+use crate::rows::Row;
+
 /// A node of a tree. The nodes of a tree are in breadth-first order, and the children of a node are
 /// beside each other.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,18 +69,21 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// The leaf in which `row` ends.
-    pub(crate) fn leaf(&self, row: &[f32]) -> Node {
-        let mut node = self.nodes[0];
-        while !node.is_leaf() {
-            node = self.nodes[node.left as usize + usize::from(!self.goes_left(node, row))];
+    /// The leaf in which `row` ends: its place in the nodes.
+    pub(crate) fn leaf(&self, row: Row<'_>) -> usize {
+        let mut at = 0;
+        loop {
+            let node = self.nodes[at];
+            if node.is_leaf() {
+                return at;
+            }
+            at = node.left as usize + usize::from(!self.goes_left(node, row));
         }
-        node
     }
 
     /// True if `row` goes from the split `node` to its left child.
-    pub(crate) fn goes_left(&self, node: Node, row: &[f32]) -> bool {
-        let value = row.get(node.feature()).copied().unwrap_or(f32::NAN);
+    pub(crate) fn goes_left(&self, node: Node, row: Row<'_>) -> bool {
+        let value = row.value(node.feature());
         if value.is_nan() {
             node.default_left()
         } else if node.is_categorical() {

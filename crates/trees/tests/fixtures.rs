@@ -7,7 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use outrigger_trees::{Error, Header, Limits, Model, Options, Output, Rows, Unexplained};
+use outrigger_trees::{
+    Error, Header, Limits, Model, Options, Output, Rows, SparseRows, Unexplained,
+};
 
 /// A table of a fixture: columns, and numbers.
 type Table = (usize, Vec<f32>);
@@ -60,7 +62,37 @@ fn predict(model: &Model, (width, values): &Table, options: &Options) -> Table {
         model.predict(Rows::new(row, *width).expect("a row"), options, &mut alone);
         assert_eq!(alone, out);
     }
+    let mut sparse = vec![f32::NAN; out.len()];
+    Sparse::new(values, *width).predict(model, options, &mut sparse);
+    assert_eq!(sparse, out);
     (columns, out)
+}
+
+/// The same rows with ids for the values that are not missing.
+struct Sparse {
+    ids: Vec<u64>,
+    weights: Vec<f32>,
+    offsets: Vec<u32>,
+}
+
+impl Sparse {
+    fn new(values: &[f32], width: usize) -> Self {
+        let mut sparse = Self { ids: Vec::new(), weights: Vec::new(), offsets: vec![0] };
+        for row in values.chunks_exact(width) {
+            // The order does not matter.
+            for (id, value) in row.iter().enumerate().rev().filter(|(_, value)| !value.is_nan()) {
+                sparse.ids.push(id as u64);
+                sparse.weights.push(*value);
+            }
+            sparse.offsets.push(sparse.ids.len() as u32);
+        }
+        sparse
+    }
+
+    fn predict(&self, model: &Model, options: &Options, out: &mut [f32]) {
+        let rows = SparseRows::new(&self.ids, &self.weights, &self.offsets).expect("rows");
+        model.predict(rows, options, out);
+    }
 }
 
 fn options(output: Output) -> Options {

@@ -16,6 +16,7 @@ _HOME = {
     "OutriggerError": "errors",
     "Output": "features",
     "SLearner": "uplift",
+    "Sparse": "sparse",
     "Stack": "stack",
     "TLearner": "uplift",
     "hashed": "features",
@@ -23,10 +24,12 @@ _HOME = {
     "numeric": "features",
     "pack": "packing",
     "reference_model": "reference",
+    "sparse_list": "features",
     "text": "features",
     "tree_package": "builder",
     "vector": "features",
     "vocabulary": "features",
+    "weight_of": "features",
 }
 
 __all__ = list(_HOME)

@@ -7,7 +7,10 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::*;
-use crate::{XGBOOST, files};
+use crate::{
+    XGBOOST, files,
+    testing::{Entries, sparse},
+};
 
 /// A tree with one split: rows whose feature `column` is less than `threshold` score `left`, others
 /// `right`. A missing value counts as less.
@@ -275,9 +278,56 @@ fn an_interface_is_read_without_the_trees() {
 
 #[test]
 fn an_interface_is_refused_with_the_settings_that_the_model_does_not_fit() {
-    let package = package("model.json", &squares(), Some(r#"{"iterations": [0, 3]}"#));
-    let failure = (XGBOOST.interface)(package.path(), SIGNATURE).expect_err("two iterations");
+    let longer = package("model.json", &squares(), Some(r#"{"iterations": [0, 3]}"#));
+    let failure = (XGBOOST.interface)(longer.path(), SIGNATURE).expect_err("two iterations");
     assert!(failure.message.contains("[0, 3] are not in 0..2"), "{failure}");
-    let failure = (XGBOOST.interface)(package.path(), "other").expect_err("one signature");
+    let whole = package("model.json", &squares(), None);
+    let failure = (XGBOOST.interface)(whole.path(), "other").expect_err("two signatures");
     assert!(failure.message.contains("no signature \"other\""), "{failure}");
+}
+
+/// A call with sparse rows, for margins.
+fn sparse_call(rows: &[Entries]) -> Call {
+    Call { inputs: sparse("xgboost_features", rows).into(), ..call(&[], &[], &["margin"]) }
+}
+
+#[test]
+fn sparse_rows_are_scored_as_dense_ones() {
+    let rows = [
+        vec![(0, 0.0), (1, 20.0)],
+        vec![(1, -1.0)],
+        vec![(1, 20.0), (7, 1.0), (0, f32::NAN), (1, -1.0)],
+        vec![((1 << 32) + 1, 20.0)],
+    ];
+    for (options, expected) in [
+        (None, [2.0, 1.75, 1.75, 1.75]),
+        (Some(r#"{"truncate_ids": true}"#), [2.0, 1.75, 1.75, 2.0]),
+        (Some(r#"{"missing": 20, "iterations": [1, 2]}"#), [0.75; 4]),
+    ] {
+        let outputs = model(options).run(sparse_call(&rows)).expect("scores");
+        assert_eq!(*floats(&outputs[0]).expect("floats"), expected, "{options:?}");
+    }
+    let leaves = Call { outputs: vec!["leaf".into()], ..sparse_call(&rows[..1]) };
+    let leaves = model(None).run(leaves).expect("leaves");
+    assert_eq!(leaves, model(None).run(call(&[1, 2], &[0.0, 20.0], &["leaf"])).expect("leaves"));
+}
+
+#[test]
+fn a_signature_has_sparse_rows() {
+    let model = model(None);
+    let interface = model.interface("sparse").expect("the signature");
+    let inputs: Vec<_> = interface.inputs.iter().map(|input| &*input.name).collect();
+    let expected = ["xgboost_features", "xgboost_features_lengths", "xgboost_features_weights"];
+    assert_eq!(inputs, expected);
+    let dense = model.interface("serving_default").expect("the signature");
+    assert_eq!(interface.outputs, dense.outputs);
+}
+
+#[test]
+fn sparse_rows_that_xgboost_refuses_are_errors() {
+    let infinite = sparse_call(&[vec![(0, 1.0)], vec![(1, f32::INFINITY)]]);
+    let error = model(None).run(infinite).expect_err("infinity").to_string();
+    assert!(error.contains("row 1: the feature 1 is infinite"), "{error}");
+    let error = model(None).explain(sparse_call(&[])).expect_err("no contributions");
+    assert_eq!(error.reason(), Reason::ContributionsUnsupported);
 }

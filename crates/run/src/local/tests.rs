@@ -52,7 +52,13 @@ fn id(version: i64) -> ServableId {
 /// The framework of [`Meeting`]s, whose files take a thousand times their size to be read.
 const MEETINGS: Framework = Framework {
     name: "meeting",
-    layout: PackageLayout { directory: "meeting", files: &["m"], max_file: 1, versioned: false },
+    layout: PackageLayout {
+        directory: "meeting",
+        files: &["m"],
+        parts: &[],
+        max_file: 1,
+        versioned: false,
+    },
     reading: |size| size * 1000,
     interface: |_, _| Ok(Interface::default()),
     others: None,

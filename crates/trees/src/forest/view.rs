@@ -2,6 +2,7 @@
 
 use crate::{
     compact::{Compact, Wide},
+    rows::Row,
     tree::Tree,
 };
 
@@ -41,7 +42,7 @@ impl View<'_> {
     /// True if `row` goes to the left child of the split at `node`.
     pub(crate) fn goes_left(self, node: u32, row: &[f32]) -> bool {
         match self {
-            Self::Any(tree) => tree.goes_left(tree.nodes[node as usize], row),
+            Self::Any(tree) => tree.goes_left(tree.nodes[node as usize], Row::Dense(row)),
             Self::Compact(compact, tree) => {
                 let found = node_of(compact, tree, node);
                 let feature = compact.features[found.slot()] as usize;
