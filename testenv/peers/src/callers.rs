@@ -49,6 +49,8 @@ impl<'a> Callers<'a> {
             })
             .collect();
         library.prepare(&batches)?;
+        // The first call may set the library up, which must not happen on several threads at once.
+        library.score(0)?;
         Ok(Self { library })
     }
 
