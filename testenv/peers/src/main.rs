@@ -37,6 +37,10 @@ use serde_json::Value;
 
 use crate::xgboost::{Library, Threads};
 
+/// The allocator of the released binary. XGBoost has its own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The result of a step that may fail.
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

@@ -46,9 +46,7 @@ pub(crate) struct Library {
     load: unsafe extern "C" fn(Handle, *const c_char) -> c_int,
     features: unsafe extern "C" fn(Handle, *mut u64) -> c_int,
     predict: Predict,
-    create_matrix: CreateFromCsr,
-    free_matrix: unsafe extern "C" fn(Handle) -> c_int,
-    predict_matrix: PredictMatrix,
+    library: &'static libloading::Library,
 }
 
 impl Library {
@@ -66,9 +64,7 @@ impl Library {
                 load: function(library, "XGBoosterLoadModel")?,
                 features: function(library, "XGBoosterGetNumFeature")?,
                 predict: function(library, "XGBoosterPredictFromDense")?,
-                create_matrix: function(library, "XGDMatrixCreateFromCSREx")?,
-                free_matrix: function(library, "XGDMatrixFree")?,
-                predict_matrix: function(library, "XGBoosterPredict")?,
+                library,
             })))
         }
     }
@@ -220,9 +216,14 @@ pub(crate) struct Sparse {
 }
 
 /// The leaf prediction of sparse rows, as XGBoost Serving calls it: each call makes a matrix.
+///
+/// Its functions are those of version 1.5, which the newest versions do not have.
 pub(crate) struct Leaves {
     booster: Booster,
     features: usize,
+    create: CreateFromCsr,
+    predict: PredictMatrix,
+    free: unsafe extern "C" fn(Handle) -> c_int,
 }
 
 impl Leaves {
@@ -231,7 +232,15 @@ impl Leaves {
 
     pub(crate) fn new(library: &'static Library, file: &Path, threads: Threads) -> Result<Self> {
         let booster = Booster::load(library, file, threads)?;
-        Ok(Self { features: booster.features()?, booster })
+        let features = booster.features()?;
+        // SAFETY: the types of the functions are those that the header of XGBoost 1.5 has.
+        unsafe {
+            let library = library.library;
+            let create = function(library, "XGDMatrixCreateFromCSREx")?;
+            let predict = function(library, "XGBoosterPredict")?;
+            let free = function(library, "XGDMatrixFree")?;
+            Ok(Self { booster, features, create, predict, free })
+        }
     }
 
     /// The number of leaves that were found for the rows.
@@ -240,7 +249,7 @@ impl Leaves {
         let (mut matrix, mut count, mut result) = (ptr::null_mut(), 0, ptr::null());
         // SAFETY: the pointers are to as many elements as the lengths say.
         library.check(unsafe {
-            (library.create_matrix)(
+            (self.create)(
                 rows.offsets.as_ptr(),
                 rows.columns.as_ptr(),
                 rows.values.as_ptr(),
@@ -252,9 +261,8 @@ impl Leaves {
         })?;
         // SAFETY: both handles are valid; the matrix is not used after it is freed.
         let code = unsafe {
-            let predict = library.predict_matrix;
-            let code = predict(*handle, matrix, Self::LEAVES, 0, 0, &mut count, &mut result);
-            (library.free_matrix)(matrix);
+            let code = (self.predict)(*handle, matrix, Self::LEAVES, 0, 0, &mut count, &mut result);
+            (self.free)(matrix);
             code
         };
         library.check(code)?;

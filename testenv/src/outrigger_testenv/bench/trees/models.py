@@ -6,6 +6,7 @@ XGBoost's library is loaded into this process, so each version needs a process o
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -20,30 +21,27 @@ from outrigger_testenv.trees.library import Booster, Library, Matrix
 ROWS = 1000
 """Rows to score."""
 
+_TRAINING = 20_000
+
 
 @dataclass(frozen=True)
 class Shape:
-    """The size of a model."""
+    """The size of a model, and the learning rate: more trees learn more slowly, so that the last
+    ones still grow.
+    """
 
     name: str
     trees: int
     depth: int
     features: int
-    # Rows to train with, and XGBoost's `min_child_weight`: they decide how full the trees are.
-    rows: int
-    least_weight: float
-
-    @property
-    def eta(self) -> float:
-        """The learning rate. More trees learn more slowly, so that the last ones still grow."""
-        return 10 / self.trees if self.depth < 10 else 0.02
+    eta: float
 
 
 SHAPES = (
-    Shape("A", 100, 6, 30, 20_000, 0),
-    Shape("B", 500, 6, 100, 20_000, 0),
-    Shape("C", 500, 8, 100, 20_000, 0.1),
-    Shape("D", 1000, 10, 100, 20_000, 0.5),
+    Shape("A", 100, 6, 30, 0.1),
+    Shape("B", 500, 6, 100, 0.05),
+    Shape("C", 500, 8, 100, 0.05),
+    Shape("D", 1000, 10, 100, 0.02),
 )
 
 
@@ -64,17 +62,14 @@ def _in_process(directory: Path) -> None:
 def write(library: Library, shape: Shape, directory: Path) -> None:
     """Trains a model and writes its files."""
     draw = np.random.default_rng(26)
-    # Those to score come last, so that they do not change with the number to train with.
-    rows = draw.normal(size=(shape.rows + ROWS, shape.features)).astype(np.float32)
-    training, scored = rows[:-ROWS], rows[-ROWS:]
-    matrix = Matrix(library, training, {"label": _labels(training, draw)})
+    rows = _rows(draw, _TRAINING, shape)
+    matrix = Matrix(library, rows, {"label": _labels(rows, draw)})
     parameters = {
         "objective": "binary:logistic",
-        "base_score": 0.5,
         "tree_method": "hist",
         "max_depth": shape.depth,
         "eta": shape.eta,
-        "min_child_weight": shape.least_weight,
+        "min_child_weight": 1.0,
         "nthread": os.cpu_count(),
         "seed": 1,
         "verbosity": 0,
@@ -84,7 +79,11 @@ def write(library: Library, shape: Shape, directory: Path) -> None:
     for ending in ("json", "ubj"):
         booster.save(directory / f"{shape.name}.{ending}")
     write_raw(directory / f"{shape.name}.json", directory / f"{shape.name}.raw.json")
-    (directory / f"{shape.name}.rows").write_bytes(scored.tobytes())
+    (directory / f"{shape.name}.rows").write_bytes(_rows(draw, ROWS, shape).tobytes())
+
+
+def _rows(draw: np.random.Generator, count: int, shape: Shape) -> np.ndarray:
+    return draw.normal(size=(count, shape.features)).astype(np.float32)
 
 
 def write_raw(source: Path, target: Path) -> None:
@@ -97,8 +96,9 @@ def write_raw(source: Path, target: Path) -> None:
         "name": "reg:squarederror",
         "reg_loss_param": {"scale_pos_weight": "1"},
     }
-    # The margin of the base score with which the models are trained.
-    learner["learner_model_param"]["base_score"] = "0E0"
+    parameters = learner["learner_model_param"]
+    base = float(parameters["base_score"])
+    parameters["base_score"] = repr(math.log(base / (1 - base)))
     target.write_text(json.dumps(model))
 
 
@@ -106,7 +106,8 @@ def _labels(rows: np.ndarray, draw: np.random.Generator) -> np.ndarray:
     """Classes by a function with products and steps, and noise that no tree can learn."""
     weights = draw.normal(size=rows.shape[1]) / np.sqrt(rows.shape[1])
     score = rows @ weights + np.sin(2 * rows[:, 0]) * rows[:, 1]
-    score += (rows[:, 2] > 0.5) * rows[:, 3] + 0.5 * rows[:, 4] * rows[:, 5]
+    score += (rows[:, 2] > 0.5) * rows[:, 3]
+    score += 0.5 * rows[:, 4] * rows[:, 5]
     return (draw.random(len(rows)) < 1 / (1 + np.exp(-score))).astype(np.float32)
 
 
