@@ -7,6 +7,8 @@ use crate::{
     budget::Budget,
     compact::Compact,
     kernel::{Choice, LANES, Leaves, Vectors},
+    oblivious::Oblivious,
+    real::Real,
     tree::Tree,
 };
 
@@ -17,6 +19,8 @@ pub(crate) enum Forest {
     Any(Vec<Tree>),
     /// Trees in a form that kernels walk faster, and the kernels.
     Compact(Compact, Choice),
+    /// Trees all of whose nodes of a level have the same split.
+    Oblivious(Oblivious),
 }
 
 impl Forest {
@@ -32,14 +36,14 @@ impl Forest {
     }
 
     /// Adds the values of the leaves of `trees` to `sums`, which has an element for each row and
-    /// output. The output of each tree is in `groups`.
-    pub(crate) fn add(
+    /// output, of the type of the leaves. The output of each tree is in `groups`.
+    pub(crate) fn add<T: Real>(
         &self,
         rows: Rows<'_>,
         trees: Range<usize>,
         groups: &[u32],
         outputs: usize,
-        sums: &mut [f32],
+        sums: &mut [T],
     ) {
         match self {
             Self::Any(all) => {
@@ -48,10 +52,11 @@ impl Forest {
                 }
             }
             Self::Compact(compact, choice) => {
-                let (values, blocks) = (&compact.values, Vec::new());
+                let (values, blocks) = (T::values(compact), Vec::new());
                 let mut sums = Sums { values, groups, outputs, sums, blocks };
                 choice.run(compact, rows, trees, &mut sums);
             }
+            Self::Oblivious(oblivious) => T::add_oblivious(oblivious, rows, trees, sums),
         }
     }
 
@@ -70,6 +75,9 @@ impl Forest {
                 let mut ids = Ids { ids, trees: trees.clone(), out, blocks };
                 choice.run(compact, rows, trees, &mut ids);
             }
+            Self::Oblivious(oblivious) => {
+                oblivious.leaves(rows, trees, |at, leaf| out[at] = leaf as f32);
+            }
         }
     }
 
@@ -78,38 +86,34 @@ impl Forest {
         match self {
             Self::Any(trees) => trees.iter().map(Tree::memory).sum(),
             Self::Compact(compact, _) => compact.memory(),
+            Self::Oblivious(oblivious) => oblivious.memory(),
         }
     }
 }
 
 /// Adds the leaves of one row. The reference for the kernels.
-fn walk(trees: &[Tree], row: &[f32], groups: &[u32], sums: &mut [f32]) {
+fn walk<T: Real>(trees: &[Tree], row: &[f32], groups: &[u32], sums: &mut [T]) {
     for (tree, group) in trees.iter().zip(groups) {
-        let leaf = tree.leaf(row);
-        if tree.width == 1 {
-            sums[*group as usize] += leaf.value();
-        } else {
-            sums.iter_mut().zip(tree.vector(leaf)).for_each(|(sum, value)| *sum += value);
-        }
+        T::add_leaf(tree, tree.leaf(row), *group, sums);
     }
 }
 
 /// Adds up the values of leaves.
-struct Sums<'a> {
-    values: &'a [f32],
+struct Sums<'a, T> {
+    values: &'a [T],
     groups: &'a [u32],
     outputs: usize,
     /// An element for each row and output.
-    sums: &'a mut [f32],
+    sums: &'a mut [T],
     /// The sums of the blocks in progress: for each block and output, those of all rows.
-    blocks: Vec<[f32; LANES]>,
+    blocks: Vec<[T; LANES]>,
 }
 
-impl Leaves for Sums<'_> {
+impl<T: Real> Leaves for Sums<'_, T> {
     #[inline(always)]
     fn begin(&mut self, block: usize, first: usize, count: usize) {
         let end = (block + 1) * self.outputs;
-        self.blocks.resize(self.blocks.len().max(end), [0.0; LANES]);
+        self.blocks.resize(self.blocks.len().max(end), [T::default(); LANES]);
         let rows = self.sums[first * self.outputs..].chunks_exact(self.outputs);
         for (lane, row) in rows.take(count).enumerate() {
             let sums = &mut self.blocks[block * self.outputs..];
@@ -120,8 +124,7 @@ impl Leaves for Sums<'_> {
     #[inline(always)]
     fn of_rows<V: Vectors>(&mut self, vectors: V, block: usize, tree: usize, leaves: V::Words) {
         let sums = &mut self.blocks[block * self.outputs + self.groups[tree] as usize];
-        let values = vectors.gather(self.values, leaves);
-        *sums = vectors.store_floats(vectors.add(vectors.load_floats(sums), values));
+        T::add_leaves(vectors, self.values, leaves, sums);
     }
 
     #[inline(always)]
@@ -138,8 +141,9 @@ impl Leaves for Sums<'_> {
         let sums = &mut self.sums[row * self.outputs..][..self.outputs];
         if let [sum] = sums {
             // In a register, where the next addition does not wait for memory.
-            let values = leaves.iter().map(|leaf| self.values[*leaf as usize]);
-            *sum = values.fold(*sum, |sum, value| sum + value);
+            let mut total = *sum;
+            leaves.iter().for_each(|leaf| total += self.values[*leaf as usize]);
+            *sum = total;
             return;
         }
         for (leaf, group) in leaves.iter().zip(&self.groups[tree..]) {

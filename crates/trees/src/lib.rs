@@ -1,5 +1,5 @@
-//! Tree models: reads the files of XGBoost, validates them, and scores dense rows. Sync, no I/O
-//! but the reader that is passed in.
+//! Tree models: reads the files of XGBoost, LightGBM and CatBoost, validates them, and scores dense
+//! rows. Sync, no I/O but the reader that is passed in.
 //!
 //! ```
 //! use outrigger_trees::{Limits, Model, Options, Rows};
@@ -17,16 +17,20 @@
 
 mod budget;
 mod compact;
+mod double;
 mod error;
 mod forest;
 mod kernel;
 mod model;
 mod objective;
+mod oblivious;
 mod read;
+mod real;
 mod rows;
 mod tree;
 
 pub use budget::Limits;
 pub use error::Error;
 pub use model::Model;
+pub use read::Library;
 pub use rows::{Options, Output, Rows};

@@ -1,9 +1,12 @@
 //! A model that is ready to score.
 
+mod double;
+
 use std::{io::BufRead, ops::Range};
 
 use crate::{
-    Error, Limits, Options, Output, Rows,
+    Error, Library, Limits, Options, Output, Rows,
+    double::Double,
     forest::Forest,
     objective::{Objective, Transform},
     read,
@@ -13,16 +16,20 @@ use crate::{
 ///
 /// Margins are equal to those of XGBoost in every bit: an f32 sum that begins with the base score
 /// and takes the leaves in the order of the trees. Values are equal too where XGBoost uses the same
-/// mathematical library.
+/// mathematical library. LightGBM and CatBoost have sums in f64, of which [`Self::predict`] returns
+/// the nearest f32, and [`Self::predict_f64`] the sums.
 #[derive(Debug)]
 pub struct Model {
+    library: Library,
     features: usize,
     names: Vec<String>,
     /// The base margin of each output.
     base: Vec<f32>,
     objective: Objective,
     forest: Forest,
-    /// The output of each tree.
+    /// The way from sums to values, if leaves are f64.
+    double: Option<Double>,
+    /// The output of each tree. Empty if each tree has a value for every output.
     groups: Vec<u32>,
     /// The first tree of each iteration, and the number of trees.
     iterations: Vec<u32>,
@@ -30,7 +37,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Reads a model of XGBoost from a file of `size` bytes. No more than those are read.
+    /// Reads a model from a file of `size` bytes, of any format of the libraries
+    /// ([`Library`]). No more than those are read.
     ///
     /// # Errors
     /// [`Error`]. A file that is malformed in any way is an error.
@@ -44,15 +52,25 @@ impl Model {
         }
         objective.base_margins(&mut content.base);
         Ok(Self {
+            library: content.library,
+            double: content.double,
             features: content.features,
             names: content.names,
             base: content.base,
             objective,
-            forest: Forest::new(content.trees, &mut budget)?,
+            forest: match content.oblivious {
+                Some(oblivious) => Forest::Oblivious(oblivious),
+                None => Forest::new(content.trees, &mut budget)?,
+            },
             groups: content.groups,
             iterations: content.iterations,
             best_iteration: content.best_iteration,
         })
+    }
+
+    /// The library that wrote the model.
+    pub fn library(&self) -> Library {
+        self.library
     }
 
     /// Columns of a dense row.
@@ -104,6 +122,12 @@ impl Model {
     pub fn predict(&self, rows: Rows<'_>, options: &Options, out: &mut [f32]) {
         let columns = self.columns(options);
         assert_eq!(out.len(), rows.len() * columns, "the length of the output");
+        if self.double.is_some() && options.output != Output::Leaf {
+            let mut wide = vec![0.0; out.len()];
+            self.predict_f64(rows, options, &mut wide);
+            out.iter_mut().zip(wide).for_each(|(out, value)| *out = value as f32);
+            return;
+        }
         let trees = self.trees(options);
         match options.output {
             Output::Leaf => self.forest.leaves(rows, trees, out),
@@ -130,16 +154,23 @@ impl Model {
         let names: usize = self.names.iter().map(String::capacity).sum();
         let words = self.base.capacity() + self.groups.capacity() + self.iterations.capacity();
         let names = names + size_of::<String>() * self.names.capacity();
-        size_of::<Self>() + names + self.forest.memory() + 4 * words
+        let double = self.double.as_ref().map_or(0, Double::memory);
+        size_of::<Self>() + names + self.forest.memory() + double + 4 * words
+    }
+
+    /// The iterations that count.
+    fn chosen(&self, options: &Options) -> Range<u32> {
+        let all = 0..self.iterations();
+        let chosen = options.iterations.clone().unwrap_or_else(|| all.clone());
+        let end = chosen.end.min(all.end);
+        chosen.start.min(end)..end
     }
 
     /// The trees of the iterations that count.
     fn trees(&self, options: &Options) -> Range<usize> {
-        let all = 0..self.iterations();
-        let chosen = options.iterations.clone().unwrap_or_else(|| all.clone());
-        let end = chosen.end.min(all.end);
         let first = |iteration: u32| self.iterations[iteration as usize] as usize;
-        first(chosen.start.min(end))..first(end)
+        let chosen = self.chosen(options);
+        first(chosen.start)..first(chosen.end)
     }
 
     fn margins(&self, rows: Rows<'_>, trees: Range<usize>, out: &mut [f32]) {
