@@ -1,5 +1,5 @@
 //! The input as a tree model. Rows by themselves, and in the blocks that other kernels score, have
-//! the same results.
+//! the same results, in f64 too.
 #![no_main]
 
 use outrigger_trees::{Limits, Model, Options, Output, Rows};
@@ -13,6 +13,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(model) = read else { return };
     let width = model.features().clamp(1, 40);
     let values: Vec<_> = (0..ROWS * width).map(value).collect();
+    let equal = |a: &f32, b: &f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
     for output in [Output::Value, Output::Margin, Output::Leaf] {
         let options = Options { output, iterations: None };
         let columns = model.columns(&options);
@@ -21,8 +22,11 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let mut alone = vec![0.0; columns];
         for (at, row) in values.chunks_exact(width).enumerate() {
             model.predict(Rows::new(row, width).expect("a row"), &options, &mut alone);
+            let mut wide = vec![0.0; columns];
+            model.predict_f64(Rows::new(row, width).expect("a row"), &options, &mut wide);
+            let narrow: Vec<_> = wide.into_iter().map(|value| value as f32).collect();
+            assert!(alone.iter().zip(&narrow).all(|(a, b)| equal(a, b)), "row {at} in f64");
             let same = together[at * columns..].iter().zip(&alone);
-            let equal = |a: &f32, b: &f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
             assert!(same.into_iter().all(|(a, b)| equal(a, b)), "row {at}");
         }
     }

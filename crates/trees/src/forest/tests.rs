@@ -32,8 +32,9 @@ fn budget() -> Budget {
     Budget::new(&Limits::default(), 1 << 30)
 }
 
-/// A tree with `splits` splits at random places, or in one long line.
-fn tree(random: &mut Random, splits: usize, features: usize, line: bool) -> Tree {
+/// A tree with `splits` splits at random places, or in one long line. Its leaves have their values
+/// in f64 too, if it is `double`.
+fn tree(random: &mut Random, splits: usize, features: usize, line: bool, double: bool) -> Tree {
     let mut arrays = Arrays::default();
     let mut leaves = vec![0];
     let add_leaf = |arrays: &mut Arrays, random: &mut Random| {
@@ -55,15 +56,21 @@ fn tree(random: &mut Random, splits: usize, features: usize, line: bool) -> Tree
         arrays.condition[node] = random.number();
         arrays.default_left[node] = random.below(2) as u8;
     }
+    if double {
+        let numbered = (0..).zip(arrays.right.iter_mut().filter(|right| **right == -1));
+        numbered.for_each(|(number, right)| *right = number);
+        let value = || random.below(2000) as f64 / 7.0 - 140.0;
+        arrays.doubles = std::iter::repeat_with(value).take(splits + 1).collect();
+    }
     arrays.tree(&mut budget()).expect("a tree")
 }
 
 /// Random trees.
-fn trees(seed: u64, trees: usize, splits: usize, features: usize) -> Vec<Tree> {
+fn trees(seed: u64, trees: usize, splits: usize, features: usize, double: bool) -> Vec<Tree> {
     let mut random = Random(seed | 1);
     let mut each = || {
         let (splits, line) = (random.below(splits + 1), random.below(8) == 0);
-        tree(&mut random, splits, features, line)
+        tree(&mut random, splits, features, line, double)
     };
     (0..trees).map(|_| each()).collect()
 }
@@ -73,14 +80,21 @@ fn results(
     forest: &Forest,
     rows: Rows<'_>,
     trees: Range<usize>,
-    groups: &[u32],
-    outputs: usize,
-) -> (Vec<u32>, Vec<f32>) {
-    let mut sums = vec![0.5; rows.len() * outputs];
-    forest.add(rows, trees.clone(), groups, outputs, &mut sums);
+    (groups, outputs): (&[u32], usize),
+    double: bool,
+) -> (Vec<u64>, Vec<f32>) {
     let mut leaves = vec![-1.0; rows.len() * trees.len()];
-    forest.leaves(rows, trees, &mut leaves);
-    (sums.into_iter().map(f32::to_bits).collect(), leaves)
+    forest.leaves(rows, trees.clone(), &mut leaves);
+    let sums = if double {
+        let mut sums = vec![0.5_f64; rows.len() * outputs];
+        forest.add(rows, trees, groups, outputs, &mut sums);
+        sums.into_iter().map(f64::to_bits).collect()
+    } else {
+        let mut sums = vec![0.5_f32; rows.len() * outputs];
+        forest.add(rows, trees, groups, outputs, &mut sums);
+        sums.into_iter().map(|sum| u64::from(sum.to_bits())).collect()
+    };
+    (sums, leaves)
 }
 
 proptest! {
@@ -94,6 +108,7 @@ proptest! {
         width in 1_usize..30,
         outputs in 1_usize..4,
         block_from in 1_usize..20,
+        double: bool,
     ) {
         let mut random = Random(seed.rotate_left(32) | 1);
         let values: Vec<_> = (0..rows * width).map(|_| random.number()).collect();
@@ -101,17 +116,18 @@ proptest! {
         let groups: Vec<_> = (0..count).map(|_| random.below(outputs) as u32).collect();
         let first = random.below(count);
         let some = first..first + random.below(count - first + 1);
-        let walked = Forest::Any(trees(seed, count, splits, features));
-        let expected = results(&walked, rows, some.clone(), &groups, outputs);
+        let outputs = (&*groups, outputs);
+        let walked = Forest::Any(trees(seed, count, splits, features, double));
+        let expected = results(&walked, rows, some.clone(), outputs, double);
 
-        let chosen = Forest::new(trees(seed, count, splits, features), &mut budget());
+        let chosen = Forest::new(trees(seed, count, splits, features, double), &mut budget());
         let Forest::Compact(mut compact, choice) = chosen.expect("memory") else {
             panic!("the trees have a compact form")
         };
         let each = Kind::all().into_iter().map(|kind| Choice::of(kind, block_from));
         for choice in each.chain([choice]) {
             let forest = Forest::Compact(compact, choice);
-            let found = results(&forest, rows, some.clone(), &groups, outputs);
+            let found = results(&forest, rows, some.clone(), outputs, double);
             prop_assert_eq!(&expected, &found, "{:?}", choice);
             let Forest::Compact(same, _) = forest else { unreachable!("it is compact") };
             compact = same;
@@ -122,7 +138,7 @@ proptest! {
 #[test]
 fn trees_that_are_too_large_are_walked() {
     let mut random = Random(7);
-    let large = tree(&mut random, 40_000, 5, false);
+    let large = tree(&mut random, 40_000, 5, false, false);
     let forest = Forest::new(vec![large], &mut budget()).expect("memory");
     assert!(matches!(forest, Forest::Any(_)));
 }
