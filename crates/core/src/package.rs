@@ -14,7 +14,9 @@ pub struct PackageLayout {
     pub directory: &'static str,
     /// The names that the model's file may have. The model's directory holds one of them.
     pub files: &'static [&'static str],
-    /// The largest size allowed for that file, in bytes.
+    /// The names of further files of the model, all of which its directory holds.
+    pub parts: &'static [&'static str],
+    /// The largest size allowed for each of these files, in bytes.
     pub max_file: u64,
     /// The model may also be one level down, in the only directory whose name is a
     /// number.

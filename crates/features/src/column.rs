@@ -4,6 +4,7 @@ mod buffer;
 mod codec;
 pub(crate) mod floats;
 mod lists;
+mod sparse;
 
 use std::sync::Arc;
 
@@ -14,15 +15,16 @@ use crate::{
     metadata::{Absence, Feature, Raw, Size},
     value::{Scalar, Values},
 };
-pub(crate) use buffer::{Buffer, Element, Sink};
+pub(crate) use buffer::{Buffer, Element, Sink, WEIGHTED};
 use codec::{Codec, Encoded};
 pub(crate) use lists::RowLists;
+use sparse::Sparse;
 
 /// A feature ready to encode values.
 #[derive(Debug)]
 pub(crate) struct Column {
     pub(crate) feature: Arc<str>,
-    /// The number of its positions in a row of the input: 1 if that has `lengths`.
+    /// The number of its positions in a row of the input; 1 if that has `lengths`: its list.
     pub(crate) length: usize,
     /// The most values that a request may send.
     pub(crate) most: usize,
@@ -41,6 +43,8 @@ enum Rest {
     Padding(Element<'static>),
     /// None: a row is a list of its own.
     Ragged,
+    /// None: a row has only the ids that were sent.
+    Sparse(Sparse),
 }
 
 #[derive(Debug)]
@@ -66,11 +70,9 @@ impl Problem {
 impl Column {
     /// Compiles a feature of a tensor of type `dtype`.
     pub(crate) fn compile(feature: &Feature, dtype: DType) -> Self {
-        let codec = Codec::compile(feature, dtype);
-        let absent = match &feature.absence {
-            Absence::Required => Absent::Required,
-            Absence::Nan => Absent::Nan,
-            Absence::Default(values) => Absent::Default(encode_default(&codec, values)),
+        let codec = match feature.size {
+            Size::WeightOf(_) => Codec::plain(DType::Float32, feature.allow_non_finite),
+            _ => Codec::compile(feature, dtype),
         };
         let (rest, length) = match &feature.size {
             Size::Exact => (Rest::Exact, feature.length),
@@ -79,13 +81,22 @@ impl Column {
                 (Rest::Padding(element), feature.length)
             }
             Size::Ragged => (Rest::Ragged, 1),
+            Size::Sparse | Size::WeightOf(_) => (Rest::Sparse(Sparse::compile(feature)), 1),
+        };
+        let absent = match (&feature.absence, &rest) {
+            (Absence::Required, _) => Absent::Required,
+            (Absence::Nan, _) => Absent::Nan,
+            (Absence::Default(values), Rest::Sparse(sparse)) => {
+                Absent::Default(sparse.default(&codec, values))
+            }
+            (Absence::Default(values), _) => Absent::Default(encode_default(&codec, values)),
         };
         Self { feature: feature.name.clone(), length, most: feature.length, rest, codec, absent }
     }
 
     /// True if a row has one value.
     pub(crate) fn is_scalar(&self) -> bool {
-        self.most == 1 && !matches!(self.rest, Rest::Ragged)
+        self.most == 1 && !matches!(self.rest, Rest::Ragged | Rest::Sparse(_))
     }
 
     /// Appends the feature's elements for a row and returns the origin of the values.
@@ -101,6 +112,11 @@ impl Column {
             Some(value) => self.write_value(value, out),
             None => self.write_absent(out),
         }
+    }
+
+    /// True if a value may be ids with weights.
+    pub(crate) fn takes_ids(&self) -> bool {
+        matches!(&self.rest, Rest::Sparse(sparse) if sparse.is_list())
     }
 
     /// True if a finite float32 is written to its position in the tensor unchanged.
@@ -141,6 +157,9 @@ impl Column {
         out: &mut impl Sink,
     ) -> Result<ValueOrigin, Problem> {
         self.check_length(value.len())?;
+        if let Rest::Sparse(sparse) = &self.rest {
+            return sparse.write(&self.codec, value, out);
+        }
         let origin = self.write_elements(value, out)?;
         self.pad(value.len(), out);
         Ok(origin)
@@ -180,13 +199,22 @@ impl Column {
 
     /// Refuses another number of values than the feature has.
     pub(crate) fn check_length(&self, found: usize) -> Result<(), Problem> {
-        let (is_list, most) = (!matches!(self.rest, Rest::Exact), self.most);
+        let (is_list, most) = (self.is_list(), self.most);
         if found == most || is_list && found < most {
             return Ok(());
         }
         let at_most = if is_list { "at most " } else { "" };
         let message = format!("expected {at_most}{most} values, found {found}");
         Err(Problem::new(Reason::FeatureLength, message))
+    }
+
+    /// True if fewer values than the most are accepted.
+    fn is_list(&self) -> bool {
+        match &self.rest {
+            Rest::Exact => false,
+            Rest::Padding(_) | Rest::Ragged => true,
+            Rest::Sparse(sparse) => sparse.is_list(),
+        }
     }
 
     fn write_absent(&self, out: &mut impl Sink) -> Result<ValueOrigin, Problem> {
@@ -211,14 +239,19 @@ fn encode_default(codec: &Codec, values: &[Raw]) -> Vec<Element<'static>> {
 
 /// A raw value of metadata.json as an element.
 fn encode(codec: &Codec, raw: &Raw) -> Element<'static> {
-    let scalar = match raw {
+    match codec.encode(scalar(raw)).expect("the parser checked the value") {
+        Encoded::Known(element) | Encoded::OutOfVocabulary(element) => element.into_shared(),
+    }
+}
+
+/// A raw value of metadata.json as a request would send it.
+fn scalar(raw: &Raw) -> Scalar<'_> {
+    match raw {
         Raw::Real(value) => Scalar::Real(*value),
         Raw::Integer(value) => Scalar::Integer(*value),
         Raw::Flag(value) => Scalar::Flag(*value),
         Raw::Text(value) => Scalar::Text(value.as_bytes()),
-    };
-    match codec.encode(scalar).expect("the parser checked the value") {
-        Encoded::Known(element) | Encoded::OutOfVocabulary(element) => element.into_shared(),
+        Raw::Id(value) => Scalar::Id(*value),
     }
 }
 

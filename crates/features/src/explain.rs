@@ -1,6 +1,9 @@
 //! Explain: the exact tensors of a call, and the origin of each value in them.
 
-use std::ops::Range;
+mod contributions;
+mod json;
+
+use std::{ops::Range, slice};
 
 use bytes::Bytes;
 use outrigger_core::{Content, Failure, Tensor};
@@ -10,11 +13,12 @@ use outrigger_proto::outrigger::v1::{
 
 use crate::{
     call::{Call, Trace},
-    limits::Limits,
+    limits::{Limits, check_users},
     metadata::{Feature, Input},
     pack::{Metered, pack_traced},
     packed::{Packed, UserRows},
     plan::Plan,
+    transcode::{self, Request},
 };
 
 impl Metered<'_> {
@@ -34,30 +38,50 @@ impl Metered<'_> {
         let (packed, trace) = pack_traced(plan, requests, &call)?;
         Ok(users(plan, &packed, &trace))
     }
+
+    /// As [`Self::explain`], for one request that has already been split into parts within its
+    /// limits. Returns the packed tensors too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn explain_request(
+        self,
+        request: &Request<'_>,
+    ) -> Result<(ExplainResponse, Packed), Failure> {
+        check_users(1, &request.limits)?;
+        let call = Call { traced: true, meter: self.meter, ..Call::new(&request.limits) };
+        let packed = transcode::pack_requests(self.plan, slice::from_ref(request), &call);
+        let (packed, trace) = packed?;
+        Ok((self.plan.explain_user(0, &packed, &trace), packed))
+    }
 }
 
 impl Plan {
     fn explain_user(&self, user: usize, packed: &Packed, trace: &Trace) -> ExplainResponse {
         let share = Share::of(user, self, packed);
         let inputs = || self.metadata.inputs.iter().zip(&packed.tensors).zip(&trace.origins);
-        let lengths = |input: &Input| packed.tensor(input.lengths.as_ref()?);
         let mut tensors = Vec::with_capacity(packed.tensors.len());
+        let mut of_lists = Vec::new();
         for ((input, tensor), origins) in inputs() {
-            let elements = match lengths(input) {
+            let [weights, lengths] =
+                [&input.weights, &input.lengths].map(|name| packed.tensor(name.as_ref()?));
+            let elements = match lengths {
                 Some(lengths) => share.elements(lengths),
                 None => share.range(elements(tensor)),
             };
-            tensors.push(explain(input, tensor, origins, &share, elements));
+            let explain = |tensor| explain(input, tensor, origins, &share, elements.clone());
+            tensors.push(explain(tensor));
+            of_lists.extend(weights.map(explain));
+            of_lists.extend(lengths.map(|tensor| explain_lengths(input, tensor, origins, &share)));
         }
-        let of_lists =
-            inputs().filter_map(|((input, _), origins)| Some((lengths(input)?, origins)));
-        tensors.extend(of_lists.map(|(tensor, origins)| explain_lengths(tensor, origins, &share)));
+        tensors.append(&mut of_lists);
         ExplainResponse {
             model: None,
             tensors,
             request_id: packed.users[user].request_id.to_string(),
             unknown_features: trace.unknown[user].clone(),
             treatment_errors: packed.users[user].errors.clone(),
+            contributions: None,
         }
     }
 }
@@ -146,15 +170,21 @@ fn part(tensor: &Tensor, elements: Range<usize>) -> (Bytes, Vec<Bytes>) {
     }
 }
 
-/// Explains the lengths of the lists that have these origins.
-fn explain_lengths(tensor: &Tensor, origins: &[i32], share: &Share) -> ExplainedTensor {
+/// Explains the lengths of an input's lists, which have these origins.
+fn explain_lengths(
+    input: &Input,
+    tensor: &Tensor,
+    origins: &[i32],
+    share: &Share,
+) -> ExplainedTensor {
     let mut shape = tensor.shape.clone();
     shape[0] = i64::try_from(share.rows).expect("sizes are limited");
     let padding = i32::from(ValueOrigin::Padding);
-    let origin = |of_list: &i32| match *of_list {
-        of_list if of_list == padding => padding,
+    let origin = |of_row: &[i32]| match of_row {
+        [of_list, ..] if *of_list == padding => padding,
         _ => ValueOrigin::Computed.into(),
     };
+    let origins = origins[share.range(origins.len())].chunks(input.features.len());
     ExplainedTensor {
         name: tensor.name.as_ref().to_owned(),
         dtype: tensor.dtype.as_str().to_owned(),
@@ -162,7 +192,7 @@ fn explain_lengths(tensor: &Tensor, origins: &[i32], share: &Share) -> Explained
         content: part(tensor, share.range(elements(tensor))).0,
         texts: Vec::new(),
         columns: Vec::new(),
-        origins: origins[share.range(origins.len())].iter().map(origin).collect(),
+        origins: origins.map(origin).collect(),
     }
 }
 

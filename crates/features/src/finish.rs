@@ -2,6 +2,7 @@
 
 mod joined;
 mod lists;
+mod sparse;
 
 use outrigger_core::Tensor;
 use outrigger_proto::outrigger::v1::ValueOrigin;
@@ -11,6 +12,7 @@ use crate::{
     metadata::Entity,
     plan::{InputPlan, Plan},
 };
+use sparse::SparseNames;
 
 /// Builds the tensors. `kept` is the number of packed treatments of each user, and
 /// `treatments` the largest of them.
@@ -23,18 +25,15 @@ pub(crate) fn tensors(
     if !plan.joins.is_empty() {
         return joined::tensors(plan, buffers, kept);
     }
-    let mut lengths = Vec::new();
+    let mut of_lists = Vec::new();
     let inputs = plan.inputs.iter().zip(buffers);
     let mut tensors: Vec<_> = inputs
         .map(|(input, buffer)| {
             let buffer = pad(input, buffer, kept, treatments);
-            if let (Some(name), Buffer::Lists(lists)) = (&input.lengths, &buffer) {
-                lengths.push(lists::lengths(name, input, lists, (kept.len(), treatments)));
-            }
-            finish_tensor(input, buffer, (kept.len(), treatments))
+            finish_tensor(input, buffer, (kept.len(), treatments), &mut of_lists)
         })
         .collect();
-    tensors.append(&mut lengths);
+    tensors.append(&mut of_lists);
     tensors
 }
 
@@ -67,7 +66,23 @@ fn pad(input: &InputPlan, buffer: Buffer, kept: &[usize], treatments: usize) -> 
     buffer.pad(&runs, treatments * input.width)
 }
 
-fn finish_tensor(input: &InputPlan, buffer: Buffer, (users, treatments): (usize, usize)) -> Tensor {
+/// Shapes the tensor of an input; those with the weights and the lengths of its lists are added to
+/// `of_lists`.
+fn finish_tensor(
+    input: &InputPlan,
+    buffer: Buffer,
+    (users, treatments): (usize, usize),
+    of_lists: &mut Vec<Tensor>,
+) -> Tensor {
+    let rows = || lists::rows(input, users, treatments);
+    if let (Some(names), Buffer::Lists(lists)) = (SparseNames::of(input), &buffer) {
+        let [ids, weights, lengths] = sparse::tensors(names, lists, input.width, rows());
+        of_lists.extend([weights, lengths]);
+        return ids;
+    }
+    if let (Some(name), Buffer::Lists(lists)) = (&input.lengths, &buffer) {
+        of_lists.push(lists::lengths(name, lists, rows()));
+    }
     let content = buffer.into_content();
     let shape = match &input.lengths {
         None => input.shape(users, treatments),

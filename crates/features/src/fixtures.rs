@@ -115,3 +115,12 @@ pub(crate) fn joined() -> Plan {
     let json = include_bytes!("../tests/metadata/good/joined.json");
     Plan::compile(Metadata::parse(json).expect("valid"))
 }
+
+/// The metadata of a model whose inputs are joined, and whose output has three columns, ranked by
+/// the last one.
+pub(crate) fn wide_joined() -> Metadata {
+    let json = include_bytes!("../tests/metadata/good/joined.json");
+    let mut metadata = Metadata::parse(json).expect("valid");
+    (metadata.outputs[0].width, metadata.outputs[0].score_column) = (3, 2);
+    metadata
+}

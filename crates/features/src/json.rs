@@ -28,8 +28,10 @@ mod parts;
 mod request;
 mod row;
 mod scan;
+mod sparse;
 mod template;
 mod vector;
+pub(crate) mod writer;
 
 use outrigger_core::{Failure, Reason};
 use outrigger_proto::outrigger::v1::ModelSelector;

@@ -74,15 +74,24 @@ pub(crate) fn refuse_columns(count: usize, max: usize, place: &Place) -> Result<
     Err(place.malformed("treatment_table", format!("{count} columns, at most {max} are allowed")))
 }
 
-/// The most bytes of a row in a tensor. A row of lists also takes the places of its list, and its
-/// number of elements.
+/// The most bytes of a row in a tensor. A row of lists also takes the places of its lists, and its
+/// number of elements; an id has a weight.
 fn row_size(input: &InputPlan) -> u128 {
-    let list = size_of::<std::ops::Range<usize>>() + size_of::<i64>();
     let elements = |count: usize| count as u128 * element_size(input.dtype);
-    match input.columns.first().filter(|_| input.lengths.is_some()) {
-        None => elements(input.width),
-        Some(column) => elements(column.most) + list as u128,
+    if input.lengths.is_none() {
+        return elements(input.width);
     }
+    let most: usize = input.columns.iter().map(|column| column.most).sum();
+    let weights = if input.weights.is_some() { most * size_of::<f32>() } else { 0 };
+    let places = input.width * size_of::<std::ops::Range<usize>>() + size_of::<i64>();
+    elements(most) + (weights + places) as u128
+}
+
+/// The most bytes of a joined row in a tensor.
+fn joined_size(join: &Join) -> u128 {
+    let weight = if join.weights.is_some() { size_of::<f32>() } else { 0 };
+    let length = if join.lengths.is_some() { size_of::<i64>() } else { 0 };
+    join.width as u128 * (element_size(join.dtype) + weight as u128) + length as u128
 }
 
 fn element_size(dtype: DType) -> u128 {
@@ -105,7 +114,7 @@ pub(crate) fn check_size(
         let rows = if input.entity == Entity::Treatment { users * treatments } else { users };
         rows * row_size(input)
     };
-    let joined = |join: &Join| rows * join.width as u128 * element_size(join.dtype);
+    let joined = |join: &Join| rows * joined_size(join);
     let total: u128 = match plan.joins.as_slice() {
         [] => plan.inputs.iter().map(padded).sum(),
         joins => joins.iter().map(joined).sum(),

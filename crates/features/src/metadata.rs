@@ -5,6 +5,7 @@ mod feature;
 mod file;
 mod input;
 mod output;
+mod sparse;
 
 use std::sync::Arc;
 
@@ -53,6 +54,11 @@ pub struct Input {
     /// The tensor with the number of values of each row, int64: `[B]` or `[B, T]`. The
     /// input then has a single feature, and its tensor the values of all rows: `[N]`.
     pub lengths: Option<Arc<str>>,
+    /// The tensor with the weight of each id, float32: `[N]`. The rows of the input are then
+    /// sparse: its tensor has the ids of all rows, int64 with the bits of the unsigned ids, and
+    /// `lengths` their number in each row, `[R]` for joined rows. A row has the ids of its
+    /// features, one feature after the other; a joined row has those of the user first.
+    pub weights: Option<Arc<str>>,
     /// The features in its last dimension, in order; empty for counts and seeds.
     pub features: Vec<Feature>,
 }
@@ -73,7 +79,8 @@ pub enum Entity {
     Joined,
 }
 
-/// One feature: `length` neighbouring positions of an input's last dimension, or a list.
+/// One feature: `length` neighbouring positions of an input's last dimension, or a list, or ids
+/// of a sparse row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Feature {
     /// Its name in requests; unique within its entity.
@@ -101,6 +108,10 @@ pub enum Size {
     Padded(Raw),
     /// Up to `length`, of an input with `lengths`.
     Ragged,
+    /// Up to `length` ids with weights, of an input with `weights`.
+    Sparse,
+    /// One number: the weight of this id, in an input with `weights`.
+    WeightOf(u64),
 }
 
 /// The encoding of a raw value as an element of the tensor.
@@ -112,8 +123,10 @@ pub enum Encoding {
     Vocabulary {
         /// The words, in order of their indices.
         words: Words,
-        /// The index of any other word.
-        out_of_vocabulary: i64,
+        /// The ids that words stand for in a sparse row; empty if they are the positions.
+        ids: Vec<u64>,
+        /// The index, or id, of any other word. `None`: a sparse row leaves it out.
+        out_of_vocabulary: Option<i64>,
     },
     /// FarmHash64 (`fingerprint64`) of the text, modulo this: the same as
     /// TensorFlow's `tf.strings.to_hash_bucket_fast`.
@@ -131,7 +144,8 @@ pub enum Words {
 /// The behaviour when a feature is absent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Absence {
-    /// Uses these raw values, as many as a request may send, encoded like any other.
+    /// Uses these raw values, as many as a request may send, encoded like any other. In a sparse
+    /// row none means that it has no id of the feature, and ids have a weight of 1.
     Default(Vec<Raw>),
     /// Refuses the row with FEATURE_MISSING.
     Required,
@@ -147,6 +161,8 @@ pub enum Raw {
     Integer(i64),
     Flag(bool),
     Text(Arc<str>),
+    /// An id of a sparse row.
+    Id(u64),
 }
 
 /// One output of the model.
@@ -235,7 +251,7 @@ impl Metadata {
 
 impl Input {
     /// The size of the last dimension, unless there are `lengths`: the sum of the features'
-    /// lengths.
+    /// lengths. It is also the most ids of a sparse row.
     pub fn width(&self) -> usize {
         self.features.iter().map(|feature| feature.length).sum()
     }

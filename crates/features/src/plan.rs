@@ -52,6 +52,8 @@ pub(crate) struct InputPlan {
     pub(crate) tensor: Arc<str>,
     /// The tensor with the number of elements of each row, if the rows are lists.
     pub(crate) lengths: Option<Arc<str>>,
+    /// The tensor with the weights of ids, if the rows are sparse.
+    pub(crate) weights: Option<Arc<str>>,
     pub(crate) entity: Entity,
     pub(crate) dtype: DType,
     /// Elements, or lists, per row.
@@ -131,17 +133,23 @@ impl Plan {
         Some(self.inputs[input].dtype)
     }
 
+    /// True if the entity's feature of this name takes ids with weights.
+    pub(crate) fn is_sparse(&self, entity: Entity, feature: &str) -> bool {
+        let fields = self.fields.of(entity);
+        fields.is_some_and(|fields| fields.is_sparse(feature.as_bytes(), &self.inputs))
+    }
+
     /// The length in bytes of the longest feature name of an entity.
     pub(crate) fn longest_name(&self, entity: Entity) -> usize {
         self.fields.of(entity).map_or(0, Fields::longest_name)
     }
 
     /// The input tensors of a packed call, in their order: those of metadata.json, then those with
-    /// the lengths of lists.
+    /// the weights and the lengths of lists, input by input.
     pub fn input_names(&self) -> impl Iterator<Item = &Arc<str>> {
         let inputs = &self.metadata.inputs;
-        let lengths = inputs.iter().filter_map(|input| input.lengths.as_ref());
-        inputs.iter().map(|input| &input.tensor).chain(lengths)
+        let of_lists = inputs.iter().flat_map(|input| [&input.weights, &input.lengths]);
+        inputs.iter().map(|input| &input.tensor).chain(of_lists.flatten())
     }
 
     /// The output tensors that a packed call needs from the engine (its `output_filter`),
@@ -176,6 +184,7 @@ impl InputPlan {
         Self {
             tensor: input.tensor.clone(),
             lengths: input.lengths.clone(),
+            weights: input.weights.clone(),
             entity,
             dtype: input.dtype,
             // Counts and seeds have one value per row.
@@ -186,9 +195,10 @@ impl InputPlan {
 
     /// An empty buffer with room for `rows` rows.
     pub(crate) fn buffer(&self, rows: usize) -> Buffer {
-        match &self.lengths {
-            None => Buffer::new(self.dtype, rows * self.width),
-            Some(_) => Buffer::Lists(RowLists::new(self.dtype, rows)),
+        match (&self.lengths, &self.weights) {
+            (None, _) => Buffer::new(self.dtype, rows * self.width),
+            (Some(_), None) => Buffer::Lists(RowLists::new(self.dtype, rows)),
+            (Some(_), Some(_)) => Buffer::Lists(RowLists::weighted(rows * self.width)),
         }
     }
 

@@ -113,7 +113,7 @@ impl Plan {
 
 fn is_readable(feature: &Feature, dtype: DType) -> bool {
     let hashed = matches!(feature.encoding, Encoding::HashBuckets(_));
-    let scalar = feature.length == 1 && feature.size != Size::Ragged;
+    let scalar = feature.length == 1 && matches!(feature.size, Size::Exact | Size::Padded(_));
     scalar && !hashed && dtype != DType::String
 }
 

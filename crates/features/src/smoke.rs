@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use outrigger_core::DType;
 use outrigger_proto::outrigger::v1::{
-    FeatureMap, IntegerList, NumberList, PredictRequest, TextList, Treatment, Value,
+    FeatureMap, IntegerList, NumberList, PredictRequest, SparseList, TextList, Treatment, Value,
     predict_request::User, value::Kind,
 };
 
@@ -58,6 +58,11 @@ impl Plan {
 }
 
 fn made_up(dtype: DType, feature: &Feature, number: f32) -> Kind {
+    match feature.size {
+        Size::WeightOf(_) => return Kind::Number(number),
+        Size::Sparse => return Kind::Sparse(made_up_sparse(feature, number)),
+        Size::Exact | Size::Padded(_) | Size::Ragged => {}
+    }
     let length = if feature.size == Size::Exact { feature.length } else { 1 };
     let numbers = || Kind::Numbers(NumberList { values: vec![number; length] });
     let integers = |value| Kind::Integers(IntegerList { values: vec![value; length] });
@@ -69,6 +74,21 @@ fn made_up(dtype: DType, feature: &Feature, number: f32) -> Kind {
         (Encoding::Plain, DType::Float32 | DType::Float64) => numbers(),
         (Encoding::Plain, DType::Int32 | DType::Int64 | DType::Bool) => integers(0),
     }
+}
+
+fn made_up_sparse(feature: &Feature, weight: f32) -> SparseList {
+    let (mut ids, mut names) = (Vec::new(), Vec::new());
+    match &feature.encoding {
+        Encoding::Plain => ids.push(0),
+        Encoding::HashBuckets(_) => names.push(String::new()),
+        Encoding::Vocabulary { words: Words::Texts(words), .. } => {
+            names.push(words[0].as_ref().to_owned());
+        }
+        Encoding::Vocabulary { words: Words::Integers(words), .. } => {
+            ids.push(words[0].cast_unsigned());
+        }
+    }
+    SparseList { ids, names, weights: vec![weight] }
 }
 
 #[cfg(test)]

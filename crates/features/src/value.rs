@@ -1,9 +1,11 @@
 //! Raw values in any of the forms in which a request sends them.
 
 mod mixed;
+mod sparse;
 
 use crate::wire::Reader;
 pub(crate) use mixed::put_mixed;
+pub(crate) use sparse::{SparseCells, SparseList, Weights};
 
 /// One feature's value as a vector, independent of its representation.
 pub(crate) trait Values<'a> {
@@ -17,6 +19,11 @@ pub(crate) trait Values<'a> {
     fn floats(&self) -> Option<&'a [u8]> {
         None
     }
+
+    /// The weights of the ids of a sparse list; those of other values are 1.
+    fn weights(&self) -> Weights<'a> {
+        Weights::Ones
+    }
 }
 
 /// One raw value.
@@ -27,6 +34,10 @@ pub(crate) enum Scalar<'a> {
     Flag(bool),
     /// UTF-8.
     Text(&'a [u8]),
+    /// An id of a sparse list.
+    Id(u64),
+    /// A name of a sparse list, in UTF-8.
+    Name(&'a [u8]),
     /// A value that no feature accepts: a list within a list, an object, or a null within a list.
     Other,
 }
@@ -49,6 +60,10 @@ pub(crate) enum Value<'a> {
     /// Values of an object's list and their number, of any types, written by
     /// [`put_mixed`].
     Mixed(&'a [u8], usize),
+    /// An encoded sparse list and the number of its ids and names.
+    Sparse(SparseList<'a>, usize),
+    /// Values of a sparse column: the first one's position, and their number.
+    SparseCells(&'a SparseCells<'a>, usize, usize),
 }
 
 impl<'a> Values<'a> for Value<'a> {
@@ -62,17 +77,27 @@ impl<'a> Values<'a> for Value<'a> {
             | Self::EncodedTexts(_, count)
             | Self::Mixed(_, count) => *count,
             Self::Slices(values) => values.len(),
+            Self::Sparse(_, count) | Self::SparseCells(_, _, count) => *count,
         }
     }
 
     fn scalars(&self) -> impl Iterator<Item = Scalar<'a>> {
-        let rest = match self {
+        let (rest, names) = match self {
             Self::PackedIntegers(bytes, _)
             | Self::EncodedTexts(bytes, _)
-            | Self::Mixed(bytes, _) => bytes,
-            _ => &[][..],
+            | Self::Mixed(bytes, _) => (*bytes, &[][..]),
+            Self::Sparse(list, _) => (list.ids(), list.names()),
+            _ => (&[][..], &[][..]),
         };
-        Scalars { value: *self, index: 0, rest: Reader::new(rest) }
+        Scalars { value: *self, index: 0, rest: Reader::new(rest), names: Reader::new(names) }
+    }
+
+    fn weights(&self) -> Weights<'a> {
+        match self {
+            Self::Sparse(list, _) => Weights::of(list.weights()),
+            Self::SparseCells(cells, start, count) => cells.weights(*start..start + count),
+            _ => Weights::Ones,
+        }
     }
 
     fn floats(&self) -> Option<&'a [u8]> {
@@ -90,6 +115,8 @@ struct Scalars<'a> {
     index: usize,
     /// The unread bytes of values with a variable length.
     rest: Reader<'a>,
+    /// The unread names of a sparse list.
+    names: Reader<'a>,
 }
 
 impl<'a> Iterator for Scalars<'a> {
@@ -114,6 +141,17 @@ impl<'a> Iterator for Scalars<'a> {
             Value::EncodedTexts(..) => {
                 self.rest.key().ok()?;
                 Scalar::Text(self.rest.bytes().ok()?)
+            }
+            Value::Sparse(..) if !self.rest.is_empty() => Scalar::Id(self.rest.varint().ok()?),
+            Value::Sparse(..) => {
+                self.names.key().ok()?;
+                Scalar::Name(self.names.bytes().ok()?)
+            }
+            Value::SparseCells(cells, start, count) => {
+                if index == count {
+                    return None;
+                }
+                cells.scalar(start + index)?
             }
             Value::Mixed(..) => mixed::read(&mut self.rest)?,
         })

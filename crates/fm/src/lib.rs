@@ -30,10 +30,7 @@
 //! # }
 //! ```
 
-mod budget;
 mod error;
-mod ids;
-mod leaves;
 mod model;
 mod names;
 mod read;
@@ -44,6 +41,6 @@ mod table;
 pub use error::{Error, Part};
 pub use model::Model;
 pub use names::Names;
-pub use outrigger_trees::Limits;
+pub use outrigger_trees::{Limits, SparseError, SparseRows};
 pub use read::{File, Files, Kind, Reading};
-pub use rows::{Options, Output, Precision, Rows, RowsError, SparseRows};
+pub use rows::{Options, Output, Precision, Rows, RowsError};

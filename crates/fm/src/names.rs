@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use outrigger_trees::Limits;
+use outrigger_trees::{Budget, Limits};
 
 use crate::{
     Error, Part,
-    budget::Budget,
     read::{Faults, File, Lines, fields, quoted, text, unsigned},
 };
 
@@ -26,7 +25,7 @@ impl Names {
     /// # Errors
     /// [`Error`]. A malformed line is an error, and so is a name that is a number or occurs twice.
     pub fn read(file: File<'_>, limits: &Limits) -> Result<Self, Error> {
-        let mut budget = Budget::new(limits.memory);
+        let mut budget = Budget::of(limits.memory);
         let mut faults = Faults::new(Part::Names, "line", false);
         let mut lines = Lines::new(file);
         let mut names = Self::default();

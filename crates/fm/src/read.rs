@@ -7,9 +7,9 @@ mod text;
 
 use std::io::BufRead;
 
-use outrigger_trees::Limits;
+use outrigger_trees::{Budget, Limits};
 
-use crate::{Error, Names, Part, budget::Budget, table::Growing};
+use crate::{Error, Names, Part, table::Growing};
 pub(crate) use leaf_mapping::leaf_mapping;
 pub(crate) use lines::{Faults, Lines, fields, quoted, text, unsigned};
 
@@ -33,7 +33,7 @@ pub struct Files<'a> {
     pub leaf_mapping: File<'a>,
 }
 
-/// The kinds of factorisation machines. The files do not say which one they are.
+/// The kinds of factorisation machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Two classes; alphaFM.
@@ -45,8 +45,9 @@ pub enum Kind {
 /// Settings of reading a model.
 #[derive(Debug, Clone)]
 pub struct Reading<'a> {
-    /// The kind of the factorisation machine.
-    pub kind: Kind,
+    /// The kind of the factorisation machine. None is that of its file: a softmax model with one
+    /// class, whose score is always 1, is then read as a binary one.
+    pub kind: Option<Kind>,
     /// True if malformed lines and features that occur twice are skipped and counted, as XGBoost
     /// Serving does. Otherwise they are errors.
     pub lenient: bool,
@@ -58,8 +59,8 @@ pub struct Reading<'a> {
 
 impl Reading<'_> {
     /// Settings for a kind: strict, without names, and with the default limits.
-    pub fn new(kind: Kind) -> Self {
-        Self { kind, lenient: false, names: None, limits: Limits::default() }
+    pub fn new(kind: impl Into<Option<Kind>>) -> Self {
+        Self { kind: kind.into(), lenient: false, names: None, limits: Limits::default() }
     }
 }
 
@@ -126,8 +127,8 @@ pub(crate) fn fm(
         return text::read(file, Features::new(reading, budget, "line"));
     }
     match reading.kind {
-        Kind::Binary => binary::read(file, Features::new(reading, budget, "record")),
-        Kind::Softmax => {
+        None | Some(Kind::Binary) => binary::read(file, Features::new(reading, budget, "record")),
+        Some(Kind::Softmax) => {
             Err(Error::Invalid(Part::Fm, "a softmax model has no binary form".to_owned()))
         }
     }

@@ -1,57 +1,8 @@
 //! Input and output of scoring.
 
-use std::{fmt, ops::Range};
+use std::fmt;
 
-/// Sparse rows in compressed form: the ids and weights of all rows, one row after the other, and
-/// the place at which each row begins. An id may occur more than once in a row.
-#[derive(Debug, Clone, Copy)]
-pub struct SparseRows<'a> {
-    ids: &'a [u64],
-    weights: &'a [f32],
-    offsets: &'a [u32],
-}
-
-impl<'a> SparseRows<'a> {
-    /// Rows with an offset each into `ids` and `weights`, and a last offset, which is their length.
-    ///
-    /// # Errors
-    /// [`RowsError`] if the lengths differ, or the offsets do not divide all entries into rows.
-    pub fn new(ids: &'a [u64], weights: &'a [f32], offsets: &'a [u32]) -> Result<Self, RowsError> {
-        if ids.len() != weights.len() {
-            return Err(RowsError::Weights { ids: ids.len(), weights: weights.len() });
-        }
-        let ends = (offsets.first(), offsets.last().map(|end| *end as usize));
-        if ends != (Some(&0), Some(ids.len())) || !offsets.is_sorted() {
-            return Err(RowsError::Offsets);
-        }
-        Ok(Self { ids, weights, offsets })
-    }
-
-    /// The number of rows.
-    pub fn len(&self) -> usize {
-        self.offsets.len() - 1
-    }
-
-    /// True if there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Ids and weights of the row `at`.
-    pub(crate) fn row(&self, at: usize) -> impl Iterator<Item = (u64, f32)> + use<'a> {
-        let entries = self.entries(at..at + 1);
-        self.ids[entries.clone()].iter().copied().zip(self.weights[entries].iter().copied())
-    }
-
-    fn entries(&self, rows: Range<usize>) -> Range<usize> {
-        self.offsets[rows.start] as usize..self.offsets[rows.end] as usize
-    }
-
-    /// The row of the entry `at`.
-    fn row_of(&self, at: usize) -> usize {
-        self.offsets.partition_point(|offset| *offset as usize <= at) - 1
-    }
-}
+use outrigger_trees::SparseRows;
 
 /// The rows of a request. Each has two parts, as XGBoost Serving has it.
 #[derive(Debug, Clone, Copy)]
@@ -73,8 +24,8 @@ impl<'a> Rows<'a> {
         if trees.len() != fm.len() {
             return Err(RowsError::Rows { trees: trees.len(), fm: fm.len() });
         }
-        match trees.weights.iter().position(|weight| weight.is_infinite()) {
-            Some(at) => Err(RowsError::Infinite { row: trees.row_of(at), id: trees.ids[at] }),
+        match trees.infinite() {
+            Some((row, id)) => Err(RowsError::Infinite { row, id }),
             None => Ok(Self { trees, fm }),
         }
     }
@@ -90,18 +41,9 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The reasons why arrays are not rows.
+/// The reasons why sparse rows are not the rows of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowsError {
-    /// There is not one weight for each id.
-    Weights {
-        /// The number of ids.
-        ids: usize,
-        /// The number of weights.
-        weights: usize,
-    },
-    /// The offsets do not ascend from 0 to the number of ids.
-    Offsets,
     /// The two parts of the rows differ in the number of rows.
     Rows {
         /// Rows with features of the trees.
@@ -121,10 +63,6 @@ pub enum RowsError {
 impl fmt::Display for RowsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Weights { ids, weights } => {
-                write!(f, "there are {weights} weights for {ids} ids")
-            }
-            Self::Offsets => f.write_str("the offsets do not ascend from 0 to the number of ids"),
             Self::Rows { trees, fm } => {
                 write!(f, "there are {trees} rows for the trees and {fm} for the FM")
             }
@@ -167,19 +105,6 @@ pub struct Options {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn arrays_must_be_whole_rows() {
-        let rows = |offsets| SparseRows::new(&[7, 8, 7], &[1.0; 3], offsets).map(|rows| rows.len());
-        assert_eq!(rows(&[0, 2, 2, 3]), Ok(3));
-        for offsets in [&[] as &[u32], &[0], &[0, 2], &[1, 3], &[0, 3, 2, 3], &[0, 4]] {
-            assert_eq!(rows(offsets), Err(RowsError::Offsets), "{offsets:?}");
-        }
-        let none = SparseRows::new(&[], &[], &[0]).expect("no rows");
-        assert!(none.is_empty());
-        let error = SparseRows::new(&[7], &[], &[0, 1]).expect_err("no weight");
-        assert_eq!(error, RowsError::Weights { ids: 1, weights: 0 });
-    }
 
     #[test]
     fn both_parts_have_the_same_rows() {

@@ -86,65 +86,99 @@ fn softmax<N: Number>(table: &Table, features: &Features, output: Output, out: &
 /// The margin of a binary model in f32, with the operations of XGBoost Serving in their order. The
 /// squares of a feature are taken together, from the norm of its vector.
 fn with_norms(table: &Table, features: &Features) -> f32 {
-    let (mut linear, mut cross) = (0.0, 0.0);
-    for (feature, x) in features {
-        let Weights { weight, norm, .. } = table.weights(*feature, 0);
-        linear += x * weight;
-        cross -= x * x * norm;
-    }
-    for_each_factor::<f32>(table, features, 0, |sum, _| cross += sum * sum);
-    let cross = f64::from(cross) * 0.5 + f64::from(table.bias[0]);
-    (f64::from(linear) + cross) as f32
+    let mut sums = WithNorms { linear: 0.0, cross: 0.0 };
+    add(table, features, 0, &mut sums);
+    let cross = f64::from(sums.cross) * 0.5 + f64::from(table.bias[0]);
+    (f64::from(sums.linear) + cross) as f32
 }
 
 /// The margin of a class, with the operations of alphaFM and alphaFM_softmax in their order.
 fn of_class<N: Number>(table: &Table, features: &Features, class: usize) -> N {
-    let mut margin = N::from(table.bias[class]);
-    for (feature, x) in features {
-        margin = margin + N::from(table.weights(*feature, class).weight) * N::from(*x);
-    }
-    for_each_factor::<N>(table, features, class, |sum, squares| {
-        margin = N::nearest(margin.into() + 0.5 * (sum * sum - squares).into());
-    });
-    margin
+    let mut margin = Margin(N::from(table.bias[class]));
+    add(table, features, class, &mut margin);
+    margin.0
 }
 
-/// Calls `factor` with the sum and the sum of squares of `v_f x`, for each factor `f`, those of the
-/// zeros behind the vectors included.
-#[inline]
-fn for_each_factor<N: Number>(
-    table: &Table,
-    features: &Features,
-    class: usize,
-    mut factor: impl FnMut(N, N),
-) {
-    let padded = table.shape.padded();
-    let mut each = |sums: &[(N, N)]| sums.iter().for_each(|(sum, squares)| factor(*sum, *squares));
-    if padded.is_multiple_of(8) {
-        (0..padded).step_by(8).for_each(|first| each(&sums::<N, 8>(table, features, class, first)));
-    } else {
-        (0..padded).step_by(4).for_each(|first| each(&sums::<N, 4>(table, features, class, first)));
+/// The parts of a margin, in the order in which they are added.
+trait Parts<N> {
+    /// A feature with its weight `x` in the row.
+    fn feature(&mut self, weights: &Weights<'_>, x: f32);
+
+    /// A factor `f`, with the sum and the sum of squares of `v_f x`. They come after all features.
+    fn factor(&mut self, sum: N, squares: N);
+}
+
+struct WithNorms {
+    linear: f32,
+    cross: f32,
+}
+
+impl Parts<f32> for WithNorms {
+    #[inline(always)]
+    fn feature(&mut self, weights: &Weights<'_>, x: f32) {
+        self.linear += x * weights.weight;
+        self.cross -= x * x * weights.norm;
+    }
+
+    #[inline(always)]
+    fn factor(&mut self, sum: f32, _: f32) {
+        self.cross += sum * sum;
     }
 }
 
-/// The sums and the sums of squares of `v_f x` for the factors from `first` on. Each is taken in
-/// the order of the features.
+struct Margin<N>(N);
+
+impl<N: Number> Parts<N> for Margin<N> {
+    #[inline(always)]
+    fn feature(&mut self, weights: &Weights<'_>, x: f32) {
+        self.0 = self.0 + N::from(weights.weight) * N::from(x);
+    }
+
+    #[inline(always)]
+    fn factor(&mut self, sum: N, squares: N) {
+        self.0 = N::nearest(self.0.into() + 0.5 * (sum * sum - squares).into());
+    }
+}
+
+/// Adds all features and factors, those of the zeros behind the vectors included. The first pass
+/// over the features adds them beside the sums of the first factors, because each sum waits for its
+/// last addition and they wait together.
 #[inline]
-fn sums<N: Number, const LANES: usize>(
+fn add<N: Number>(table: &Table, features: &Features, class: usize, to: &mut impl Parts<N>) {
+    match table.shape.padded() {
+        0 => pass::<N, 0>(table, features, class, 0, to),
+        4 => pass::<N, 4>(table, features, class, 0, to),
+        padded => {
+            let firsts = (0..padded).step_by(8);
+            firsts.for_each(|first| pass::<N, 8>(table, features, class, first, to));
+        }
+    }
+}
+
+/// Adds the factors from `first` on, and before them all features if `first` is 0. Each sum is taken
+/// in the order of the features.
+#[inline]
+fn pass<N: Number, const LANES: usize>(
     table: &Table,
     features: &Features,
     class: usize,
     first: usize,
-) -> [(N, N); LANES] {
+    to: &mut impl Parts<N>,
+) {
     let (mut sums, mut squares) = ([N::default(); LANES], [N::default(); LANES]);
     for (feature, x) in features {
-        let x = N::from(*x);
-        let vector = &table.weights(*feature, class).vector[first..first + LANES];
+        let weights = table.weights(*feature, class);
+        if first == 0 {
+            to.feature(&weights, *x);
+        }
+        let (x, vector) = (N::from(*x), &weights.vector[first..first + LANES]);
         for lane in 0..LANES {
             let product = N::from(vector[lane]) * x;
             sums[lane] = sums[lane] + product;
             squares[lane] = squares[lane] + product * product;
         }
     }
-    std::array::from_fn(|lane| (sums[lane], squares[lane]))
+    for lane in 0..LANES {
+        to.factor(sums[lane], squares[lane]);
+    }
 }

@@ -1,10 +1,11 @@
 //! The weights of all features in one array.
 
-use crate::{
-    Error,
-    budget::Budget,
-    ids::{Ids, number},
-};
+use outrigger_trees::{Budget, Numbering};
+
+use crate::Error;
+
+/// The number of no feature.
+pub(crate) const NO_FEATURE: u32 = u32::MAX;
 
 /// The sizes of a factorisation machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +77,7 @@ pub(crate) struct Table {
     pub(crate) shape: Shape,
     /// The bias of each class.
     pub(crate) bias: Vec<f32>,
-    pub(crate) ids: Ids,
+    pub(crate) ids: Numbering,
     values: Vec<f32>,
 }
 
@@ -107,13 +108,13 @@ const BLOCK: usize = 1 << 14;
 pub(crate) struct Growing {
     shape: Shape,
     bias: Vec<f32>,
-    ids: Ids,
+    ids: Numbering,
     blocks: Vec<Vec<f32>>,
 }
 
 impl Growing {
     pub(crate) fn new(shape: Shape, bias: Vec<f32>, budget: &mut Budget) -> Result<Self, Error> {
-        let ids = Ids::new(budget)?;
+        let ids = Numbering::new(budget)?;
         Ok(Self { shape, bias, ids, blocks: Vec::new() })
     }
 
@@ -121,7 +122,7 @@ impl Growing {
         self.shape
     }
 
-    pub(crate) fn ids(&self) -> &Ids {
+    pub(crate) fn ids(&self) -> &Numbering {
         &self.ids
     }
 
@@ -154,7 +155,10 @@ impl Growing {
     /// The table, in which copies of the features `leaves` follow the others.
     pub(crate) fn complete(mut self, leaves: &[u32], budget: &mut Budget) -> Result<Table, Error> {
         let (shape, features, stride) = (self.shape, self.ids.len(), self.shape.stride());
-        number(features + leaves.len())?;
+        if features + leaves.len() > NO_FEATURE as usize {
+            let text = format!("it has more than {NO_FEATURE} features");
+            return Err(Error::Unsupported(text));
+        }
         let mut values = Vec::new();
         let length = (features + leaves.len()) * stride;
         budget.charge::<f32>(length)?;
@@ -198,7 +202,7 @@ mod tests {
             [(1, 8, false), (3, 2, true), (1, 0, false), (2, 0, true)]
         {
             let shape = Shape { classes, factors, softmax };
-            let mut budget = Budget::new(u64::MAX);
+            let mut budget = Budget::of(u64::MAX);
             let mut table = growing(shape, &mut budget);
             let features = 3 * BLOCK / shape.stride() + 1;
             let values = |feature: usize| -> Vec<_> {

@@ -109,6 +109,18 @@ fn binary(change: impl FnOnce(&mut [u64; 7])) -> Vec<u8> {
 }
 
 #[test]
+fn files_say_which_kind_they_are() {
+    let kind = |fm: &[u8]| content(fm, "").read(&Reading::new(None)).map(|model| model.kind());
+    for fm in [SERVING, ALPHAFM] {
+        assert_eq!(kind(fm.as_bytes()).expect("a model"), Kind::Binary);
+    }
+    assert_eq!(kind(&binary(|_| {})).expect("a model"), Kind::Binary);
+    assert_eq!(kind(SOFTMAX.as_bytes()).expect("a model"), Kind::Softmax);
+    let error = kind(b"bias 1 2\n5 1 2\n").expect_err("no kind").to_string();
+    assert!(error.contains("it has 3 fields instead of 2, or 1 and three"), "{error}");
+}
+
+#[test]
 fn binary_files_are_checked() {
     assert!(use_it(&content(binary(|_| {}), "0 3:5"), Kind::Binary));
     let changes: [(usize, u64, &str); 9] = [
@@ -185,10 +197,21 @@ fn the_trees_are_checked() {
     let mut broken = content(SERVING, "");
     broken.trees.truncate(40);
     assert!(matches!(broken.read(&Reading::new(Kind::Binary)), Err(Error::Trees(_))));
-    let wide = Content { trees: trees(&[TREE], 1 << 23), ..content(SERVING, "") };
-    assert!(error(&wide, Kind::Binary).contains("its trees have 8388608 features, 4194304 are"));
     let no_trees = Content { trees: trees(&[], 0), ..content(SERVING, "") };
     assert!(use_it(&no_trees, Kind::Binary));
+}
+
+#[test]
+fn columns_that_no_split_uses_take_no_memory() {
+    let limits = Limits { memory: 1 << 18, ..Limits::default() };
+    let reading = Reading { limits, ..Reading::new(Kind::Binary) };
+    let far = [(0, 0.5, true), (1 << 29, 0.5, true), (1 << 20, 0.5, true)];
+    let wide = Content { trees: trees(&[far], 1 << 30), ..content(SERVING, "0 3:5 5:6") };
+    let model = wide.read(&reading).expect("a small model");
+    let rows = [vec![(0, 0.0)], vec![(0, 1.0), (1 << 20, 0.0)]].map(|row| (row, vec![]));
+    let margins = score(&model, &rows, Output::Margin, Precision::Single);
+    // The bias and the weight of the feature of the leaf.
+    assert_eq!(margins, [1.5, 4.5]);
 }
 
 #[test]

@@ -1,15 +1,36 @@
 //! The engine in this process for models made of decision trees.
 //!
+//! # XGBoost
+//!
 //! A model of XGBoost is one file in the image's directory `/data/xgboost`: `model.ubj`,
 //! `model.json`, `model.bin` or `deploy.model`, of any format that the crate `trees` reads. An
 //! optional `options.json` beside it has the settings of scoring ([`Scoring`]).
 //!
 //! Its input is `features`, float32 `[R, columns]`; a missing value is NaN. Its outputs are `value`,
 //! the prediction, and `margin`, the prediction before the transformation of the objective; both
-//! are float32, `[R]`, or `[R, groups]` for a model that predicts several numbers.
+//! are float32, `[R]`, or `[R, groups]` for a model that predicts several numbers. The output `leaf`
+//! has the number of the leaf of each tree, int32 `[R, trees]`, or `[R]` for a model of one tree.
+//!
+//! The signature `sparse` has rows of ids with weights in place of `features`: the inputs
+//! `xgboost_features`, int64 `[N]`, the ids of all rows; `xgboost_features_weights`, float32 `[N]`;
+//! and `xgboost_features_lengths`, int64 `[R]`, the number of ids of each row. An id is the number of
+//! a column.
+//!
+//! # Trees with a factorisation machine
+//!
+//! A model of the frameworks `gbdt_fm` (two classes) and `gbdt_fm_softmax` is three files in
+//! `/data/gbdt_fm`: `deploy.model` (or `model.ubj`, `model.json`, `model.bin`), `deploy.fm` and
+//! `deploy.leaf_mapping`, as the crate `fm` reads them; and an optional `options.json`. Its inputs are
+//! sparse rows: `xgboost_features` for trees and machine, and optional `fm_features` for the machine
+//! alone, both in three tensors as above. Its outputs are `score` and `margin`, float32 `[R]`, or
+//! `[R, classes]`.
 
+mod gbdt_fm;
 mod model;
 mod scoring;
+mod sparse;
+#[cfg(test)]
+mod testing;
 
 use std::{fs::File, io::BufReader, path::Path, sync::Arc};
 
@@ -17,10 +38,11 @@ use outrigger_budget::Budget;
 use outrigger_core::{Failure, Interface, PackageLayout, Reason};
 use outrigger_run::{
     Framework,
-    local::{Local, Model as _},
+    local::{self, Local, Model as _},
 };
 use outrigger_trees::{self as trees, Limits};
 
+pub use gbdt_fm::{GBDT_FM, GBDT_FM_SOFTMAX, GbdtFm};
 pub use model::Model;
 pub use scoring::{Iterations, Named, Scoring};
 
@@ -30,6 +52,7 @@ pub const XGBOOST: Framework = Framework {
     layout: PackageLayout {
         directory: "xgboost",
         files: &["model.ubj", "model.json", "model.bin", "deploy.model"],
+        parts: &[],
         max_file: 8 << 30,
         versioned: false,
     },
@@ -37,9 +60,20 @@ pub const XGBOOST: Framework = Framework {
     interface,
 };
 
+/// All frameworks of [`engine`].
+pub const FRAMEWORKS: [Framework; 3] = [XGBOOST, GBDT_FM, GBDT_FM_SOFTMAX];
+
 /// An engine for tree models, whose memory is charged to `budget`.
 pub fn engine(budget: &Budget) -> Local {
-    Local::new(vec![XGBOOST], |directory| Ok(Arc::new(read(directory)?)), budget)
+    Local::new(FRAMEWORKS.into(), load, budget)
+}
+
+/// Loads the model in `directory`, of whichever framework its files are. Blocks.
+fn load(directory: &Path) -> Result<Arc<dyn local::Model>, Failure> {
+    match gbdt_fm::is_in(directory) {
+        true => Ok(Arc::new(gbdt_fm::read(directory)?)),
+        false => Ok(Arc::new(read(directory)?)),
+    }
 }
 
 /// Reading takes at most twice the file, as the crate `trees` promises.
@@ -48,6 +82,10 @@ fn reading(size: u64) -> u64 {
 }
 
 fn interface(directory: &Path, signature: &str) -> Result<Interface, Failure> {
+    if gbdt_fm::is_in(directory) {
+        let frameworks = [GBDT_FM, GBDT_FM_SOFTMAX].map(|framework| framework.name).join(" or ");
+        return Err(invalid(format!("its files are those of a model of {frameworks}")));
+    }
     let interface = read(directory)?.interface(signature);
     interface.ok_or_else(|| invalid(format!("a tree model has no signature {signature:?}")))
 }

@@ -4,7 +4,7 @@ use std::{fs::File, io::Read as _, ops::Range, path::Path};
 
 use outrigger_core::Failure;
 use outrigger_trees as trees;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::invalid;
 
@@ -20,6 +20,8 @@ pub struct Scoring {
     pub iterations: Iterations,
     /// A value of a feature that stands for a missing one, as NaN does.
     pub missing: Option<f32>,
+    /// True if only the lower 32 bits of the ids of sparse rows count, as in XGBoost Serving.
+    pub truncate_ids: bool,
 }
 
 /// Boosting iterations of a model.
@@ -77,16 +79,23 @@ impl Scoring {
     /// # Errors
     /// IMAGE_INVALID if the file cannot be read or is not valid.
     pub fn read(directory: &Path) -> Result<Self, Failure> {
-        let path = directory.join(FILE);
-        if !path.exists() {
-            return Ok(Self::default());
-        }
-        let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(MAX_FILE).read_to_string(&mut text));
-        read.map_err(|error| invalid(format!("{FILE} cannot be read: {error}")))?;
-        serde_json::from_str(&text)
-            .map_err(|error| invalid(format!("{FILE} is not valid: {error}")))
+        read_options(directory)
     }
+}
+
+/// Reads the settings beside the model in `directory`; the defaults if there is no file. Blocks.
+///
+/// # Errors
+/// IMAGE_INVALID if the file cannot be read or is not valid.
+pub(crate) fn read_options<T: Default + DeserializeOwned>(directory: &Path) -> Result<T, Failure> {
+    let path = directory.join(FILE);
+    if !path.exists() {
+        return Ok(T::default());
+    }
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_FILE).read_to_string(&mut text));
+    read.map_err(|error| invalid(format!("{FILE} cannot be read: {error}")))?;
+    serde_json::from_str(&text).map_err(|error| invalid(format!("{FILE} is not valid: {error}")))
 }
 
 #[cfg(test)]
@@ -109,9 +118,17 @@ mod tests {
 
     #[test]
     fn settings_are_read_and_checked() {
-        let some = Scoring { iterations: Iterations::Range(0, 42), missing: Some(-999.0) };
-        assert_eq!(read(r#"{"iterations": [0, 42], "missing": -999}"#), Ok(some));
-        let best = Scoring { iterations: Iterations::Named(Named::Best), missing: None };
+        let some = Scoring {
+            iterations: Iterations::Range(0, 42),
+            missing: Some(-999.0),
+            truncate_ids: true,
+        };
+        assert_eq!(
+            read(r#"{"iterations": [0, 42], "missing": -999, "truncate_ids": true}"#),
+            Ok(some)
+        );
+        let iterations = Iterations::Named(Named::Best);
+        let best = Scoring { iterations, ..Scoring::default() };
         assert_eq!(read(r#"{"iterations": "best"}"#), Ok(best));
         for text in ["{}", r#"{"iterations": "all"}"#] {
             assert_eq!(read(text), Ok(Scoring::default()));

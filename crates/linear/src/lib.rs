@@ -31,6 +31,7 @@ pub const LINEAR: Framework = Framework {
     layout: PackageLayout {
         directory: "linear",
         files: &[FILE],
+        parts: &[],
         max_file: 1 << 20,
         versioned: false,
     },

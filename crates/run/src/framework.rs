@@ -14,7 +14,7 @@ pub struct Framework {
     pub name: &'static str,
     /// The place of the model in an image.
     pub layout: PackageLayout,
-    /// The most memory that reading a model takes, in bytes, by the size of its file in bytes.
+    /// The most memory that reading a model takes, in bytes, by the size of its files in bytes.
     pub reading: fn(size: u64) -> u64,
     /// Reads the interface of the signature called `signature` from the model's directory.
     ///
@@ -27,6 +27,13 @@ impl Framework {
     pub fn file(&self, directory: &Path) -> Option<PathBuf> {
         self.layout.paths(directory).find(|file| file.is_file())
     }
+
+    /// The size of the model's files in `directory` in bytes, if it holds all of them. Blocks.
+    pub fn size(&self, directory: &Path) -> Option<u64> {
+        let parts = self.layout.parts.iter().map(|part| directory.join(part));
+        let files = [self.file(directory)?].into_iter().chain(parts);
+        files.map(|file| Some(fs::metadata(file).ok()?.len())).sum()
+    }
 }
 
 /// The most memory that reading the model in `directory` takes, in bytes; 0 if it is a model of none
@@ -35,10 +42,8 @@ pub fn memory_to_read<'a>(
     frameworks: impl IntoIterator<Item = &'a Framework>,
     directory: &Path,
 ) -> u64 {
-    let most = |framework: &Framework| {
-        let size = fs::metadata(framework.file(directory)?).ok()?.len();
-        Some((framework.reading)(size))
-    };
+    let most =
+        |framework: &Framework| framework.size(directory).map(|size| (framework.reading)(size));
     frameworks.into_iter().filter_map(most).max().unwrap_or(0)
 }
 

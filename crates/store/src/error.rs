@@ -187,6 +187,8 @@ pub enum PackageProblem {
     NoModel(String),
     #[error("several models in /data/{directory}: {names}; a package holds one")]
     SeveralModels { directory: String, names: String },
+    #[error("there is no file /{0}")]
+    NoPart(String),
     #[error("/{0} is empty")]
     Empty(String),
     #[error("/{path} has {size}, more than the {max} allowed")]

@@ -18,6 +18,7 @@ pub(crate) const MODEL: &str = "data/tensorflow_serving_model/model";
 pub(crate) const LAYOUT: PackageLayout = PackageLayout {
     directory: "tensorflow_serving_model/model",
     files: &["saved_model.pb"],
+    parts: &[],
     max_file: 2 << 30,
     versioned: true,
 };

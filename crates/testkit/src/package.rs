@@ -1,6 +1,7 @@
 //! Packages of the smallest model of any framework: a score is the sum of a treatment's features and
 //! a bias.
 
+mod gbdt_fm;
 mod trees;
 
 use std::{fs, io, path::Path};
@@ -33,6 +34,8 @@ pub enum Framework {
     Scripted,
     /// That of the crate `forest`. Features are multiples of a quarter from -8 to 8.
     Xgboost,
+    /// As `Xgboost`, with a factorisation machine.
+    GbdtFm,
 }
 
 impl Framework {
@@ -42,6 +45,7 @@ impl Framework {
             Self::Linear => "linear",
             Self::Scripted => "scripted",
             Self::Xgboost => "xgboost",
+            Self::GbdtFm => "gbdt_fm",
         }
     }
 
@@ -50,7 +54,7 @@ impl Framework {
         match self {
             Self::Linear => "linear.json",
             Self::Scripted => "scripted.json",
-            Self::Xgboost => "model.json",
+            Self::Xgboost | Self::GbdtFm => "model.json",
         }
     }
 }
@@ -62,6 +66,7 @@ impl Package {
         let weights = Linear { user: vec![0.0], treatment: vec![1.0, 1.0], bias: bias.into() };
         let mut metadata = match framework {
             Framework::Xgboost => trees::metadata(),
+            Framework::GbdtFm => gbdt_fm::metadata(),
             Framework::Linear | Framework::Scripted => weights.model().metadata,
         };
         metadata["framework"] = framework.name().into();
@@ -72,12 +77,16 @@ impl Package {
             Framework::Scripted => {
                 json!({"user": user.len(), "treatment": treatment.len(), "bias": bias})
             }
-            Framework::Xgboost => trees::model(bias),
+            Framework::Xgboost | Framework::GbdtFm => trees::model(bias),
         };
         let mut files = vec![
             ("metadata.json".to_owned(), metadata.to_string()),
             (format!("{}/{}", framework.name(), framework.file()), model.to_string()),
         ];
+        if framework == Framework::GbdtFm {
+            files.push(("gbdt_fm/deploy.fm".to_owned(), gbdt_fm::machine(bias)));
+            files.push(("gbdt_fm/deploy.leaf_mapping".to_owned(), gbdt_fm::leaf_mapping()));
+        }
         files.extend(golden.map(|score| {
             let case = json!({
                 "request": {"user": {}, "treatments": [{"features": {"t0": 1, "t1": 2}}]},

@@ -31,6 +31,7 @@ pub const SCRIPTED: Framework = Framework {
     layout: PackageLayout {
         directory: "scripted",
         files: &[FILE],
+        parts: &[],
         max_file: 1 << 20,
         versioned: false,
     },

@@ -26,7 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tfserving", &["core", "proto", "rpc", "run", "store", "trace"]),
     ("trials", &["core", "oci", "features", "canary", "score"]),
     ("linear", &["budget", "core", "run"]),
-    ("forest", &["budget", "core", "run", "trees"]),
+    ("forest", &["budget", "core", "fm", "run", "trees"]),
     ("tables", &[]),
     ("trees", &[]),
     ("fm", &["trees"]),

@@ -22,6 +22,7 @@ pub const TENSORFLOW: Framework = Framework {
     layout: PackageLayout {
         directory: "tensorflow_serving_model/model",
         files: &[FILE],
+        parts: &[],
         max_file: MAX_FILE,
         versioned: true,
     },

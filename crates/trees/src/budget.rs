@@ -28,7 +28,8 @@ impl Default for Limits {
 
 /// An account of the memory that is held while a model is read. Memory is charged before it is
 /// allocated.
-pub(crate) struct Budget {
+#[derive(Debug)]
+pub struct Budget {
     held: u64,
     /// The bytes that the limits allow.
     limit: u64,
@@ -44,12 +45,25 @@ impl Budget {
         Self { held: 0, limit: limits.memory, for_file, depth: limits.depth }
     }
 
+    /// A budget of `memory` bytes, for files of any length.
+    pub fn of(memory: u64) -> Self {
+        Self { held: 0, limit: memory, for_file: u64::MAX, depth: Limits::default().depth }
+    }
+
+    /// Bytes that are charged.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
     pub(crate) fn depth(&self) -> u32 {
         self.depth
     }
 
     /// Charges `count` elements of type `T`.
-    pub(crate) fn charge<T>(&mut self, count: usize) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::Memory`], and [`Error::Invalid`] if a file of this length may not take so much.
+    pub fn charge<T>(&mut self, count: usize) -> Result<(), Error> {
         let needed = self.held.saturating_add(bytes::<T>(count));
         if needed > self.limit {
             return Err(Error::Memory { needed, limit: self.limit });
@@ -62,13 +76,16 @@ impl Budget {
     }
 
     /// Returns the charge of `count` elements of type `T`.
-    pub(crate) fn release<T>(&mut self, count: usize) {
+    pub fn release<T>(&mut self, count: usize) {
         self.held = self.held.saturating_sub(bytes::<T>(count));
     }
 
     /// Makes room for `count` further elements: exactly, if the vector is empty. Others grow by at
     /// least a half.
-    pub(crate) fn reserve<T>(&mut self, vector: &mut Vec<T>, count: usize) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// As [`Self::charge`].
+    pub fn reserve<T>(&mut self, vector: &mut Vec<T>, count: usize) -> Result<(), Error> {
         let free = vector.capacity() - vector.len();
         if count > free {
             let count = count.max(vector.len() / 2);
@@ -79,12 +96,24 @@ impl Budget {
     }
 
     /// Appends an element.
-    pub(crate) fn push<T>(&mut self, vector: &mut Vec<T>, element: T) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// As [`Self::charge`].
+    pub fn push<T>(&mut self, vector: &mut Vec<T>, element: T) -> Result<(), Error> {
         if vector.len() == vector.capacity() {
             self.reserve(vector, if vector.is_empty() { 16 } else { 1 })?;
         }
         vector.push(element);
         Ok(())
+    }
+
+    /// A vector of `count` times the same element.
+    ///
+    /// # Errors
+    /// As [`Self::charge`].
+    pub fn filled<T: Clone>(&mut self, element: T, count: usize) -> Result<Vec<T>, Error> {
+        self.charge::<T>(count)?;
+        Ok(vec![element; count])
     }
 }
 

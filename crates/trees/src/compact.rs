@@ -4,6 +4,7 @@
 mod build;
 mod top;
 
+pub(crate) use build::used;
 pub(crate) use top::{EXITS, LEVELS, Record, Top};
 
 use crate::budget::Budget;
@@ -43,6 +44,11 @@ impl Node {
     #[inline(always)]
     pub(crate) fn slot(self) -> usize {
         (self.link >> Self::SLOT) as usize
+    }
+
+    /// The left child of this node, which is the node `at` of its tree. None for a leaf.
+    pub(crate) fn left(self, at: u32) -> Option<u32> {
+        (self.next(f32::NAN) != at).then_some(self.link & Self::CHILD)
     }
 
     /// The child to which a row goes that has `value` in the slot of this node.

@@ -1,16 +1,21 @@
 //! The trees of a model, and the ways to score with them.
 
+mod view;
+
 use std::ops::Range;
 
 use crate::{
-    Error, Rows,
+    Error,
     budget::Budget,
-    compact::Compact,
+    compact::{Compact, used},
     kernel::{Choice, LANES, Leaves, Vectors},
     oblivious::Oblivious,
     real::Real,
+    rows::{Input, Row},
+    slots::Slots,
     tree::Tree,
 };
+pub(crate) use view::{Split, View};
 
 /// The trees of a model.
 #[derive(Debug)]
@@ -35,11 +40,51 @@ impl Forest {
         }
     }
 
+    /// The slots of the features that splits use.
+    pub(crate) fn slots(&self, budget: &mut Budget) -> Result<Slots, Error> {
+        match self {
+            Self::Any(trees) => {
+                let features = used(trees, budget)?;
+                let slots = Slots::new(&features, budget)?;
+                budget.release::<u32>(features.capacity());
+                Ok(slots)
+            }
+            Self::Compact(compact, _) => Slots::new(&compact.features, budget),
+            Self::Oblivious(oblivious) => {
+                let features = oblivious.features(budget)?;
+                let slots = Slots::new(&features, budget)?;
+                budget.release::<u32>(features.capacity());
+                Ok(slots)
+            }
+        }
+    }
+
+    /// Calls `visit` for each node, tree after tree, with its tree and its number in the file.
+    /// Oblivious trees have no nodes but leaves.
+    pub(crate) fn for_each_node(&self, mut visit: impl FnMut(usize, u32)) {
+        match self {
+            Self::Any(trees) => {
+                for (tree, nodes) in trees.iter().map(|tree| &tree.nodes).enumerate() {
+                    nodes.iter().for_each(|node| visit(tree, node.id));
+                }
+            }
+            Self::Compact(compact, _) => {
+                let ids = &compact.ids;
+                let ends = compact.roots.iter().skip(1).map(|root| *root as usize);
+                let ranges = compact.roots.iter().zip(ends.chain([ids.len()])).enumerate();
+                for (tree, (root, end)) in ranges {
+                    ids[*root as usize..end].iter().for_each(|id| visit(tree, *id));
+                }
+            }
+            Self::Oblivious(oblivious) => oblivious.for_each_leaf(visit),
+        }
+    }
+
     /// Adds the values of the leaves of `trees` to `sums`, which has an element for each row and
     /// output, of the type of the leaves. The output of each tree is in `groups`.
     pub(crate) fn add<T: Real>(
         &self,
-        rows: Rows<'_>,
+        rows: Input<'_>,
         trees: Range<usize>,
         groups: &[u32],
         outputs: usize,
@@ -47,9 +92,10 @@ impl Forest {
     ) {
         match self {
             Self::Any(all) => {
-                for (row, sums) in rows.iter().zip(sums.chunks_exact_mut(outputs)) {
+                rows.for_each(|at, row| {
+                    let sums = &mut sums[at * outputs..][..outputs];
                     walk(&all[trees.clone()], row, &groups[trees.clone()], sums);
-                }
+                });
             }
             Self::Compact(compact, choice) => {
                 let (values, blocks) = (T::values(compact), Vec::new());
@@ -60,24 +106,49 @@ impl Forest {
         }
     }
 
-    /// Writes the number of the leaf of each of `trees`, row after row.
-    pub(crate) fn leaves(&self, rows: Rows<'_>, trees: Range<usize>, out: &mut [f32]) {
+    /// Writes a number for the leaf of each of `trees`, row after row: its number in the file, or
+    /// that in `numbers`, which has one for each node of all trees.
+    pub(crate) fn leaves(
+        &self,
+        rows: Input<'_>,
+        trees: Range<usize>,
+        numbers: Option<&[u32]>,
+        out: &mut [impl LeafId],
+    ) {
         match self {
             Self::Any(all) => {
-                let out = out.chunks_exact_mut(trees.len().max(1));
-                for (row, out) in rows.iter().zip(out) {
-                    let trees = all[trees.clone()].iter();
-                    trees.zip(out).for_each(|(tree, out)| *out = tree.leaf(row).id as f32);
-                }
+                let first: usize = all[..trees.start].iter().map(|tree| tree.nodes.len()).sum();
+                rows.for_each(|at, row| {
+                    let (mut root, out) = (first, &mut out[at * trees.len()..]);
+                    for (tree, out) in all[trees.clone()].iter().zip(out) {
+                        let leaf = tree.leaf(row);
+                        let in_file = tree.nodes[leaf].id;
+                        *out = LeafId::of(numbers.map_or(in_file, |numbers| numbers[root + leaf]));
+                        root += tree.nodes.len();
+                    }
+                });
             }
             Self::Compact(compact, choice) => {
-                let (ids, blocks) = (&compact.ids, Vec::new());
+                let (ids, blocks) = (numbers.unwrap_or(&compact.ids), Vec::new());
                 let mut ids = Ids { ids, trees: trees.clone(), out, blocks };
                 choice.run(compact, rows, trees, &mut ids);
             }
             Self::Oblivious(oblivious) => {
-                oblivious.leaves(rows, trees, |at, leaf| out[at] = leaf as f32);
+                oblivious.leaves(rows, trees, |at, tree, leaf| {
+                    let number =
+                        numbers.map(|numbers| numbers[oblivious.first_leaf(tree) + leaf as usize]);
+                    out[at] = LeafId::of(number.unwrap_or(leaf));
+                });
             }
+        }
+    }
+
+    /// The tree with this number.
+    pub(crate) fn tree(&self, number: usize) -> View<'_> {
+        match self {
+            Self::Any(trees) => View::Any(&trees[number]),
+            Self::Compact(compact, _) => View::Compact(compact, number),
+            Self::Oblivious(_) => View::None,
         }
     }
 
@@ -92,9 +163,9 @@ impl Forest {
 }
 
 /// Adds the leaves of one row. The reference for the kernels.
-fn walk<T: Real>(trees: &[Tree], row: &[f32], groups: &[u32], sums: &mut [T]) {
+fn walk<T: Real>(trees: &[Tree], row: Row<'_>, groups: &[u32], sums: &mut [T]) {
     for (tree, group) in trees.iter().zip(groups) {
-        T::add_leaf(tree, tree.leaf(row), *group, sums);
+        T::add_leaf(tree, tree.nodes[tree.leaf(row)], *group, sums);
     }
 }
 
@@ -152,16 +223,35 @@ impl<T: Real> Leaves for Sums<'_, T> {
     }
 }
 
+/// A type for the numbers of leaves.
+pub(crate) trait LeafId {
+    /// The value for the leaf with the number `id`.
+    fn of(id: u32) -> Self;
+}
+
+impl LeafId for u32 {
+    fn of(id: u32) -> Self {
+        id
+    }
+}
+
+/// Exact below 2^24.
+impl LeafId for f32 {
+    fn of(id: u32) -> Self {
+        id as f32
+    }
+}
+
 /// Writes the numbers of leaves.
-struct Ids<'a> {
+struct Ids<'a, T> {
     ids: &'a [u32],
     trees: Range<usize>,
-    out: &'a mut [f32],
+    out: &'a mut [T],
     /// The first row, and the number of rows, of each block in progress.
     blocks: Vec<(usize, usize)>,
 }
 
-impl Leaves for Ids<'_> {
+impl<T: LeafId> Leaves for Ids<'_, T> {
     fn begin(&mut self, block: usize, first: usize, count: usize) {
         self.blocks.resize(self.blocks.len().max(block + 1), (0, 0));
         self.blocks[block] = (first, count);
@@ -181,7 +271,7 @@ impl Leaves for Ids<'_> {
     fn of_trees(&mut self, row: usize, tree: usize, leaves: &[u32]) {
         let first = row * self.trees.len() + tree - self.trees.start;
         for (out, leaf) in self.out[first..].iter_mut().zip(leaves) {
-            *out = self.ids[*leaf as usize] as f32;
+            *out = T::of(self.ids[*leaf as usize]);
         }
     }
 }

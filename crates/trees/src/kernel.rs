@@ -16,7 +16,7 @@ mod vectors;
 
 use std::ops::Range;
 
-use crate::{Rows, compact::Compact};
+use crate::{compact::Compact, rows::Input};
 
 pub(crate) use choice::Choice;
 #[cfg(test)]
@@ -47,7 +47,7 @@ const STRIDE: u32 = 4;
 #[derive(Clone)]
 struct Work<'a> {
     compact: &'a Compact,
-    rows: Rows<'a>,
+    rows: Input<'a>,
     /// The rows that the kernel is to score.
     scored: Range<usize>,
     trees: Range<usize>,

@@ -1,5 +1,5 @@
-//! Tree models: reads the files of XGBoost, LightGBM and CatBoost, validates them, and scores dense
-//! rows. Sync, no I/O but the reader that is passed in.
+//! Tree models: reads the files of XGBoost, LightGBM and CatBoost, validates them, scores dense and
+//! sparse rows, and explains the scores. Sync, no I/O but the reader that is passed in.
 //!
 //! ```
 //! use outrigger_trees::{Limits, Model, Options, Rows};
@@ -17,20 +17,27 @@
 
 mod budget;
 mod compact;
+mod contributions;
 mod double;
 mod error;
 mod forest;
 mod kernel;
 mod model;
+mod numbering;
 mod objective;
 mod oblivious;
 mod read;
 mod real;
 mod rows;
+mod slots;
+mod sparse;
 mod tree;
 
-pub use budget::Limits;
+pub use budget::{Budget, Limits};
+pub use contributions::{Explainer, Unexplained};
 pub use error::Error;
-pub use model::Model;
+pub use model::{LeafNumbers, Model};
+pub use numbering::Numbering;
 pub use read::Library;
-pub use rows::{Options, Output, Rows};
+pub use rows::{AnyRows, Options, Output, Rows};
+pub use sparse::{SparseError, SparseRows};

@@ -5,11 +5,14 @@ mod double;
 use std::{io::BufRead, ops::Range};
 
 use crate::{
-    Error, Library, Limits, Options, Output, Rows,
+    AnyRows, Budget, Error, Explainer, Library, Limits, Options, Output, SparseRows, Unexplained,
+    contributions::Covers,
     double::Double,
     forest::Forest,
     objective::{Objective, Transform},
     read,
+    rows::Input,
+    slots::Slots,
 };
 
 /// A tree model: read, validated and immutable.
@@ -27,6 +30,9 @@ pub struct Model {
     base: Vec<f32>,
     objective: Objective,
     forest: Forest,
+    slots: Slots,
+    /// The covers of the trees; None if the file has none.
+    covers: Option<Covers>,
     /// The way from sums to values, if leaves are f64.
     double: Option<Double>,
     /// The output of each tree. Empty if each tree has a value for every output.
@@ -51,6 +57,16 @@ impl Model {
             content.base.iter_mut().for_each(|base| objective.values(std::slice::from_mut(base)));
         }
         objective.base_margins(&mut content.base);
+        // Contributions are computed in f32, of trees of XGBoost.
+        let covers = match content.double {
+            Some(_) => None,
+            None => Covers::take(&mut content.trees, &mut budget)?,
+        };
+        let forest = match content.oblivious {
+            Some(oblivious) => Forest::Oblivious(oblivious),
+            None => Forest::new(content.trees, &mut budget)?,
+        };
+        let slots = forest.slots(&mut budget)?;
         Ok(Self {
             library: content.library,
             double: content.double,
@@ -58,10 +74,9 @@ impl Model {
             names: content.names,
             base: content.base,
             objective,
-            forest: match content.oblivious {
-                Some(oblivious) => Forest::Oblivious(oblivious),
-                None => Forest::new(content.trees, &mut budget)?,
-            },
+            forest,
+            slots,
+            covers,
             groups: content.groups,
             iterations: content.iterations,
             best_iteration: content.best_iteration,
@@ -115,22 +130,64 @@ impl Model {
         }
     }
 
-    /// Scores `rows`. The outputs of a row are put into `out` beside each other, row after row.
+    /// Scores dense or sparse rows. The outputs of a row are put into `out` beside each other, row
+    /// after row. The memory that a sparse row takes depends on the features that splits use, not
+    /// on [`Self::features`].
     ///
     /// # Panics
     /// Panics if the length of `out` is not the number of rows times [`Self::columns`].
-    pub fn predict(&self, rows: Rows<'_>, options: &Options, out: &mut [f32]) {
+    pub fn predict<'a>(&self, rows: impl Into<AnyRows<'a>>, options: &Options, out: &mut [f32]) {
+        self.predict_input(self.input(rows.into()), options, out);
+    }
+
+    /// Gives a number to every leaf, for [`Self::leaf_numbers`]. `number` is called with the tree of
+    /// each node, and the number that the node has in the file.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn number_leaves(
+        &self,
+        budget: &mut Budget,
+        mut number: impl FnMut(usize, u32) -> u32,
+    ) -> Result<LeafNumbers, Error> {
+        let mut numbers = Vec::new();
+        let mut nodes = 0;
+        self.forest.for_each_node(|_, _| nodes += 1);
+        budget.reserve(&mut numbers, nodes)?;
+        self.forest.for_each_node(|tree, id| numbers.push(number(tree, id)));
+        Ok(LeafNumbers { numbers })
+    }
+
+    /// Writes the number of the leaf of each tree, row after row. `numbers` are those of this
+    /// model.
+    ///
+    /// # Panics
+    /// Panics if the length of `out` is not the number of rows times that of trees.
+    pub fn leaf_numbers(&self, rows: SparseRows<'_>, numbers: &LeafNumbers, out: &mut [u32]) {
+        let trees = 0..self.groups.len();
+        assert_eq!(out.len(), rows.len() * trees.len(), "the length of the output");
+        self.forest.leaves(self.input(rows.into()), trees, Some(&numbers.numbers), out);
+    }
+
+    fn input<'a>(&'a self, rows: AnyRows<'a>) -> Input<'a> {
+        match rows {
+            AnyRows::Dense(rows) => Input::Dense(rows),
+            AnyRows::Sparse(rows) => Input::Sparse(rows, &self.slots),
+        }
+    }
+
+    fn predict_input(&self, rows: Input<'_>, options: &Options, out: &mut [f32]) {
         let columns = self.columns(options);
         assert_eq!(out.len(), rows.len() * columns, "the length of the output");
         if self.double.is_some() && options.output != Output::Leaf {
             let mut wide = vec![0.0; out.len()];
-            self.predict_f64(rows, options, &mut wide);
+            self.predict_double(rows, options, &mut wide);
             out.iter_mut().zip(wide).for_each(|(out, value)| *out = value as f32);
             return;
         }
         let trees = self.trees(options);
         match options.output {
-            Output::Leaf => self.forest.leaves(rows, trees, out),
+            Output::Leaf => self.forest.leaves(rows, trees, None, out),
             Output::Margin => self.margins(rows, trees, out),
             Output::Value if columns == self.groups() => {
                 self.margins(rows, trees, out);
@@ -149,13 +206,49 @@ impl Model {
         }
     }
 
+    /// Finds the leaf of each tree for `rows`, as [`Output::Leaf`] does, but as exact integers.
+    /// `iterations` are those of [`Options::iterations`].
+    ///
+    /// # Panics
+    /// Panics if the length of `out` is not the number of rows times [`Self::columns`].
+    pub fn leaves<'a>(
+        &self,
+        rows: impl Into<AnyRows<'a>>,
+        iterations: Option<Range<u32>>,
+        out: &mut [u32],
+    ) {
+        let rows = self.input(rows.into());
+        let trees = self.trees(&Options { output: Output::Leaf, iterations });
+        assert_eq!(out.len(), rows.len() * trees.len(), "the length of the output");
+        self.forest.leaves(rows, trees, None, out);
+    }
+
+    /// Explains the margins of rows by the contributions of their features. `iterations` are those
+    /// of [`Options::iterations`].
+    ///
+    /// # Errors
+    /// [`Unexplained`].
+    pub fn explainer(&self, iterations: Option<Range<u32>>) -> Result<Explainer<'_>, Unexplained> {
+        let explainer = Explainer {
+            forest: &self.forest,
+            covers: self.covers.as_ref().ok_or(Unexplained::NoCovers)?,
+            trees: self.trees(&Options { output: Output::Margin, iterations }),
+            groups: &self.groups,
+            base: &self.base,
+            features: self.features,
+        };
+        explainer.checked()
+    }
+
     /// Bytes held.
     pub fn memory(&self) -> usize {
         let names: usize = self.names.iter().map(String::capacity).sum();
         let words = self.base.capacity() + self.groups.capacity() + self.iterations.capacity();
         let names = names + size_of::<String>() * self.names.capacity();
+        let covers = self.covers.as_ref().map_or(0, Covers::memory);
         let double = self.double.as_ref().map_or(0, Double::memory);
-        size_of::<Self>() + names + self.forest.memory() + double + 4 * words
+        let parts = self.forest.memory() + self.slots.memory() + covers + double;
+        size_of::<Self>() + names + parts + 4 * words
     }
 
     /// The iterations that count.
@@ -173,8 +266,22 @@ impl Model {
         first(chosen.start)..first(chosen.end)
     }
 
-    fn margins(&self, rows: Rows<'_>, trees: Range<usize>, out: &mut [f32]) {
+    fn margins(&self, rows: Input<'_>, trees: Range<usize>, out: &mut [f32]) {
         out.chunks_exact_mut(self.groups()).for_each(|row| row.copy_from_slice(&self.base));
         self.forest.add(rows, trees, &self.groups, self.groups(), out);
+    }
+}
+
+/// A number for each leaf of a model's trees.
+#[derive(Debug)]
+pub struct LeafNumbers {
+    /// The number of each node, tree after tree.
+    numbers: Vec<u32>,
+}
+
+impl LeafNumbers {
+    /// Bytes held.
+    pub fn memory(&self) -> usize {
+        size_of::<u32>() * self.numbers.capacity()
     }
 }

@@ -3,7 +3,13 @@
 
 use std::ops::Range;
 
-use crate::{Error, Rows, budget::Budget, error::invalid, kernel::LANES};
+use crate::{
+    Error,
+    budget::Budget,
+    error::invalid,
+    kernel::LANES,
+    rows::{self, Row},
+};
 
 /// The split of a level.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -97,9 +103,32 @@ impl Oblivious {
         Ok(())
     }
 
+    /// The columns of the inputs, ascending.
+    pub(crate) fn features(&self, budget: &mut Budget) -> Result<Vec<u32>, Error> {
+        let mut features = Vec::new();
+        budget.reserve(&mut features, self.inputs.len())?;
+        features.extend(self.inputs.iter().map(|input| input.column));
+        features.sort_unstable();
+        features.dedup();
+        Ok(features)
+    }
+
+    /// Calls `visit` for each leaf, tree after tree, with its tree and its number.
+    pub(crate) fn for_each_leaf(&self, mut visit: impl FnMut(usize, u32)) {
+        for tree in 0..self.len() {
+            let leaves = self.first_leaf(tree + 1) - self.first_leaf(tree);
+            (0..leaves).for_each(|leaf| visit(tree, leaf as u32));
+        }
+    }
+
+    /// The number of leaves before those of `tree`.
+    pub(crate) fn first_leaf(&self, tree: usize) -> usize {
+        self.places[tree].value / self.outputs
+    }
+
     /// Adds the values of the leaves of `trees` to `sums`, which has an element for each row and
     /// output.
-    pub(crate) fn add(&self, rows: Rows<'_>, trees: Range<usize>, sums: &mut [f64]) {
+    pub(crate) fn add(&self, rows: rows::Input<'_>, trees: Range<usize>, sums: &mut [f64]) {
         let outputs = self.outputs;
         self.for_each(rows, trees, |first, tree, leaves| {
             let values = &self.values[self.places[tree].value..self.places[tree + 1].value];
@@ -112,16 +141,16 @@ impl Oblivious {
     }
 
     /// Calls `write` with the place of each leaf among those of all rows and `trees`, row after row,
-    /// and with its number.
+    /// with its tree, and with its number.
     pub(crate) fn leaves(
         &self,
-        rows: Rows<'_>,
+        rows: rows::Input<'_>,
         trees: Range<usize>,
-        mut write: impl FnMut(usize, u32),
+        mut write: impl FnMut(usize, usize, u32),
     ) {
         self.for_each(rows, trees.clone(), |first, tree, leaves| {
             for (row, leaf) in (first..).zip(leaves) {
-                write(row * trees.len() + tree - trees.start, *leaf);
+                write(row * trees.len() + tree - trees.start, tree, *leaf);
             }
         });
     }
@@ -138,7 +167,7 @@ impl Oblivious {
     /// the trees come in ascending order.
     fn for_each(
         &self,
-        rows: Rows<'_>,
+        rows: rows::Input<'_>,
         trees: Range<usize>,
         mut visit: impl FnMut(usize, usize, &[u32]),
     ) {
@@ -147,38 +176,26 @@ impl Oblivious {
             _ => 0,
         };
         let blocks = rows.len() - alone;
-        self.blocks::<LANES>(rows, 0..blocks, trees.clone(), &mut visit);
-        self.blocks::<1>(rows, blocks..rows.len(), trees, &mut visit);
-    }
-
-    /// Does so for blocks of at most `N` of the rows in `range`.
-    fn blocks<const N: usize>(
-        &self,
-        rows: Rows<'_>,
-        range: Range<usize>,
-        trees: Range<usize>,
-        visit: &mut impl FnMut(usize, usize, &[u32]),
-    ) {
-        if range.is_empty() {
-            return;
-        }
-        let mut values = vec![[0.0; N]; self.inputs.len()];
-        let mut rows = rows.iter().skip(range.start);
-        for first in range.clone().step_by(N) {
-            let count = N.min(range.end - first);
-            for (lane, row) in rows.by_ref().take(count).enumerate() {
-                self.fill(row, lane, &mut values);
+        let mut block = vec![[0.0; LANES]; if blocks > 0 { self.inputs.len() } else { 0 }];
+        let mut single = vec![[0.0; 1]; if alone > 0 { self.inputs.len() } else { 0 }];
+        rows.for_each(|at, row| {
+            if at >= blocks {
+                self.fill(row, 0, &mut single);
+                return trees.clone().for_each(|tree| visit(at, tree, &self.find(tree, &single)));
             }
-            for tree in trees.clone() {
-                visit(first, tree, &self.find(tree, &values)[..count]);
+            let lane = at % LANES;
+            self.fill(row, lane, &mut block);
+            if lane + 1 == LANES || at + 1 == blocks {
+                let mut visit = |tree| visit(at - lane, tree, &self.find(tree, &block)[..=lane]);
+                trees.clone().for_each(&mut visit);
             }
-        }
+        });
     }
 
     /// Puts the values of a row into a lane.
-    fn fill<const N: usize>(&self, row: &[f32], lane: usize, values: &mut [[f32; N]]) {
+    fn fill<const N: usize>(&self, row: Row<'_>, lane: usize, values: &mut [[f32; N]]) {
         for (input, values) in self.inputs.iter().zip(values) {
-            let value = row.get(input.column as usize).copied().unwrap_or(f32::NAN);
+            let value = row.value(input.column as usize);
             values[lane] = if value.is_nan() { input.missing } else { value };
         }
     }

@@ -3,10 +3,10 @@
 use std::ops::{AddAssign, Range};
 
 use crate::{
-    Rows,
     compact::{Compact, Values},
     kernel::{LANES, Vectors},
     oblivious::Oblivious,
+    rows::Input,
     tree::{Node, Tree},
 };
 
@@ -27,7 +27,7 @@ pub(crate) trait Real: Copy + Default + AddAssign {
     );
 
     /// Adds the leaves of oblivious trees to the sums of all rows.
-    fn add_oblivious(all: &Oblivious, rows: Rows<'_>, trees: Range<usize>, sums: &mut [Self]);
+    fn add_oblivious(all: &Oblivious, rows: Input<'_>, trees: Range<usize>, sums: &mut [Self]);
 }
 
 impl Real for f32 {
@@ -58,7 +58,7 @@ impl Real for f32 {
     }
 
     /// Their leaves are f64.
-    fn add_oblivious(_: &Oblivious, _: Rows<'_>, _: Range<usize>, _: &mut [Self]) {}
+    fn add_oblivious(_: &Oblivious, _: Input<'_>, _: Range<usize>, _: &mut [Self]) {}
 }
 
 impl Real for f64 {
@@ -83,7 +83,7 @@ impl Real for f64 {
         vectors.add_doubles(sums, values, leaves);
     }
 
-    fn add_oblivious(all: &Oblivious, rows: Rows<'_>, trees: Range<usize>, sums: &mut [Self]) {
+    fn add_oblivious(all: &Oblivious, rows: Input<'_>, trees: Range<usize>, sums: &mut [Self]) {
         all.add(rows, trees, sums);
     }
 }

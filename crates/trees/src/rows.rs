@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::{SparseRows, slots::Slots};
+
 /// Dense rows of features, one after the other. NaN is a missing value; infinities are values like
 /// any other. A row that is narrower than the model lacks the last features, and columns beyond the
 /// model's are ignored.
@@ -36,6 +38,102 @@ impl<'a> Rows<'a> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'a [f32]> {
         self.values.chunks_exact(self.width.max(1))
     }
+
+    /// The row `at`.
+    pub(crate) fn row(&self, at: usize) -> &'a [f32] {
+        &self.values[at * self.width..][..self.width]
+    }
+}
+
+/// Rows of either form.
+#[derive(Debug, Clone, Copy)]
+pub enum AnyRows<'a> {
+    /// A value for each feature.
+    Dense(Rows<'a>),
+    /// Some features, each with its value.
+    Sparse(SparseRows<'a>),
+}
+
+impl AnyRows<'_> {
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Dense(rows) => rows.len(),
+            Self::Sparse(rows) => rows.len(),
+        }
+    }
+
+    /// True if there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<'a> From<Rows<'a>> for AnyRows<'a> {
+    fn from(rows: Rows<'a>) -> Self {
+        Self::Dense(rows)
+    }
+}
+
+impl<'a> From<SparseRows<'a>> for AnyRows<'a> {
+    fn from(rows: SparseRows<'a>) -> Self {
+        Self::Sparse(rows)
+    }
+}
+
+/// Rows as a model takes them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Input<'a> {
+    Dense(Rows<'a>),
+    /// Sparse rows, and the slots of the features that splits use.
+    Sparse(SparseRows<'a>, &'a Slots),
+}
+
+impl Input<'_> {
+    /// The number of rows.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Dense(rows) => rows.len(),
+            Self::Sparse(rows, _) => rows.len(),
+        }
+    }
+
+    /// Calls `visit` with the number of each row, and the row.
+    pub(crate) fn for_each(self, mut visit: impl FnMut(usize, Row<'_>)) {
+        match self {
+            Self::Dense(rows) => {
+                rows.iter().enumerate().for_each(|(at, row)| visit(at, Row::Dense(row)));
+            }
+            Self::Sparse(rows, slots) => {
+                let mut values = vec![f32::NAN; slots.len()];
+                for at in 0..rows.len() {
+                    slots.entries(rows, at).for_each(|(slot, value)| values[slot] = value);
+                    visit(at, Row::Slots(slots, &values));
+                    slots.entries(rows, at).for_each(|(slot, _)| values[slot] = f32::NAN);
+                }
+            }
+        }
+    }
+}
+
+/// One row, of either form.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Row<'a> {
+    /// The value of each feature.
+    Dense(&'a [f32]),
+    /// The slots of features, and the value of each slot.
+    Slots(&'a Slots, &'a [f32]),
+}
+
+impl Row<'_> {
+    /// The value of a feature. NaN is missing.
+    pub(crate) fn value(self, feature: usize) -> f32 {
+        let value = match self {
+            Self::Dense(row) => row.get(feature),
+            Self::Slots(slots, row) => slots.get(feature as u64).map(|slot| &row[slot]),
+        };
+        value.copied().unwrap_or(f32::NAN)
+    }
 }
 
 /// The result of a prediction.
@@ -47,7 +145,8 @@ pub enum Output {
     Value,
     /// The sum of base score and leaves, before the transformation of the objective.
     Margin,
-    /// The node of each tree in which the row ends, with the number that it has in the file.
+    /// The node of each tree in which the row ends, with the number that it has in the file. As
+    /// f32, numbers from 2^24 on are not exact: see [`Model::leaves`](crate::Model::leaves).
     Leaf,
 }
 

@@ -6,6 +6,8 @@ mod categories;
 pub(crate) use build::Arrays;
 pub(crate) use categories::Categories;
 
+use crate::rows::Row;
+
 /// A node of a tree. The nodes of a tree are in breadth-first order, and the children of a node are
 /// beside each other.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -73,25 +75,34 @@ pub(crate) struct Tree {
     pub(crate) width: usize,
     /// The values of the leaves in the order of the nodes, if they are in f64.
     doubles: Box<[f64]>,
+    /// The part of the cover of each split that its left child has, in the order of the splits.
+    /// Empty if the file has no covers.
+    pub(crate) left_parts: Box<[f32]>,
 }
 
 impl Tree {
-    /// The leaf in which `row` ends.
-    pub(crate) fn leaf(&self, row: &[f32]) -> Node {
-        let mut node = self.nodes[0];
-        while !node.is_leaf() {
-            let value = row.get(node.feature()).copied().unwrap_or(f32::NAN);
-            let missing = value.is_nan() || node.zero_is_missing() && value.abs() <= ZERO;
-            let left = if missing {
-                node.default_left()
-            } else if node.is_categorical() {
-                !self.categories.contains(node.content, value)
-            } else {
-                value < node.value()
-            };
-            node = self.nodes[node.left as usize + usize::from(!left)];
+    /// The leaf in which `row` ends: its place in the nodes.
+    pub(crate) fn leaf(&self, row: Row<'_>) -> usize {
+        let mut at = 0;
+        loop {
+            let node = self.nodes[at];
+            if node.is_leaf() {
+                return at;
+            }
+            at = node.left as usize + usize::from(!self.goes_left(node, row));
         }
-        node
+    }
+
+    /// True if `row` goes from the split `node` to its left child.
+    pub(crate) fn goes_left(&self, node: Node, row: Row<'_>) -> bool {
+        let value = row.value(node.feature());
+        if value.is_nan() || node.zero_is_missing() && value.abs() <= ZERO {
+            node.default_left()
+        } else if node.is_categorical() {
+            !self.categories.contains(node.content, value)
+        } else {
+            value < node.value()
+        }
     }
 
     /// The vector of `leaf`, a leaf of this tree. Its leaves must have vectors.
@@ -131,6 +142,7 @@ impl Tree {
             + size_of_val(&*self.nodes)
             + size_of_val(&*self.vectors)
             + size_of_val(&*self.doubles)
+            + size_of_val(&*self.left_parts)
             + self.categories.memory()
     }
 }

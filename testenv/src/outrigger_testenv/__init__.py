@@ -15,16 +15,19 @@ _HOME = {
     "ModelPackage": "builder",
     "OutriggerError": "errors",
     "Output": "features",
+    "Sparse": "sparse",
     "Stack": "stack",
     "hashed": "features",
     "list_of": "features",
     "numeric": "features",
     "pack": "packing",
     "reference_model": "reference",
+    "sparse_list": "features",
     "text": "features",
     "tree_package": "builder",
     "vector": "features",
     "vocabulary": "features",
+    "weight_of": "features",
 }
 
 __all__ = list(_HOME)

@@ -1,7 +1,7 @@
 """Boosters of XGBoost in model packages: their files, and XGBoost's own scores."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 FRAMEWORK = "xgboost"
 # The input of every tree model.
 FEATURES = "features"
-OUTPUTS = ("value", "margin")
+LEAF = "leaf"
 
 _OPTIONS = "options.json"
 _FILES = ("model.ubj", "model.json")
@@ -35,8 +35,10 @@ def write(
         (target / _OPTIONS).write_text(json.dumps(options) + "\n", encoding="utf-8")
 
 
-def function(directory: Path) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """XGBoost's scores of the model in a package, as a function of packed tensors."""
+def function(
+    directory: Path, outputs: Iterable[str]
+) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """XGBoost's `outputs` of the model in a package, as a function of packed tensors."""
     import xgboost
 
     source = Path(directory) / FRAMEWORK
@@ -50,16 +52,23 @@ def function(directory: Path) -> Callable[[Mapping[str, np.ndarray]], dict[str, 
     # XGBoost's spelling of all iterations.
     iterations = (0, 0) if chosen == "all" else tuple(chosen)
 
-    def call(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        rows = tensors[FEATURES]
-        return {
-            output: booster.inplace_predict(
+    def predict(rows: np.ndarray, output: str) -> np.ndarray:
+        missing = settings.get("missing", np.nan)
+        if output == LEAF:
+            matrix = xgboost.DMatrix(
                 rows,
-                iteration_range=iterations,
-                predict_type=output,
-                missing=settings.get("missing", np.nan),
+                missing=missing,
+                feature_names=booster.feature_names,
+                feature_types=booster.feature_types,
+                enable_categorical=True,
             )
-            for output in OUTPUTS
-        }
+            leaves = booster.predict(matrix, pred_leaf=True, iteration_range=iterations)
+            return leaves.astype("int32")
+        return booster.inplace_predict(
+            rows, iteration_range=iterations, predict_type=output, missing=missing
+        )
+
+    def call(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {output: predict(tensors[FEATURES], output) for output in outputs}
 
     return call

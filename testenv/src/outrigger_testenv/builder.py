@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from outrigger_testenv import boosters
+from outrigger_testenv import boosters, machines
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.features import (
     JOINED,
@@ -57,9 +57,18 @@ class ModelPackage:
     def run(self, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The outputs of the model's own library for packed tensors, by output tensor."""
         if self._function is None:
-            is_tree = self.metadata.framework == boosters.FRAMEWORK
-            self._function = boosters.function(self.directory) if is_tree else self._signature()
+            self._function = self._library()
         return self._function(tensors)
+
+    def _library(self) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+        framework = self.metadata.framework
+        if framework in machines.FRAMEWORKS:
+            return machines.function(self.directory, framework)
+        if framework == boosters.FRAMEWORK:
+            return boosters.function(
+                self.directory, [each.tensor for each in self.metadata.outputs]
+            )
+        return self._signature()
 
     def _signature(self) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
         import tensorflow as tf
@@ -164,7 +173,7 @@ class ModelBuilder:
 
     def specs(self) -> dict[str, Any]:
         """The signature's inputs, of shapes [B, width], [B, T, width] and [B]; of an input with
-        lengths, [N] and [B] or [B, T].
+        lengths, [N] and [B] or [B, T]; of its weights [N].
         """
         import tensorflow as tf
 
@@ -183,6 +192,8 @@ class ModelBuilder:
             if each.lengths is not None:
                 rows = [None] if each.entity == USER else [None, None]
                 specs[each.lengths] = tf.TensorSpec(rows, tf.int64, each.lengths)
+            if each.weights is not None:
+                specs[each.weights] = tf.TensorSpec([None], tf.float32, each.weights)
         return specs
 
     def build(
@@ -224,6 +235,38 @@ class ModelBuilder:
         return serve.get_concrete_function(**self.specs())
 
 
+def machine_package(
+    booster: Any,
+    machine: machines.Machine,
+    inputs: Sequence[Input],
+    directory: Path,
+    *,
+    output: str = "score",
+    score_column: int = 0,
+    precision: str | None = None,
+    golden: tuple[pd.DataFrame, Treatments] | None = None,
+) -> ModelPackage:
+    """Writes a booster, and a factorisation machine over its leaves, into `directory`, which
+    mirrors an image's /data.
+
+    `inputs` are the sparse inputs `xgboost_features` and, if there are any, `fm_features`. `output`
+    is `score` or `margin`, with a column for each class, of which `score_column` is the score.
+    `precision` is written to options.json.
+    """
+    width = len(machine.bias)
+    metadata = Metadata(
+        tuple(inputs),
+        (Output(output, "score", width=width, score_column=score_column),),
+        framework=machine.framework,
+    )
+    machines.write(booster, machine, directory, precision=precision)
+    metadata.write(Path(directory))
+    package = ModelPackage(directory)
+    if golden is not None:
+        package.write_golden(*golden)
+    return package
+
+
 def tree_package(
     booster: Any,
     features: Sequence[Feature],
@@ -231,6 +274,8 @@ def tree_package(
     *,
     file: str = "model.ubj",
     output: str = "value",
+    width: int = 1,
+    score_column: int = 0,
     iterations: str | Sequence[int] | None = None,
     missing: float | None = None,
     annotations: Mapping[str, str] | None = None,
@@ -238,14 +283,15 @@ def tree_package(
 ) -> ModelPackage:
     """Writes a booster of XGBoost into `directory`, which mirrors an image's /data.
 
-    `features` are the booster's columns in order, each with its entity. `output` is `value` or
-    `margin`. `iterations` ("best", or the first one and the one after the last) and `missing` are
-    written to options.json.
+    `features` are the booster's columns in order, each with its entity. `output` is `value`,
+    `margin` or `leaf`; `width` is its number of columns (classes, targets or trees), of which
+    `score_column` is the score. `iterations` ("best", or the first one and the one after the last)
+    and `missing` are written to options.json.
     """
     inputs = (Input(boosters.FEATURES, JOINED, "float32", tuple(features)),)
     metadata = Metadata(
         inputs,
-        (Output(output, "score"),),
+        (Output(output, "score", width=width, score_column=score_column),),
         annotations=dict(annotations or {}),
         framework=boosters.FRAMEWORK,
     )

@@ -14,9 +14,11 @@ from outrigger_testenv.features import (
     hashed,
     list_of,
     numeric,
+    sparse_list,
     text,
     vector,
     vocabulary,
+    weight_of,
 )
 
 INPUTS = [
@@ -98,6 +100,25 @@ LIST_INPUTS = [
         "float32",
         (list_of("prices", 3, padding=-1, default=[0.5, 2.5]),),
     ),
+    Input(
+        "user_ids",
+        USER,
+        "int64",
+        (sparse_list("interests", 6, default=[]), weight_of("age", 2**63 + 1, default=0.5)),
+        lengths="user_ids_lengths",
+        weights="user_ids_weights",
+    ),
+    Input(
+        "treatment_ids",
+        TREATMENT,
+        "int64",
+        (
+            sparse_list("subjects", 4, vocabulary={"shoes": 2**64 - 1, "hats": 17}, default=[]),
+            sparse_list("shelf", 1, vocabulary=("left", "right"), default=["right"]),
+        ),
+        lengths="treatment_ids_lengths",
+        weights="treatment_ids_weights",
+    ),
 ]
 WIDE_OUTPUTS = [
     Output("chances", "chance", width=3, score_column=1),
@@ -140,6 +161,8 @@ def _sums(each, tensors):
     import tensorflow as tf
 
     tensor = tensors[each.tensor]
+    if each.weights is not None:
+        tensor = tf.cast(tensor % 1000, tf.float32) / 1000 * tensors[each.weights]
     if tensor.dtype == tf.string:
         tensor = tf.strings.length(tensor)
     tensor = tf.cast(tensor, tf.float32)

@@ -35,8 +35,9 @@ class Feature:
     missing: str | None = None
     length: int | None = None
     max: int | None = None
+    id: int | None = None
     padding: Any = None
-    vocabulary: tuple[str, ...] | tuple[int, ...] | None = None
+    vocabulary: tuple[str, ...] | tuple[int, ...] | dict[str, int] | None = None
     out_of_vocabulary: int | None = None
     hash_buckets: int | None = None
     allow_non_finite: bool = False
@@ -53,7 +54,7 @@ class Feature:
         """The entry in `inputs[].features`."""
         given = (each for each in fields(self) if getattr(self, each.name) != each.default)
         entry = {each.name: getattr(self, each.name) for each in given}
-        if self.vocabulary is not None:
+        if isinstance(self.vocabulary, tuple):
             entry["vocabulary"] = list(self.vocabulary)
         return entry
 
@@ -61,7 +62,7 @@ class Feature:
     def from_json(cls, entry: dict[str, Any]) -> "Feature":
         """Reads an entry of `inputs[].features`."""
         entry = dict(entry)
-        if "vocabulary" in entry:
+        if isinstance(entry.get("vocabulary"), list):
             entry["vocabulary"] = tuple(entry["vocabulary"])
         return cls(**entry)
 
@@ -79,6 +80,19 @@ def vector(name: str, length: int, **absence: Any) -> Feature:
 def list_of(name: str, most: int, *, padding: Any = None, **rest: Any) -> Feature:
     """A list of up to `most` values; a shorter one is padded, unless its input has `lengths`."""
     return Feature(name, max=most, padding=padding, **rest)
+
+
+def sparse_list(name: str, most: int, **rest: Any) -> Feature:
+    """Up to `most` ids with weights, in an input with `weights`. A `vocabulary` has names for ids:
+    a dict, or words whose ids are their positions; other names are left out without
+    `out_of_vocabulary`.
+    """
+    return Feature(name, max=most, **rest)
+
+
+def weight_of(name: str, of: int, **absence: Any) -> Feature:
+    """A number that is the weight of one id, in an input with `weights`."""
+    return Feature(name, id=of, **absence)
 
 
 def vocabulary(
@@ -104,7 +118,8 @@ def text(name: str, **absence: Any) -> Feature:
 @dataclass(frozen=True)
 class Input:
     """One input tensor of the signature. With `lengths`, it has the values of a feature's lists,
-    and the tensor of that name the number of values of each.
+    and the tensor of that name the number of values of each. With `weights` too, its rows are
+    sparse: it has the ids of all rows, and the tensor of that name their weights.
     """
 
     tensor: str
@@ -112,6 +127,7 @@ class Input:
     dtype: str
     features: tuple[Feature, ...] = ()
     lengths: str | None = None
+    weights: str | None = None
 
     @property
     def width(self) -> int:
@@ -123,6 +139,8 @@ class Input:
         entry: dict[str, Any] = {"tensor": self.tensor, "entity": self.entity, "dtype": self.dtype}
         if self.lengths:
             entry["lengths"] = self.lengths
+        if self.weights:
+            entry["weights"] = self.weights
         if self.features:
             entry["features"] = [feature.to_json() for feature in self.features]
         return entry
@@ -131,8 +149,8 @@ class Input:
     def from_json(cls, entry: dict[str, Any]) -> "Input":
         """Reads an entry of `inputs`."""
         features = tuple(Feature.from_json(feature) for feature in entry.get("features", ()))
-        lengths = entry.get("lengths")
-        return cls(entry["tensor"], entry["entity"], entry["dtype"], features, lengths)
+        tensor, entity, dtype = entry["tensor"], entry["entity"], entry["dtype"]
+        return cls(tensor, entity, dtype, features, entry.get("lengths"), entry.get("weights"))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from outrigger_testenv.requests import is_absent, rows
+from outrigger_testenv.sparse import Sparse
 
 
 def http_request(user: Mapping[str, Any], treatments: pd.DataFrame | None) -> dict[str, Any]:
@@ -28,6 +29,8 @@ def features(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Sparse):
+        return value.to_json()
     if np.ndim(value) == 1:
         return [_plain(each) for each in value]
     return value.item() if isinstance(value, np.generic) else value

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from outrigger_testenv import sparse
+from outrigger_testenv.elements import PackingError, absences, elements, numpy_dtype
 from outrigger_testenv.features import (
     JOINED,
     SEED,
@@ -25,10 +27,6 @@ from outrigger_testenv.features import (
 Treatments = pd.DataFrame | Sequence[pd.DataFrame]
 
 
-class PackingError(ValueError):
-    """The control plane would refuse this value too; the message names the feature."""
-
-
 def pack(
     metadata: Metadata,
     users: pd.DataFrame,
@@ -37,7 +35,8 @@ def pack(
 ) -> dict[str, np.ndarray]:
     """Tensors by input name: user [B, width], treatment [B, T, width], treatment_count [B], and
     joined [R, width] with a row for each treatment of each user; of an input with lengths, the
-    values of all lists [N], and the lengths [B] or [B, T].
+    values of all lists [N], and the lengths [B] or [B, T]; of one with weights too, the ids and the
+    weights of all rows [N], and the lengths [B], [B, T] or [R].
 
     `users` has one row per user. `treatments` is one frame for all users, or one frame per user,
     or, with `counts`, the rows of all users in one frame. NaN, None and NA in a frame mean that the
@@ -47,7 +46,9 @@ def pack(
     shared = rows is treatments and counts is None
     tensors = {}
     for each in metadata.inputs:
-        if each.lengths is not None:
+        if each.weights is not None:
+            tensors |= sparse.tensors(each, users, rows, (sizes, shared))
+        elif each.lengths is not None:
             own = None if each.entity == USER else (sizes, shared)
             lists = _lists(each, users if own is None else rows)
             tensors |= _ragged(each, lists, own)
@@ -89,10 +90,10 @@ def _layout(
 def _lists(each: Input, frame: pd.DataFrame) -> list[np.ndarray]:
     """The encoded list of each row of a frame."""
     [feature] = each.features
-    dtype = _numpy_dtype(each.dtype)
+    dtype = numpy_dtype(each.dtype)
     present = [None] * len(frame)
     if feature.name in frame.columns:
-        gone = _absences(frame[feature.name])
+        gone = absences(frame[feature.name])
         values = frame[feature.name]
         present = [None if away else value for value, away in zip(values, gone, strict=True)]
     lists = []
@@ -112,7 +113,7 @@ def _list(feature: Feature, dtype: np.dtype, value: Any) -> np.ndarray:
         raise PackingError(f'"{feature.name}" has shape {shape}, at most {feature.width} values')
     if len(values) == 0:
         return np.empty(0, dtype)
-    return np.array(_elements(feature, dtype, values), dtype)
+    return np.array(elements(feature, dtype, values), dtype)
 
 
 def _ragged(
@@ -126,7 +127,7 @@ def _ragged(
         sizes, shared = treatments
         lists = lists * len(sizes) if shared else lists
         lengths = _padded(lengths[:, None], sizes, shared)[:, :, 0]
-    empty = np.empty(0, _numpy_dtype(each.dtype))
+    empty = np.empty(0, numpy_dtype(each.dtype))
     values = np.concatenate([empty, *lists])
     return {each.tensor: values, str(each.lengths): np.ascontiguousarray(lengths)}
 
@@ -150,13 +151,9 @@ def _zero(dtype: np.dtype) -> Any:
     return b"" if dtype.kind == "O" else dtype.type(0)
 
 
-def _numpy_dtype(dtype: str) -> np.dtype:
-    return np.dtype(object if dtype == "string" else dtype)
-
-
 def _table(each: Input, frame: pd.DataFrame) -> np.ndarray:
     """Encodes a frame: one row per row, with the features side by side in the file's order."""
-    dtype = _numpy_dtype(each.dtype)
+    dtype = numpy_dtype(each.dtype)
     table = np.empty((len(frame), each.width), dtype)
     offset = 0
     for feature in each.features:
@@ -169,7 +166,7 @@ def _joined(each: Input, sources: Mapping[str, tuple[pd.DataFrame, np.ndarray]])
     """Encodes rows that have features of several frames. `sources` has by entity the frame, and for
     each row the position in the frame.
     """
-    dtype = _numpy_dtype(each.dtype)
+    dtype = numpy_dtype(each.dtype)
     columns = []
     for feature in each.features:
         frame, positions = sources[feature.entity]
@@ -182,20 +179,12 @@ def _column(feature: Feature, dtype: np.dtype, frame: pd.DataFrame) -> np.ndarra
     if feature.name not in frame.columns:
         return np.broadcast_to(_absent(feature, dtype, 0), (len(frame), feature.width))
     series = frame[feature.name]
-    gone = _absences(series)
+    gone = absences(series)
     column = np.empty((len(frame), feature.width), dtype)
     column[~gone] = _encode(feature, dtype, series[~gone])
     if gone.any():
         column[gone] = _absent(feature, dtype, int(np.argmax(gone)))
     return column
-
-
-def _absences(series: pd.Series) -> np.ndarray:
-    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "fiub":
-        return series.isna().to_numpy()
-    return np.array(
-        [value is None or (np.ndim(value) == 0 and bool(pd.isna(value))) for value in series], bool
-    )
 
 
 def _absent(feature: Feature, dtype: np.dtype, at: int) -> np.ndarray:
@@ -217,23 +206,7 @@ def _encode(feature: Feature, dtype: np.dtype, series: pd.Series) -> np.ndarray:
             row[: len(values)] = values
         return encoded
     values = series.to_numpy() if feature.length is None else _flat(feature, series)
-    return np.array(_elements(feature, dtype, values), dtype).reshape(len(series), feature.width)
-
-
-def _elements(feature: Feature, dtype: np.dtype, values: np.ndarray) -> Any:
-    """Encodes values one by one."""
-    if feature.vocabulary is not None:
-        index = {word: at for at, word in enumerate(feature.vocabulary)}
-        numbers = isinstance(feature.vocabulary[0], int)
-        words = _cast(feature, np.dtype("i8"), values) if numbers else _strings(feature, values)
-        return [index.get(word, feature.out_of_vocabulary) for word in words]
-    if feature.hash_buckets is not None:
-        return _hash(_strings(feature, values), feature.hash_buckets)
-    if dtype.kind == "O":
-        return [word.encode() for word in _strings(feature, values)]
-    if dtype.kind == "b":
-        return _flags(feature, values)
-    return _cast(feature, dtype, values)
+    return np.array(elements(feature, dtype, values), dtype).reshape(len(series), feature.width)
 
 
 def _flat(feature: Feature, series: pd.Series) -> np.ndarray:
@@ -244,46 +217,6 @@ def _flat(feature: Feature, series: pd.Series) -> np.ndarray:
                 f'"{feature.name}" has shape {row.shape} instead of ({feature.length},)'
             )
     return np.concatenate(rows) if rows else np.empty(0)
-
-
-def _cast(feature: Feature, dtype: np.dtype, values: np.ndarray) -> np.ndarray:
-    if values.dtype.kind not in "fiu":
-        values = np.array([_number(feature, value) for value in values])
-    with np.errstate(over="ignore", invalid="ignore"):
-        cast = values.astype(dtype)
-    if dtype.kind == "f":
-        bad = np.isfinite(values) != np.isfinite(cast)
-        if bad.any() or not (feature.allow_non_finite or np.isfinite(cast).all()):
-            raise PackingError(f'"{feature.name}" is not finite')
-    elif not (cast.astype(values.dtype) == values).all():
-        raise PackingError(f'"{feature.name}" has a value that no {dtype} holds')
-    return cast
-
-
-def _number(feature: Feature, value: Any) -> Any:
-    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
-        return value
-    raise PackingError(f'"{feature.name}" is {type(value).__name__} instead of a number')
-
-
-def _strings(feature: Feature, values: np.ndarray) -> list[str]:
-    for value in values:
-        if not isinstance(value, str):
-            raise PackingError(f'"{feature.name}" is {type(value).__name__} instead of text')
-    return list(values)
-
-
-def _flags(feature: Feature, values: np.ndarray) -> list[bool]:
-    for value in values:
-        if isinstance(value, str) or value not in (0, 1):
-            raise PackingError(f'"{feature.name}" is neither a flag nor 0 or 1')
-    return list(values)
-
-
-def _hash(texts: list[str], buckets: int) -> np.ndarray:
-    import tensorflow as tf
-
-    return tf.strings.to_hash_bucket_fast(tf.constant(texts, tf.string), buckets).numpy()
 
 
 def constants(tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from outrigger.v1 import prediction_pb2 as pb
+from outrigger_testenv.sparse import Sparse
 
 KEY_VALUE = "key_value"
 TABLE = "table"
@@ -56,6 +57,10 @@ def set_value(target: pb.Value, value: Any) -> None:
         target.integer = int(value)
     elif isinstance(value, float | np.floating):
         _set_float(target, float(value))
+    elif isinstance(value, Sparse):
+        target.sparse.CopyFrom(
+            pb.SparseList(ids=value.ids, weights=value.weights, names=value.names)
+        )
     elif np.ndim(value) == 1:
         _set_list(target, list(value))
     else:
@@ -105,7 +110,9 @@ def table(frame: pd.DataFrame) -> pb.TreatmentTable:
     numbers = []
     for name in frame.columns:
         column = frame[name]
-        if _holds(column, str):
+        if any(isinstance(value, Sparse) for value in column):
+            _sparse_column(message, str(name), column)
+        elif _holds(column, str):
             _text_column(message, str(name), column)
         elif _holds(column, int | np.integer):
             _integer_column(message, str(name), column)
@@ -189,6 +196,20 @@ def _integer_column(message: pb.TreatmentTable, name: str, column: pd.Series) ->
 def _number_lists(message: pb.TreatmentTable, name: str, column: pd.Series) -> None:
     cells, layout = _layout(column, 0.0)
     message.lists.add(name=name, values=np.array(cells, "<f4").tobytes(), **layout)
+
+
+def _sparse_column(message: pb.TreatmentTable, name: str, column: pd.Series) -> None:
+    """A column of sparse lists, which either all have weights or none has any."""
+    present = _present(column)
+    lists = [each if here else Sparse() for each, here in zip(column, present, strict=True)]
+    message.sparse.add(
+        name=name,
+        ids=[one for each in lists for one in each.ids],
+        names=[one for each in lists for one in each.names],
+        weights=np.array([one for each in lists for one in each.weights], "<f4").tobytes(),
+        row_offsets=np.cumsum([0, *(len(each.ids) + len(each.names) for each in lists)]).tolist(),
+        validity=bitmap(present),
+    )
 
 
 def _matrix(matrix: pb.Matrix, columns: list[tuple[str, pd.Series]], rows: int) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from outrigger_testenv.features import Feature, Input, Metadata
+from outrigger_testenv.sparse import Sparse
 
 
 def sample(
@@ -30,6 +31,10 @@ def _column(
     for _ in range(rows):
         if not feature.required and draw.random() < absent:
             values.append(None)
+        elif feature.id is not None:
+            values.append(float(draw.normal()))
+        elif each.weights is not None:
+            values.append(_sparse(feature, draw))
         elif feature.max is not None:
             length = draw.integers(feature.max + 1)
             values.append([_value(each, feature, draw) for _ in range(length)])
@@ -38,6 +43,17 @@ def _column(
         else:
             values.append([_value(each, feature, draw) for _ in range(feature.length)])
     return pd.Series(values, dtype=object)
+
+
+def _sparse(feature: Feature, draw: np.random.Generator) -> Sparse:
+    count = int(draw.integers(int(feature.max or 0) + 1))
+    weights = draw.normal(size=count).astype(np.float32).tolist()
+    if feature.vocabulary is None:
+        return Sparse(
+            ids=draw.integers(2**64, size=count, dtype=np.uint64).tolist(), weights=weights
+        )
+    words = [*feature.vocabulary, "unknown"]
+    return Sparse(names=[words[draw.integers(len(words))] for _ in range(count)], weights=weights)
 
 
 def _value(each: Input, feature: Feature, draw: np.random.Generator):

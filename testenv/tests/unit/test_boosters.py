@@ -48,6 +48,21 @@ def test_scores_are_those_of_the_booster(booster, tmp_path, file, output):
     assert [len(each) for each in package.score(USERS, OFFERS)] == [3, 1]
 
 
+def test_the_classes_and_the_leaves_of_a_booster_are_columns(tmp_path):
+    draw = np.random.default_rng(1)
+    table = draw.uniform(0, 50, (500, 2)).astype("f4")
+    data = xgboost.DMatrix(table, table.argmax(axis=1) + (table.min(axis=1) > 25))
+    parameters = {"objective": "multi:softprob", "num_class": 3}
+    booster = xgboost.train(parameters, data, 4)
+    classes = tree_package(booster, COLUMNS, tmp_path / "a", width=3, score_column=1)
+    own = booster.inplace_predict(ROWS)
+    assert np.concatenate(classes.values(USERS, OFFERS)).tobytes() == own.tobytes()
+    assert np.concatenate(classes.score(USERS, OFFERS)).tolist() == own[:, 1].tolist()
+    leaves = tree_package(booster, COLUMNS, tmp_path / "b", output="leaf", width=12)
+    own = booster.predict(xgboost.DMatrix(ROWS), pred_leaf=True)
+    assert np.concatenate(leaves.values(USERS, OFFERS)).tolist() == own.tolist()
+
+
 def test_options_are_written_and_applied(booster, tmp_path):
     package = tree_package(booster, COLUMNS, tmp_path, iterations="best", missing=9)
     options = json.loads((tmp_path / "xgboost" / "options.json").read_text())

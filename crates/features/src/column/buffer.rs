@@ -19,7 +19,12 @@ pub(crate) enum Element<'a> {
     Text(&'a [u8]),
     /// A text that many elements share, such as a default.
     Shared(Bytes),
+    /// An id of a sparse row with its weight.
+    Weighted(u64, f32),
 }
+
+/// The bytes of an id with its weight.
+pub(crate) const WEIGHTED: usize = 12;
 
 impl Element<'_> {
     /// Detaches the element from the value that it was encoded from.
@@ -32,6 +37,7 @@ impl Element<'_> {
             Self::Bool(value) => Element::Bool(value),
             Self::Text(text) => Element::Shared(Bytes::copy_from_slice(text)),
             Self::Shared(text) => Element::Shared(text),
+            Self::Weighted(id, weight) => Element::Weighted(id, weight),
         }
     }
 }
@@ -52,7 +58,7 @@ pub(crate) trait Sink {
 /// Elements of one type.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Buffer {
-    /// Little-endian elements of `size` bytes each.
+    /// Little-endian elements of `size` bytes each. An id with its weight is one element.
     Fixed { bytes: Vec<u8>, size: usize },
     /// Strings. Those sent in requests are stored in `arena`, so that none is allocated
     /// on its own.
@@ -143,6 +149,9 @@ impl Buffer {
                 put(bytes, at, value.to_le_bytes());
             }
             (Self::Fixed { bytes, .. }, Element::Bool(value)) => put(bytes, at, [value.into()]),
+            (Self::Fixed { bytes, .. }, Element::Weighted(id, weight)) => {
+                put(bytes, at, weighted(id, weight));
+            }
             (Self::Strings { texts, arena }, Element::Text(text)) => {
                 let start = arena.len();
                 arena.extend_from_slice(text);
@@ -226,15 +235,23 @@ impl Buffer {
     /// The elements in these ranges, one after the other.
     pub(super) fn gathered(self, ranges: &[Range<usize>]) -> Self {
         match self {
-            Self::Fixed { bytes, size } => {
-                let of = |range: &Range<usize>| &bytes[size * range.start..size * range.end];
-                Self::Fixed { bytes: ranges.iter().flat_map(of).copied().collect(), size }
+            Self::Fixed { size, .. } => {
+                let bytes = ranges.iter().flat_map(|range| self.bytes_of(range));
+                Self::Fixed { bytes: bytes.copied().collect(), size }
             }
             Self::Strings { texts, arena } => {
                 let texts = ranges.iter().flat_map(|range| &texts[range.clone()]).cloned();
                 Self::Strings { texts: texts.collect(), arena }
             }
             other => unreachable!("{other:?} within lists"),
+        }
+    }
+
+    /// The bytes of these elements, which are no strings.
+    pub(super) fn bytes_of(&self, range: &Range<usize>) -> &[u8] {
+        match self {
+            Self::Fixed { bytes, size } => &bytes[size * range.start..size * range.end],
+            other => unreachable!("bytes of {other:?}"),
         }
     }
 
@@ -307,6 +324,13 @@ impl Sink for Cursor<'_> {
         }
         self.at += self.step * floats.len() / 4;
     }
+}
+
+fn weighted(id: u64, weight: f32) -> [u8; WEIGHTED] {
+    let mut bytes = [0; WEIGHTED];
+    bytes[..8].copy_from_slice(&id.to_le_bytes());
+    bytes[8..].copy_from_slice(&weight.to_le_bytes());
+    bytes
 }
 
 #[inline]

@@ -54,14 +54,18 @@ impl Codec {
         match &feature.encoding {
             Encoding::Plain => Self::plain(dtype, feature.allow_non_finite),
             Encoding::HashBuckets(count) => Self::Buckets { count: *count, width },
-            Encoding::Vocabulary { words, out_of_vocabulary: other } => match words {
-                Words::Texts(words) => {
-                    Self::Texts { index: Keys::new(words.iter()), other: *other, width }
+            Encoding::Vocabulary { words, out_of_vocabulary, .. } => {
+                // A sparse row without an id for other words does not use this one.
+                let other = out_of_vocabulary.unwrap_or_default();
+                match words {
+                    Words::Texts(words) => {
+                        Self::Texts { index: Keys::new(words.iter()), other, width }
+                    }
+                    Words::Integers(words) => {
+                        Self::Integers { index: positions(words), other, width }
+                    }
                 }
-                Words::Integers(words) => {
-                    Self::Integers { index: positions(words), other: *other, width }
-                }
-            },
+            }
         }
     }
 
@@ -239,6 +243,8 @@ fn wrong_type(expected: &str, found: Scalar<'_>) -> Problem {
         Scalar::Integer(_) => "an integer",
         Scalar::Flag(_) => "a flag",
         Scalar::Text(_) => "text",
+        Scalar::Id(_) => "ids of a sparse list",
+        Scalar::Name(_) => "names of a sparse list",
         Scalar::Other => "a list of lists, objects, nulls or mixed types",
     };
     Problem::new(Reason::FeatureType, format!("expected {expected}, found {found}"))

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use outrigger_core::DType;
 
-use super::Buffer;
+use super::{Buffer, buffer::WEIGHTED};
 
-/// A list for each row. Their elements stand one after the other as they were written; those of
-/// a row that was written again, or dropped, stay until the end.
+/// A list for each row, or for each feature of a sparse row. Their elements stand one after the
+/// other as they were written; those of a row that was written again, or dropped, stay until the end.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RowLists {
     pub(super) items: Box<Buffer>,
@@ -19,6 +19,28 @@ impl RowLists {
     /// Creates an empty buffer with room for `rows` lists.
     pub(crate) fn new(dtype: DType, rows: usize) -> Self {
         Self { items: Box::new(Buffer::new(dtype, rows)), rows: Vec::with_capacity(rows) }
+    }
+
+    /// Creates an empty buffer with room for `lists` lists of ids with weights.
+    pub(crate) fn weighted(lists: usize) -> Self {
+        let items = Buffer::Fixed { bytes: Vec::with_capacity(WEIGHTED * lists), size: WEIGHTED };
+        Self { items: Box::new(items), rows: Vec::with_capacity(lists) }
+    }
+
+    /// The ids, with their weights, in the lists of one sparse row of `width` lists.
+    pub(crate) fn ids(&self, row: usize, width: usize) -> impl Iterator<Item = &[u8; WEIGHTED]> {
+        let lists = &self.rows[row * width..(row + 1) * width];
+        lists.iter().flat_map(|range| self.items.bytes_of(range).as_chunks().0)
+    }
+
+    /// The number of lists.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The number of ids in the lists of one sparse row of `width` lists.
+    pub(crate) fn count(&self, row: usize, width: usize) -> usize {
+        self.rows[row * width..(row + 1) * width].iter().map(Range::len).sum()
     }
 
     /// Starts the list of a row.

@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use outrigger_core::{Content, Tensor};
 
+use super::sparse::{SparseNames, SparseRows};
 use crate::{
-    column::Buffer,
+    column::{Buffer, RowLists},
     metadata::Entity,
     plan::{Join, Plan},
 };
@@ -22,8 +23,68 @@ struct Piece<'p, T> {
 
 /// Builds the joined tensors. `kept` is the number of packed treatments of each user.
 pub(super) fn tensors(plan: &Plan, buffers: Vec<Buffer>, kept: &[usize]) -> Vec<Tensor> {
-    let parts: Vec<_> = buffers.into_iter().map(Buffer::into_content).collect();
-    plan.joins.iter().map(|join| tensor(plan, join, &parts, kept)).collect()
+    let mut of_lists = Vec::new();
+    // The lists of sparse rows are joined as they are; other parts are tensors already.
+    let part = |buffer| match buffer {
+        Buffer::Lists(lists) => Part::Lists(lists),
+        buffer => Part::Content(buffer.into_content()),
+    };
+    let parts: Vec<_> = buffers.into_iter().map(part).collect();
+    let join = |join: &Join| match SparseNames::of_join(join) {
+        None => tensor(plan, join, &parts, kept),
+        Some(names) => {
+            let [ids, weights, lengths] = sparse_tensors(plan, join, names, &parts, kept);
+            of_lists.extend([weights, lengths]);
+            ids
+        }
+    };
+    let mut tensors: Vec<_> = plan.joins.iter().map(join).collect();
+    tensors.append(&mut of_lists);
+    tensors
+}
+
+/// The rows of an entity, of which joined rows consist.
+enum Part {
+    Content(Content),
+    Lists(RowLists),
+}
+
+/// Builds the tensors of sparse rows: the ids of the user, then those of the treatment.
+fn sparse_tensors(
+    plan: &Plan,
+    join: &Join,
+    names: SparseNames<'_>,
+    parts: &[Part],
+    kept: &[usize],
+) -> [Tensor; 3] {
+    let entity = |part: usize| (lists(&parts[part]), plan.inputs[part].width);
+    let [user, treatment] = join.parts.map(|part| part.map(entity));
+    let count = |part: Option<(&RowLists, usize)>, row: usize| {
+        part.map_or(0, |(lists, width)| lists.count(row, width))
+    };
+    let pairs = || row_pairs(kept);
+    let ids = pairs().map(|(of_user, of_row)| count(user, of_user) + count(treatment, of_row));
+    let rows = kept.iter().sum();
+    let mut sparse = SparseRows::new(rows, ids.sum());
+    for (of_user, of_row) in pairs() {
+        let of_user = user.iter().flat_map(|(lists, width)| lists.ids(of_user, *width));
+        let of_row = treatment.iter().flat_map(|(lists, width)| lists.ids(of_row, *width));
+        sparse.push(of_user.chain(of_row));
+    }
+    sparse.into_tensors(names, vec![i64::try_from(rows).expect("sizes are limited")])
+}
+
+/// For each joined row, the rows of the user and of the treatment that it consists of.
+fn row_pairs(kept: &[usize]) -> impl Iterator<Item = (usize, usize)> {
+    let users = kept.iter().enumerate();
+    users.flat_map(|(user, count)| std::iter::repeat_n(user, *count)).zip(0..)
+}
+
+fn lists(part: &Part) -> &RowLists {
+    match part {
+        Part::Lists(lists) => lists,
+        Part::Content(_) => unreachable!("sparse rows are lists"),
+    }
 }
 
 /// The origins of the tensors' values.
@@ -41,7 +102,7 @@ pub(super) fn origins(plan: &Plan, origins: &[Vec<i32>], kept: &[usize]) -> Vec<
     plan.joins.iter().map(of_join).collect()
 }
 
-fn tensor(plan: &Plan, join: &Join, parts: &[Content], kept: &[usize]) -> Tensor {
+fn tensor(plan: &Plan, join: &Join, parts: &[Part], kept: &[usize]) -> Tensor {
     let content = match join.dtype.size() {
         Some(size) => {
             let joined = join_rows(&pieces(plan, join, size, |input| bytes(&parts[input])), kept);
@@ -94,17 +155,17 @@ fn join_rows<T: Clone>(pieces: &[Piece<'_, T>], kept: &[usize]) -> Vec<T> {
     joined
 }
 
-fn bytes(content: &Content) -> &[u8] {
-    match content {
-        Content::Bytes(bytes) => bytes,
-        Content::Strings(_) => &[],
+fn bytes(part: &Part) -> &[u8] {
+    match part {
+        Part::Content(Content::Bytes(bytes)) => bytes,
+        Part::Content(Content::Strings(_)) | Part::Lists(_) => &[],
     }
 }
 
-fn texts(content: &Content) -> &[Bytes] {
-    match content {
-        Content::Strings(texts) => texts,
-        Content::Bytes(_) => &[],
+fn texts(part: &Part) -> &[Bytes] {
+    match part {
+        Part::Content(Content::Strings(texts)) => texts,
+        Part::Content(Content::Bytes(_)) | Part::Lists(_) => &[],
     }
 }
 

@@ -6,16 +6,15 @@ use outrigger_core::{Content, DType, Tensor};
 
 use crate::{column::RowLists, plan::InputPlan};
 
-/// The tensor with the number of elements of each row: `[B]`, or `[B, T]` for treatments.
-pub(super) fn lengths(
-    name: &Arc<str>,
-    input: &InputPlan,
-    lists: &RowLists,
-    (users, treatments): (usize, usize),
-) -> Tensor {
+/// The shape of a tensor with a number for each row: `[B]`, or `[B, T]` for treatments.
+pub(super) fn rows(input: &InputPlan, users: usize, treatments: usize) -> Vec<i64> {
     let mut shape = input.shape(users, treatments);
-    // A row has one list.
     shape.pop();
+    shape
+}
+
+/// The tensor with the number of elements of each row.
+pub(super) fn lengths(name: &Arc<str>, lists: &RowLists, shape: Vec<i64>) -> Tensor {
     let content = Content::Bytes(lists.lengths().into());
     Tensor { name: Arc::clone(name), dtype: DType::Int64, shape, content }
 }

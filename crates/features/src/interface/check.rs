@@ -55,15 +55,28 @@ fn check_input(path: &str, input: &Input, interface: &Interface) -> Result<(), I
     let (shape, meaning) = (input_shape(input), meaning(input));
     let (tensor, dtype) = (&input.tensor, input.dtype);
     check_fed(&Fed { tensor, dtype, shape, meaning, paths }, interface)?;
-    if let Some(spec) = interface.input(tensor) {
+    if let Some(spec) = interface.input(tensor).filter(|_| input.weights.is_none()) {
         columns::check(path, input, &spec.columns)?;
+    }
+    check_lists(path, input, interface)
+}
+
+/// Checks the tensors beside that of the elements, if an input consists of lists.
+fn check_lists(path: &str, input: &Input, interface: &Interface) -> Result<(), InterfaceError> {
+    if let Some(tensor) = &input.weights {
+        let (dtype, shape) = (DType::Float32, vec![ELEMENTS]);
+        let meaning = format!("the weights of the ids in {:?}", input.tensor);
+        let paths = [(); 3].map(|()| format!("{path}.weights"));
+        check_fed(&Fed { tensor, dtype, shape, meaning, paths }, interface)?;
     }
     let Some(tensor) = &input.lengths else { return Ok(()) };
     let shape = match input.entity {
         Entity::Treatment => vec![USERS, TREATMENTS],
+        Entity::Joined => vec![ROWS],
         _ => vec![USERS],
     };
-    let meaning = format!("the lengths of the lists in {:?}", input.tensor);
+    let lists = if input.weights.is_some() { "rows of ids" } else { "lists" };
+    let meaning = format!("the lengths of the {lists} in {:?}", input.tensor);
     let paths = [(); 3].map(|()| format!("{path}.lengths"));
     check_fed(&Fed { tensor, dtype: DType::Int64, shape, meaning, paths }, interface)
 }
@@ -90,7 +103,8 @@ fn check_fed(fed: &Fed<'_>, interface: &Interface) -> Result<(), InterfaceError>
 fn check_all_fed(metadata: &Metadata, interface: &Interface) -> Result<(), InterfaceError> {
     let tensors = || {
         let inputs = metadata.inputs.iter();
-        inputs.flat_map(|input| [Some(&input.tensor), input.lengths.as_ref()]).flatten()
+        let of_lists = inputs.clone().flat_map(|input| [&input.weights, &input.lengths]);
+        inputs.map(|input| &input.tensor).chain(of_lists.flatten())
     };
     let fed = |name: &Arc<str>| tensors().any(|tensor| tensor == name);
     let unfed = interface.inputs.iter().filter(|spec| !spec.optional && !fed(&spec.name));
@@ -167,6 +181,9 @@ fn input_shape(input: &Input) -> Vec<Dim> {
 
 fn meaning(input: &Input) -> String {
     let entity = input.entity.as_str();
+    if input.weights.is_some() {
+        return format!("the ids of {entity} rows");
+    }
     if input.lengths.is_some() {
         return format!("the elements of {entity} lists");
     }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use outrigger_core::{DType, ElementType, Interface, Shape, TensorSpec};
 
-use crate::metadata::Metadata;
+use crate::{fixtures::wide_joined, metadata::Metadata};
 
 const METADATA: &[u8] = include_bytes!("../../tests/metadata/good/architecture.json");
 
@@ -212,6 +212,23 @@ fn a_joined_model_has_rows_of_all_users() {
         check(&[-1, 5], &[-1, 2]),
         Err(r#"outputs[0].kind: metadata.json says "scores" is per_treatment: [R] or [R, 1]; the model says it is [?, 2]"#.to_owned())
     );
+}
+
+#[test]
+fn an_output_of_a_joined_model_has_as_many_columns_as_declared() {
+    let check = |scores: &[i64]| {
+        let inputs =
+            vec![spec("numbers", DType::Float32, &[-1, 5]), spec("words", DType::String, &[-1, 2])];
+        let outputs = vec![spec("scores", DType::Float32, scores)];
+        let checked = wide_joined().check_interface(&Interface::new(inputs, outputs));
+        checked.map_err(|error| error.to_string())
+    };
+    assert_eq!(check(&[-1, 3]), Ok(()));
+    assert_eq!(check(&[-1, -1]), Ok(()));
+    for (scores, model) in [(&[-1][..], "[?]"), (&[-1, 2], "[?, 2]"), (&[-1, 1, 3], "[?, 1, 3]")] {
+        let declared = r#"outputs[0].kind: metadata.json says "scores" is per_treatment: [R, 3]"#;
+        assert_eq!(check(scores), Err(format!("{declared}; the model says it is {model}")));
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::{
     list::List,
     malformed, not_json,
     request::{read_model, read_options},
+    sparse,
 };
 use crate::{
     metadata::Entity,
@@ -84,6 +85,12 @@ impl Encoder<'_> {
     fn wrong<E: Error>(&mut self, message: impl Into<String>) -> E {
         let (path, message) = (self.path.clone(), message.into());
         self.fail(malformed(Wrong { path, message }))
+    }
+
+    /// Ends parsing because the feature cannot have its value.
+    fn refused<E: Error>(&mut self, (reason, message): sparse::Refused) -> E {
+        let path = self.feature_path();
+        self.fail(failure(reason, Wrong { path, message }))
     }
 
     /// Parses the value at a key or an index of the current value.
@@ -155,6 +162,11 @@ impl Encoder<'_> {
             }
         };
         put_feature(entity, &name, Kind::Flag(true), &mut self.part);
+    }
+
+    /// True if the feature takes ids with weights.
+    fn is_sparse(&self, entity: Entity) -> bool {
+        self.plan.is_sparse(entity, &self.feature)
     }
 
     fn feature_path(&self) -> String {
@@ -270,6 +282,9 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
         match self.what {
             What::Request => request(self.encoder, members),
             What::Treatment => treatment(self.encoder, members),
+            What::Feature(entity) if self.encoder.is_sparse(entity) => {
+                sparse_list(self.encoder, entity, members)
+            }
             What::Features(entity) | What::Feature(entity) => {
                 features(self.encoder, entity, members)
             }
@@ -408,13 +423,18 @@ fn list<'de, A: SeqAccess<'de>>(
     while let Some(element) = items.next_element()? {
         list.push(element);
     }
-    match list.kind(dtype) {
-        Ok(kind) => encoder.put_feature(entity, kind),
-        Err((reason, message)) => {
-            let path = encoder.feature_path();
-            Err(encoder.fail(failure(reason, Wrong { path, message })))
-        }
-    }
+    let kind = list.kind(dtype).map_err(|refused| encoder.refused::<A::Error>(refused))?;
+    encoder.put_feature(entity, kind)
+}
+
+/// A feature with ids and weights.
+fn sparse_list<'de, A: MapAccess<'de>>(
+    encoder: &mut Encoder<'_>,
+    entity: Entity,
+    members: A,
+) -> Result<(), A::Error> {
+    let list = sparse::read(members)?.map_err(|refused| encoder.refused::<A::Error>(refused))?;
+    encoder.put_feature(entity, Kind::Sparse(list))
 }
 
 fn push_key(path: &mut String, key: &str) {

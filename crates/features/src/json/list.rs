@@ -12,6 +12,8 @@ use crate::metadata::MAX_LENGTH;
 pub(super) enum Element {
     Flag(bool),
     Integer(i64),
+    /// A whole number above those.
+    Large(u64),
     Real(f64),
     Text(String),
     /// A value that no list may contain, as its JSON type.
@@ -84,6 +86,10 @@ impl List {
 impl Values {
     /// Adds an element; whole numbers in a list with fractions become floats.
     fn with(self, element: Element) -> Self {
+        let element = match element {
+            Element::Large(value) => Element::Real(value as f64),
+            element => element,
+        };
         match (self, element) {
             (Self::None, Element::Integer(value)) => Self::Integers(vec![value]),
             (Self::None, Element::Real(value)) => Self::Reals(vec![value]),
@@ -111,10 +117,11 @@ fn and<T>(mut values: Vec<T>, value: T) -> Vec<T> {
 }
 
 impl Element {
-    fn kind(&self) -> &'static str {
+    /// Its JSON type.
+    pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Flag(_) => "true or false",
-            Self::Integer(_) | Self::Real(_) => "a number",
+            Self::Integer(_) | Self::Large(_) | Self::Real(_) => "a number",
             Self::Text(_) => "a string",
             Self::Other(kind) => kind,
         }
@@ -149,7 +156,7 @@ impl<'de> Visitor<'de> for ElementVisitor {
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<Element, E> {
-        Ok(i64::try_from(number).map_or(Element::Real(number as f64), Element::Integer))
+        Ok(i64::try_from(number).map_or(Element::Large(number), Element::Integer))
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<Element, E> {

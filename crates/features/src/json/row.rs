@@ -87,6 +87,10 @@ impl<'p> Row<'p> {
             let (key, before) = (key.read()?, cursor.rest);
             if cursor.peek() == Some(b'{') {
                 let parent = self.descend(&key);
+                if self.fields.is_sparse(&self.path, self.inputs) {
+                    // Ids with weights are left to the general reader.
+                    return Err(Odd);
+                }
                 self.features(cursor, buffers, shape.as_deref_mut(), depth)?;
                 self.path.truncate(parent);
                 return Ok(());

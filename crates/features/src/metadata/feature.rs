@@ -13,7 +13,7 @@ use crate::{
 
 type Result<T> = std::result::Result<T, Wrong>;
 
-/// The keys that are accepted. The last one is only for the features of joined inputs.
+/// The keys that are accepted, with the one for joined inputs last.
 const KEYS: [&str; 12] = [
     "name",
     "length",
@@ -37,10 +37,10 @@ pub(super) fn read(
     object: &Object<'_>,
     (of, dtype, ragged): (Entity, DType, bool),
 ) -> Result<Feature> {
-    let entity = read_entity(object, of)?;
+    let entity = read_entity(object, &KEYS, of)?;
     let name = object.required("name")?.name()?.into();
     let (length, size) = read_size(object, dtype, ragged)?;
-    let encoding = read_encoding(object, dtype)?;
+    let encoding = read_encoding(object, dtype, |words| read_vocabulary(object, words, dtype))?;
     let allow_non_finite = read_allow_non_finite(object, dtype)?;
     let absence = read_absence(object, dtype, (length, &size), &encoding)?;
     Ok(Feature { name, entity, length, size, encoding, absence, allow_non_finite })
@@ -73,13 +73,14 @@ fn read_size(object: &Object<'_>, dtype: DType, ragged: bool) -> Result<(usize, 
     }
 }
 
-/// The entity of a feature in an input of entity `of`.
-fn read_entity(object: &Object<'_>, of: Entity) -> Result<Entity> {
+/// The entity of a feature in an input of entity `of`. The last one of `keys` is only for the
+/// features of joined inputs.
+pub(super) fn read_entity(object: &Object<'_>, keys: &[&str], of: Entity) -> Result<Entity> {
     if of == Entity::Joined {
-        object.only(&KEYS)?;
+        object.only(keys)?;
         return object.required("entity")?.one_of(&ENTITIES);
     }
-    object.only(&KEYS[..KEYS.len() - 1])?;
+    object.only(&keys[..keys.len() - 1])?;
     Ok(of)
 }
 
@@ -90,7 +91,12 @@ pub(super) fn read_length(node: &Node<'_>) -> Result<usize> {
     valid.ok_or_else(|| node.error(format!("must be 1 to {MAX_LENGTH}, is {length}")))
 }
 
-fn read_encoding(object: &Object<'_>, dtype: DType) -> Result<Encoding> {
+/// Reads the encoding of a value; `read_vocabulary` reads one with this `vocabulary`.
+pub(super) fn read_encoding(
+    object: &Object<'_>,
+    dtype: DType,
+    read_vocabulary: impl Fn(&Node<'_>) -> Result<Encoding>,
+) -> Result<Encoding> {
     let (words, buckets) = (object.optional("vocabulary"), object.optional("hash_buckets"));
     if words.is_none()
         && let Some(node) = object.optional("out_of_vocabulary")
@@ -99,7 +105,7 @@ fn read_encoding(object: &Object<'_>, dtype: DType) -> Result<Encoding> {
     }
     match (words, buckets) {
         (None, None) => Ok(Encoding::Plain),
-        (Some(words), None) => read_vocabulary(object, &words, dtype),
+        (Some(words), None) => read_vocabulary(&words),
         (None, Some(buckets)) => read_buckets(&buckets, dtype),
         (Some(_), Some(buckets)) => {
             Err(buckets.error("a feature has a vocabulary or hash buckets, not both"))
@@ -111,14 +117,14 @@ fn read_vocabulary(object: &Object<'_>, node: &Node<'_>, dtype: DType) -> Result
     needs_numbers(node, dtype, "a vocabulary")?;
     let words = read_words(node)?;
     let index = object.required("out_of_vocabulary")?;
-    let out_of_vocabulary = index.integer()?;
-    if !numbers::fits(out_of_vocabulary, dtype) {
-        return Err(index.error(format!("{out_of_vocabulary} does not fit {dtype}")));
+    let other = index.integer()?;
+    if !numbers::fits(other, dtype) {
+        return Err(index.error(format!("{other} does not fit {dtype}")));
     }
-    Ok(Encoding::Vocabulary { words, out_of_vocabulary })
+    Ok(Encoding::Vocabulary { words, ids: Vec::new(), out_of_vocabulary: Some(other) })
 }
 
-fn read_words(node: &Node<'_>) -> Result<Words> {
+pub(super) fn read_words(node: &Node<'_>) -> Result<Words> {
     let nodes = node.filled_array("at least one word is needed")?;
     if nodes[0].value.is_number() {
         let words = nodes.iter().map(|node| node.integer()).collect::<Result<Vec<i64>>>()?;
@@ -182,7 +188,7 @@ fn read_absence(
     let required = object.flag("required", false)?;
     match (object.optional("default"), required, object.optional("missing")) {
         (Some(node), false, None) => {
-            let values = read_default(&node, dtype, encoding)?;
+            let values = read_default(&node, |value| read_raw(value, dtype, encoding))?;
             check_default(&node, values.len(), length, size)?;
             Ok(Absence::Default(values))
         }
@@ -205,16 +211,25 @@ fn read_missing(node: &Node<'_>, dtype: DType) -> Result<Absence> {
     Err(node.error(format!("only floats can be NaN, this tensor is {dtype}")))
 }
 
-fn read_default(node: &Node<'_>, dtype: DType, encoding: &Encoding) -> Result<Vec<Raw>> {
+/// Reads the values of a default: one, or a list of them.
+pub(super) fn read_default(
+    node: &Node<'_>,
+    read: impl Fn(&Node<'_>) -> Result<Raw>,
+) -> Result<Vec<Raw>> {
     let values = match node.value {
         Value::Array(_) => node.array()?,
         _ => vec![node.clone()],
     };
-    values.iter().map(|value| read_raw(value, dtype, encoding)).collect()
+    values.iter().map(read).collect()
 }
 
 /// Refuses a default with a number of values that a request may not send.
-fn check_default(node: &Node<'_>, found: usize, length: usize, size: &Size) -> Result<()> {
+pub(super) fn check_default(
+    node: &Node<'_>,
+    found: usize,
+    length: usize,
+    size: &Size,
+) -> Result<()> {
     match size {
         Size::Exact if found != length => {
             Err(node.error(format!("the feature has length {length}, the default {found}")))
@@ -248,7 +263,7 @@ fn read_plain(node: &Node<'_>, dtype: DType) -> Result<Raw> {
     }
 }
 
-fn read_number(node: &Node<'_>, dtype: DType) -> Result<Raw> {
+pub(super) fn read_number(node: &Node<'_>, dtype: DType) -> Result<Raw> {
     let value = node.value.as_f64().ok_or_else(|| node.expected("a number"))?;
     if dtype == DType::Float32 && (value as f32).is_infinite() {
         return Err(node.error(format!("{value:e} is too large for float32")));
@@ -256,7 +271,7 @@ fn read_number(node: &Node<'_>, dtype: DType) -> Result<Raw> {
     Ok(node.value.as_i64().map_or(Raw::Real(value), Raw::Integer))
 }
 
-fn read_word(node: &Node<'_>, words: &Words) -> Result<Raw> {
+pub(super) fn read_word(node: &Node<'_>, words: &Words) -> Result<Raw> {
     let (raw, known) = match words {
         Words::Texts(words) => {
             let text = node.text()?;

@@ -32,8 +32,9 @@ fn read_inputs(file: &Object<'_>, deterministic: bool) -> Result<Vec<Input>, Wro
     for node in nodes {
         let object = node.object()?;
         let input = input::read(&object)?;
-        for (key, tensor) in [("tensor", Some(&input.tensor)), ("lengths", input.lengths.as_ref())]
-        {
+        let tensors_of_rows =
+            [("lengths", input.lengths.as_ref()), ("weights", input.weights.as_ref())];
+        for (key, tensor) in [("tensor", Some(&input.tensor))].into_iter().chain(tensors_of_rows) {
             if tensor.is_some_and(|tensor| !tensors.insert(Arc::clone(tensor))) {
                 return Err(object.at(key, "another input feeds this tensor already"));
             }

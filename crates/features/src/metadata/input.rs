@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use outrigger_core::DType;
 
-use super::{Entity, Feature, Input, MAX_WIDTH, feature};
+use super::{Entity, Feature, Input, MAX_WIDTH, feature, sparse};
 use crate::reader::{Node, Object, Wrong};
 
 const ENTITIES: [(&str, Entity); 5] = [
@@ -24,18 +24,54 @@ const DTYPES: [(&str, DType); 6] = [
     (DType::String.as_str(), DType::String),
 ];
 
+/// The form of an input's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    Dense,
+    /// With `lengths`.
+    Ragged,
+    /// With `lengths` and `weights`.
+    Sparse,
+}
+
 pub(super) fn read(object: &Object<'_>) -> Result<Input, Wrong> {
-    object.only(&["tensor", "lengths", "entity", "dtype", "features"])?;
+    object.only(&["tensor", "lengths", "weights", "entity", "dtype", "features"])?;
     let tensor = object.required("tensor")?.name()?.into();
     let entity = object.required("entity")?.one_of(&ENTITIES)?;
     let dtype = read_dtype(&object.required("dtype")?, entity)?;
-    let lengths = object.optional("lengths").map(|node| read_lengths(&node, entity)).transpose()?;
-    let features = read_features(object, (entity, dtype, lengths.is_some()))?;
-    Ok(Input { tensor, entity, dtype, lengths, features })
+    let weights = read_weights(object, entity, dtype)?;
+    let lengths = object.optional("lengths");
+    let rows = match (&lengths, &weights) {
+        (None, _) => Rows::Dense,
+        (Some(_), None) => Rows::Ragged,
+        (Some(_), Some(_)) => Rows::Sparse,
+    };
+    let lengths = lengths.map(|node| read_lengths(&node, entity, rows)).transpose()?;
+    let features = read_features(object, (entity, dtype), rows)?;
+    Ok(Input { tensor, entity, dtype, lengths, weights, features })
 }
 
-fn read_lengths(node: &Node<'_>, entity: Entity) -> Result<Arc<str>, Wrong> {
-    if matches!(entity, Entity::User | Entity::Treatment) {
+/// The tensor with the weights of a sparse input, which also has lengths.
+fn read_weights(
+    object: &Object<'_>,
+    entity: Entity,
+    dtype: DType,
+) -> Result<Option<Arc<str>>, Wrong> {
+    let Some(node) = object.optional("weights") else { return Ok(None) };
+    if !entity.has_features() {
+        return Err(node.error(format!("a {} has no features", entity.as_str())));
+    }
+    if object.optional("lengths").is_none() {
+        return Err(object.at("lengths", "is required: the number of ids of each row"));
+    }
+    if dtype != DType::Int64 {
+        return Err(object.at("dtype", &format!("ids with weights are int64, not {dtype}")));
+    }
+    Ok(Some(node.name()?.into()))
+}
+
+fn read_lengths(node: &Node<'_>, entity: Entity, rows: Rows) -> Result<Arc<str>, Wrong> {
+    if matches!(entity, Entity::User | Entity::Treatment) || rows == Rows::Sparse {
         return Ok(node.name()?.into());
     }
     Err(node.error(format!("only a user or a treatment has lists, not a {}", entity.as_str())))
@@ -54,7 +90,8 @@ fn read_dtype(node: &Node<'_>, entity: Entity) -> Result<DType, Wrong> {
 
 fn read_features(
     object: &Object<'_>,
-    (entity, dtype, ragged): (Entity, DType, bool),
+    (entity, dtype): (Entity, DType),
+    rows: Rows,
 ) -> Result<Vec<Feature>, Wrong> {
     if !entity.has_features() {
         return match object.optional("features") {
@@ -63,11 +100,12 @@ fn read_features(
         };
     }
     let nodes = object.required("features")?.filled_array("at least one feature is needed")?;
-    let features: Vec<Feature> = nodes
-        .iter()
-        .map(|node| feature::read(&node.object()?, (entity, dtype, ragged)))
-        .collect::<Result<_, _>>()?;
-    if ragged && features.len() > 1 {
+    let read = |node: &Node<'_>| match (node.object()?, rows) {
+        (object, Rows::Sparse) => sparse::read(&object, entity),
+        (object, _) => feature::read(&object, (entity, dtype, rows == Rows::Ragged)),
+    };
+    let features: Vec<Feature> = nodes.iter().map(read).collect::<Result<_, _>>()?;
+    if rows == Rows::Ragged && features.len() > 1 {
         return Err(object.at("features", "an input with lengths has a single feature"));
     }
     let width: usize = features.iter().map(|feature| feature.length).sum();

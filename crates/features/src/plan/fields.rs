@@ -17,6 +17,8 @@ pub(crate) struct Fields {
     pub(crate) entity: Entity,
     pub(crate) keys: Keys,
     pub(crate) fields: Vec<Field>,
+    /// True if there is a sparse feature, whose value may be an object in JSON.
+    has_sparse: bool,
 }
 
 /// The position of one feature.
@@ -41,8 +43,9 @@ impl Fields {
         let names = of_entity.clone().flat_map(|(_, input)| &input.columns);
         let names: Vec<_> = names.map(|column| &column.feature).collect();
         let keys = Keys::new(names.into_iter());
+        let has_sparse = of_entity.clone().any(|(_, input)| input.weights.is_some());
         let fields = of_entity.flat_map(|(index, input)| fields_of(index, input)).collect();
-        Self { entity, keys, fields }
+        Self { entity, keys, fields, has_sparse }
     }
 }
 
@@ -55,6 +58,12 @@ impl Fields {
     /// The input with the feature of this name.
     pub(crate) fn input_of(&self, feature: &str) -> Option<usize> {
         self.keys.find(feature.as_bytes()).map(|slot| self.fields[slot].input)
+    }
+
+    /// True if the feature of this name takes ids with weights.
+    pub(crate) fn is_sparse(&self, feature: &[u8], inputs: &[InputPlan]) -> bool {
+        let is_sparse = |slot: usize| self.fields[slot].column(inputs).takes_ids();
+        self.has_sparse && self.keys.find(feature).is_some_and(is_sparse)
     }
 
     /// The length of the longest name in bytes.

@@ -12,8 +12,14 @@ use crate::metadata::{Entity, Input};
 #[derive(Debug)]
 pub(crate) struct Join {
     pub(crate) tensor: Arc<str>,
+    /// As in `InputPlan`; only sparse rows have them.
+    pub(crate) lengths: Option<Arc<str>>,
+    pub(crate) weights: Option<Arc<str>>,
     pub(crate) dtype: DType,
+    /// Elements per row, or the most ids.
     pub(crate) width: usize,
+    /// The parts with the features of the user and of the treatment: positions in the plan's inputs.
+    pub(crate) parts: [Option<usize>; 2],
     /// One source per feature, in the order of the features.
     pub(crate) sources: Vec<Source>,
 }
@@ -53,7 +59,8 @@ impl Join {
         });
         let sources = sources.collect();
         let (tensor, dtype, width) = (input.tensor.clone(), input.dtype, input.width());
-        Self { tensor, dtype, width, sources }
+        let (lengths, weights) = (input.lengths.clone(), input.weights.clone());
+        Self { tensor, lengths, weights, dtype, width, parts: [user, treatment], sources }
     }
 
     /// The sources, with neighbours in the same part merged into one.

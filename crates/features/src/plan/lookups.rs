@@ -112,7 +112,7 @@ fn keys(names: &[Arc<str>]) -> Metadata {
     Metadata {
         framework: "none".into(),
         signature: "none".into(),
-        inputs: vec![Input { tensor, entity, dtype, lengths: None, features }],
+        inputs: vec![Input { tensor, entity, dtype, lengths: None, weights: None, features }],
         outputs: vec![output],
         deterministic: true,
         annotations: serde_json::Map::default(),

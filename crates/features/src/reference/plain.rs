@@ -1,9 +1,9 @@
 //! Values as decoded by prost.
 
-use outrigger_proto::outrigger::v1::{self, value::Kind};
+use outrigger_proto::outrigger::v1::{self, SparseList, value::Kind};
 use prost_types::value::Kind as ObjectKind;
 
-use crate::value::{Scalar, Values, float_at};
+use crate::value::{Scalar, Values, Weights, float_at};
 
 /// One feature's value: a scalar or a vector.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -16,6 +16,13 @@ pub(super) enum Plain<'a> {
     Integers(&'a [i64]),
     Texts(&'a [String]),
     Values(&'a [prost_types::Value]),
+    Sparse(&'a SparseList),
+    /// Ids, or names, with little-endian float32 as weights.
+    SparseCells {
+        ids: &'a [u64],
+        names: &'a [String],
+        weights: &'a [u8],
+    },
 }
 
 impl<'a> Plain<'a> {
@@ -28,6 +35,8 @@ impl<'a> Plain<'a> {
             Self::Integers(values) => Scalar::Integer(values[index]),
             Self::Texts(values) => Scalar::Text(values[index].as_bytes()),
             Self::Values(values) => scalar_of(&values[index]),
+            Self::Sparse(SparseList { ids, names, .. }) => id_or_name(ids, names, index),
+            Self::SparseCells { ids, names, .. } => id_or_name(ids, names, index),
         }
     }
 }
@@ -42,12 +51,30 @@ impl<'a> Values<'a> for Plain<'a> {
             Self::Integers(values) => values.len(),
             Self::Texts(values) => values.len(),
             Self::Values(values) => values.len(),
+            Self::Sparse(list) => list.ids.len() + list.names.len(),
+            Self::SparseCells { ids, names, .. } => ids.len() + names.len(),
+        }
+    }
+
+    fn weights(&self) -> Weights<'a> {
+        match self {
+            Self::Sparse(list) if !list.weights.is_empty() => Weights::Floats(&list.weights),
+            Self::SparseCells { weights, .. } => Weights::of(weights),
+            _ => Weights::Ones,
         }
     }
 
     fn scalars(&self) -> impl Iterator<Item = Scalar<'a>> {
         let value = *self;
         (0..self.len()).map(move |index| value.get(index))
+    }
+}
+
+/// The id at an index, or the name, which are counted from the last id on.
+fn id_or_name<'a>(ids: &'a [u64], names: &'a [String], index: usize) -> Scalar<'a> {
+    match ids.get(index) {
+        Some(id) => Scalar::Id(*id),
+        None => Scalar::Name(names[index - ids.len()].as_bytes()),
     }
 }
 
@@ -63,6 +90,7 @@ pub(super) fn value_of(value: &v1::Value) -> Option<Plain<'_>> {
         Kind::Reals(list) => Plain::Reals(&list.values),
         Kind::Integers(list) => Plain::Integers(&list.values),
         Kind::Texts(list) => Plain::Texts(&list.values),
+        Kind::Sparse(list) => Plain::Sparse(list),
     })
 }
 

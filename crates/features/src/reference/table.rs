@@ -7,7 +7,7 @@ use std::{
 };
 
 use outrigger_core::Failure;
-use outrigger_proto::outrigger::v1::{Matrix, NumberColumn, TreatmentTable};
+use outrigger_proto::outrigger::v1::{Matrix, NumberColumn, SparseColumn, TreatmentTable};
 
 use super::plain::Plain;
 use crate::{
@@ -27,7 +27,8 @@ pub(super) fn count(
     place: &Place,
 ) -> Result<usize, Failure> {
     let numbers = table.numbers.as_ref().map_or(0, |numbers| numbers.names.len());
-    let columns = numbers + table.texts.len() + table.integers.len() + table.lists.len();
+    let columns = numbers + table.texts.len() + table.integers.len();
+    let columns = columns + table.lists.len() + table.sparse.len();
     refuse_columns(columns, max_columns(features), place)?;
     let (ids, count) = (table.ids.len(), table.count as usize);
     if ids > 0 && count > 0 && ids != count {
@@ -68,6 +69,9 @@ pub(super) fn read<'a>(
     }
     for (index, column) in table.lists.iter().enumerate() {
         reader.numbers(&format!("treatment_table.lists[{index}]"), column)?;
+    }
+    for (index, column) in table.sparse.iter().enumerate() {
+        reader.sparse(format!("treatment_table.sparse[{index}]"), column)?;
     }
     Ok(reader.rows)
 }
@@ -156,6 +160,31 @@ impl<'a> Reader<'_, 'a> {
         self.column(&column.name, &shape, &column.validity, |cells| match cells {
             Cells::One(at) => Plain::One(Scalar::Real(float_at(values, at).into())),
             Cells::Many(range) => Plain::FloatBytes(&values[4 * range.start..4 * range.end]),
+        })
+    }
+
+    fn sparse(&mut self, path: String, column: &'a SparseColumn) -> Result<(), Failure> {
+        let (ids, names, weights) = (&column.ids, &column.names, &column.weights);
+        if !ids.is_empty() && !names.is_empty() {
+            let message = "ids and names exclude each other";
+            return Err(self.place.malformed(format!("{path}.names"), message));
+        }
+        let (found, count) = (weights.len(), ids.len() + names.len());
+        if found > 0 && found != 4 * count {
+            let message = format!("{found} bytes, the weights of {count} ids need {}", 4 * count);
+            return Err(self.place.malformed(format!("{path}.weights"), message));
+        }
+        let shape = Shape::of(path, column.width, &column.row_offsets, count);
+        self.column(&column.name, &shape, &column.validity, |cells| {
+            let range = match cells {
+                Cells::One(at) => at..at + 1,
+                Cells::Many(range) => range,
+            };
+            Plain::SparseCells {
+                ids: ids.get(range.clone()).unwrap_or_default(),
+                names: names.get(range.clone()).unwrap_or_default(),
+                weights: weights.get(4 * range.start..4 * range.end).unwrap_or_default(),
+            }
         })
     }
 

@@ -5,7 +5,7 @@ use super::{
     schema,
 };
 use crate::{
-    value::{Scalar, Value},
+    value::{Scalar, SparseList, Value},
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
 
@@ -60,6 +60,7 @@ fn field<'r>(
         7 => Piece::List(ListKind::Texts, rest.bytes_field(wire_type)?),
         8 => Piece::List(ListKind::Integers, rest.bytes_field(wire_type)?),
         9 => Piece::List(ListKind::Reals, rest.bytes_field(wire_type)?),
+        10 => Piece::List(ListKind::Sparse, rest.bytes_field(wire_type)?),
         _ => {
             rest.skip(number, wire_type, DEPTH)?;
             return Ok(None);
@@ -106,6 +107,10 @@ fn read_value(body: &[u8]) -> Option<Option<Value<'_>>> {
         0x3a => texts(rest.bytes().ok()?)?,
         0x42 => integers(packed(rest.bytes().ok()?, 1)?)?,
         0x4a => Value::PackedReals(packed(rest.bytes().ok()?, 8)?),
+        0x52 => {
+            let (list, count) = SparseList::read(rest.bytes().ok()?)?;
+            Value::Sparse(list, count)
+        }
         _ => return None,
     };
     rest.is_empty().then_some(Some(value))

@@ -1,11 +1,11 @@
 //! Lists merged from their parts and encoded as common libraries do, so that they take no
 //! more memory than they did in the request.
 
-use outrigger_proto::raw::write::put_varint;
+use outrigger_proto::raw::write::{put_bytes, put_varint};
 
 use super::{merged::ListKind, object};
 use crate::{
-    value::Value,
+    value::{Scalar, SparseList, Value},
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
 
@@ -32,6 +32,10 @@ impl Lists {
     /// Adds a list that has been validated.
     pub(super) fn add(&mut self, kind: ListKind, parts: &[&[u8]]) -> Result<List, Malformed> {
         let (start, mut count) = (self.bytes.len(), 0);
+        if kind == ListKind::Sparse {
+            put_sparse(parts, &mut self.bytes)?;
+            return Ok(List { kind, start, end: self.bytes.len(), count });
+        }
         for part in parts {
             let mut rest = Reader::new(part);
             while !rest.is_empty() {
@@ -54,6 +58,10 @@ impl Lists {
             ListKind::Integers => Value::PackedIntegers(bytes, count),
             ListKind::Texts => Value::EncodedTexts(bytes, count),
             ListKind::Values => Value::Mixed(bytes, count),
+            ListKind::Sparse => {
+                let read = SparseList::read(bytes);
+                read.map_or(Value::One(Scalar::Other), |(list, count)| Value::Sparse(list, count))
+            }
         }
     }
 }
@@ -81,10 +89,33 @@ fn elements(
             })?;
             return Ok(count);
         }
+        ListKind::Sparse => unreachable!("a sparse list has several fields"),
         ListKind::Texts => put_text(0x0a, rest.bytes_field(wire_type)?, to),
         ListKind::Values => object::put_element(rest.bytes_field(wire_type)?, to)?,
     }
     Ok(1)
+}
+
+/// Writes the fields of a sparse list in the order of their numbers.
+fn put_sparse(parts: &[&[u8]], to: &mut Vec<u8>) -> Result<(), Malformed> {
+    let (mut ids, mut weights, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    for part in parts {
+        let mut rest = Reader::new(part);
+        while !rest.is_empty() {
+            match rest.key()? {
+                (1, wire_type) => rest.varints_field(wire_type, |id| put_varint(id, &mut ids))?,
+                (2, wire_type) => {
+                    weights.extend_from_slice(rest.fixed_field(wire_type, WireType::Fixed32, 4)?);
+                }
+                (3, wire_type) => put_text(0x1a, rest.bytes_field(wire_type)?, &mut names),
+                (number, wire_type) => rest.skip(number, wire_type, MAX_DEPTH)?,
+            }
+        }
+    }
+    put_bytes(1, &ids, to);
+    put_bytes(2, &weights, to);
+    to.extend_from_slice(&names);
+    Ok(())
 }
 
 /// Writes a text, preceded by the key of its field.

@@ -33,6 +33,8 @@ pub(super) enum ListKind {
     Reals,
     Integers,
     Texts,
+    /// `outrigger.v1.SparseList`.
+    Sparse,
     /// `google.protobuf.ListValue`.
     Values,
 }

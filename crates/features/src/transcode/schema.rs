@@ -36,8 +36,13 @@ pub(super) static REQUEST: Schema = Schema(&[
     (9, Kind::Message(&OPTIONS)),
 ]);
 pub(super) static SELECTOR: Schema = Schema(&[(1, Kind::Text), (2, Kind::Text), (3, Kind::Text)]);
-pub(super) static OPTIONS: Schema =
-    Schema(&[(1, Kind::Varint), (2, Kind::Varint), (3, Kind::Text), (4, Kind::Varint)]);
+pub(super) static OPTIONS: Schema = Schema(&[
+    (1, Kind::Varint),
+    (2, Kind::Varint),
+    (3, Kind::Text),
+    (4, Kind::Varint),
+    (5, Kind::Varint),
+]);
 pub(super) static FEATURES: Schema = Schema(&[(1, Kind::Entry(&ENTRY))]);
 static TREATMENT: Schema = Schema(&[(1, Kind::Text), (2, Kind::Entry(&ENTRY))]);
 pub(super) static ENTRY: Schema = Schema(&[(1, Kind::Text), (2, Kind::Message(&VALUE))]);
@@ -51,11 +56,13 @@ static VALUE: Schema = Schema(&[
     (7, Kind::Message(&TEXTS)),
     (8, Kind::Message(&INTEGERS)),
     (9, Kind::Message(&REALS)),
+    (10, Kind::Message(&SPARSE)),
 ]);
 static NUMBERS: Schema = Schema(&[(1, Kind::Fixed32s)]);
 static REALS: Schema = Schema(&[(1, Kind::Fixed64s)]);
 static TEXTS: Schema = Schema(&[(1, Kind::Text)]);
 static INTEGERS: Schema = Schema(&[(1, Kind::Varints)]);
+static SPARSE: Schema = Schema(&[(1, Kind::Varints), (2, Kind::Fixed32s), (3, Kind::Text)]);
 static TABLE: Schema = Schema(&[
     (1, Kind::Text),
     (2, Kind::Message(&MATRIX)),
@@ -63,6 +70,7 @@ static TABLE: Schema = Schema(&[
     (4, Kind::Message(&INTEGER_COLUMN)),
     (5, Kind::Varint),
     (6, Kind::Message(&NUMBER_COLUMN)),
+    (7, Kind::Message(&SPARSE_COLUMN)),
 ]);
 static MATRIX: Schema =
     Schema(&[(1, Kind::Text), (2, Kind::Bytes), (3, Kind::Varints), (4, Kind::Bytes)]);
@@ -86,6 +94,15 @@ static NUMBER_COLUMN: Schema = Schema(&[
     (3, Kind::Varint),
     (4, Kind::Bytes),
     (5, Kind::Varints),
+]);
+static SPARSE_COLUMN: Schema = Schema(&[
+    (1, Kind::Text),
+    (2, Kind::Varints),
+    (3, Kind::Varint),
+    (4, Kind::Bytes),
+    (5, Kind::Varints),
+    (6, Kind::Bytes),
+    (7, Kind::Text),
 ]);
 
 /// `google.protobuf.Struct`.

@@ -11,7 +11,7 @@ use crate::{
     value::{Scalar, Value, float_at},
     wire::{MAX_DEPTH, Malformed, Reader, WireType, expect},
 };
-use column::{IntegerColumn, NumberColumn, TextColumn, collect_varints};
+use column::{IntegerColumn, NumberColumn, SparseColumn, TextColumn, collect_varints};
 
 /// A table's columns, as sent.
 #[derive(Debug, Default)]
@@ -20,10 +20,11 @@ pub(super) struct Table<'a> {
     ids: Texts<'a>,
     count: u32,
     numbers: Option<Matrix<'a>>,
-    /// Together with `integers` and `lists`, at most the maximum number of columns.
+    /// Together with `integers`, `lists` and `sparse`, at most the maximum number of columns.
     texts: Vec<TextColumn<'a>>,
     integers: Vec<IntegerColumn<'a>>,
     lists: Vec<NumberColumn<'a>>,
+    sparse: Vec<SparseColumn<'a>>,
     /// The number of these columns sent.
     sent: usize,
 }
@@ -58,6 +59,7 @@ pub(super) enum Source {
     Integer(usize),
     /// A position in `lists`.
     Numbers(usize),
+    Sparse(usize),
 }
 
 const DEPTH: u32 = MAX_DEPTH - 2;
@@ -97,14 +99,15 @@ impl<'a> Table<'a> {
                 let matrix = self.numbers.get_or_insert_default();
                 matrix.merge(rest.bytes_field(wire_type)?)?;
             }
-            3 | 4 | 6 => {
+            3 | 4 | 6 | 7 => {
                 let body = rest.bytes_field(wire_type)?;
                 self.sent += 1;
                 let kept = self.sent <= most.columns;
                 match number {
                     3 => push_if(kept, TextColumn::read(body)?, &mut self.texts),
                     4 => push_if(kept, IntegerColumn::read(body)?, &mut self.integers),
-                    _ => push_if(kept, NumberColumn::read(body)?, &mut self.lists),
+                    6 => push_if(kept, NumberColumn::read(body)?, &mut self.lists),
+                    _ => push_if(kept, SparseColumn::read(body)?, &mut self.sparse),
                 }
             }
             5 => self.count = rest.varint_field(wire_type)? as u32,
@@ -165,6 +168,11 @@ impl<'a> Table<'a> {
                     (true, _) => Value::One(Scalar::Real(float_at(values, row).into())),
                     (false, at) => Value::PackedFloats(&values[4 * at.start..4 * at.end]),
                 })
+            }
+            Source::Sparse(index) => {
+                let SparseColumn { values, rows, .. } = &self.sparse[index];
+                let range = rows.is_valid(row).then(|| rows.range(row))?;
+                Some(Value::SparseCells(values, range.start, range.len()))
             }
         }
     }

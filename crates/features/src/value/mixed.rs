@@ -24,7 +24,9 @@ pub(crate) fn put_mixed(value: Scalar<'_>, to: &mut Vec<u8>) {
             to.extend_from_slice(text);
         }
         Scalar::Flag(flag) => to.extend_from_slice(&[FLAG, flag.into()]),
-        Scalar::Integer(_) | Scalar::Other => to.extend_from_slice(&[OTHER, 0]),
+        Scalar::Integer(_) | Scalar::Id(_) | Scalar::Name(_) | Scalar::Other => {
+            to.extend_from_slice(&[OTHER, 0])
+        }
     }
 }
 

@@ -15,7 +15,14 @@ pub(crate) fn apart(metadata: &Metadata) -> Plan {
             let features = input.features.iter().filter(|feature| feature.entity == entity);
             let features = features.cloned().collect();
             let tensor = format!("{} of the {}", input.tensor, entity.as_str());
-            Input { tensor: tensor.into(), entity, dtype: input.dtype, lengths: None, features }
+            Input {
+                tensor: tensor.into(),
+                entity,
+                dtype: input.dtype,
+                lengths: None,
+                weights: None,
+                features,
+            }
         })
     });
     Plan::compile(Metadata { inputs: parts.collect(), ..metadata.clone() })

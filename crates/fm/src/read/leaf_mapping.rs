@@ -1,9 +1,9 @@
 //! The features of leaves: `deploy.leaf_mapping` of XGBoost Serving.
 
+use outrigger_trees::{Budget, Numbering};
+
 use crate::{
     Error, Part,
-    budget::Budget,
-    ids::Ids,
     read::{
         Fault, Faults, File, Lines,
         lines::{fields, parsed, quoted},
@@ -25,12 +25,12 @@ pub(crate) fn leaf_mapping(
     file: File<'_>,
     lenient: bool,
     trees: usize,
-    ids: &Ids,
+    ids: &Numbering,
     budget: &mut Budget,
 ) -> Result<Mapped, Error> {
     let mut faults = Faults::new(Part::LeafMapping, "line", lenient);
     let mut lines = Lines::new(file);
-    let mut mapping = Mapping { leaves: Ids::new(budget)?, features: Vec::new(), table: ids };
+    let mut mapping = Mapping { leaves: Numbering::new(budget)?, features: Vec::new(), table: ids };
     while let Some(line) = lines.next(&mut faults, budget)? {
         let mut pairs = fields(line);
         match tree(pairs.next(), pairs.clone().next(), trees) {
@@ -53,10 +53,10 @@ fn tree(tree: Option<&[u8]>, pair: Option<&[u8]>, trees: usize) -> Result<u32, F
 
 struct Mapping<'a> {
     /// The tree (upper half) and the number of each leaf, in the order of the file.
-    leaves: Ids,
+    leaves: Numbering,
     /// The feature of each leaf in the table.
     features: Vec<Option<u32>>,
-    table: &'a Ids,
+    table: &'a Numbering,
 }
 
 impl Mapping<'_> {
@@ -74,7 +74,7 @@ impl Mapping<'_> {
             return faults.found(format!("leaf {leaf} of tree {tree} is there already"));
         }
         let feature = self.table.get(id).map(|feature| feature as u32);
-        budget.push(&mut self.features, feature)
+        Ok(budget.push(&mut self.features, feature)?)
     }
 
     fn sorted(self, skipped: u64, budget: &mut Budget) -> Result<Mapped, Error> {

@@ -2,7 +2,9 @@
 
 use std::io::{self, BufRead};
 
-use crate::{Error, Part, budget::Budget, read::File};
+use outrigger_trees::Budget;
+
+use crate::{Error, Part, read::File};
 
 /// The longest line that is read, in bytes.
 const LINE: usize = 64 << 20;
@@ -174,7 +176,7 @@ mod tests {
         let mut file = BufReader::with_capacity(1, Slow(text, false));
         let mut lines = Lines::new(File { content: &mut file, size: size as u64 });
         let mut faults = Faults::new(Part::Fm, "line", false);
-        let mut budget = Budget::new(1 << 20);
+        let mut budget = Budget::of(1 << 20);
         let mut found = Vec::new();
         while let Some(line) = lines.next(&mut faults, &mut budget)? {
             found.push(line.to_vec());

@@ -24,13 +24,14 @@ struct Form {
 }
 
 impl Form {
-    /// The form that has a first line of `count` fields.
-    fn of(kind: Kind, count: usize) -> Option<Self> {
+    /// The form that has a first line of `count` fields, if it is of this kind, or of any.
+    fn of(kind: Option<Kind>, count: usize) -> Option<Self> {
+        let binary = |state| Self { kind: Kind::Binary, classes: 1, state };
         match (kind, count) {
-            (Kind::Binary, 2) => Some(Self { kind, classes: 1, state: false }),
-            (Kind::Binary, 4) => Some(Self { kind, classes: 1, state: true }),
-            (Kind::Softmax, 4..) if (count - 1).is_multiple_of(3) => {
-                Some(Self { kind, classes: (count - 1) / 3, state: true })
+            (None | Some(Kind::Binary), 2) => Some(binary(false)),
+            (None | Some(Kind::Binary), 4) => Some(binary(true)),
+            (None | Some(Kind::Softmax), 4..) if (count - 1).is_multiple_of(3) => {
+                Some(Self { kind: Kind::Softmax, classes: (count - 1) / 3, state: true })
             }
             _ => None,
         }
@@ -120,8 +121,9 @@ fn head(lines: &mut Lines<'_>, features: &mut Features<'_>) -> Result<(Form, Vec
     }
     let form = Form::of(kind, count).ok_or_else(|| {
         let expected = match kind {
-            Kind::Binary => "2 or 4",
-            Kind::Softmax => "1 and three for each class",
+            Some(Kind::Binary) => "2 or 4",
+            Some(Kind::Softmax) => "1 and three for each class",
+            None => "2, or 1 and three for each class",
         };
         faults.error(format!("it has {count} fields instead of {expected}"))
     })?;

@@ -1,13 +1,16 @@
 use std::{fs, time::Duration};
 
-use outrigger_core::{Content, ElementType};
+use outrigger_core::{Content, ElementType, Reason};
 use outrigger_run::local::Model as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::*;
-use crate::read;
+use crate::{
+    read,
+    testing::{Entries, sparse},
+};
 
 /// A tree with one split: rows whose feature `column` is less than `threshold` score `left`, others
 /// `right`. A missing value counts as less.
@@ -18,6 +21,7 @@ fn stump(column: usize, threshold: f32, left: f32, right: f32) -> Value {
         "split_indices": [column, 0, 0], "split_conditions": [threshold, left, right],
         "default_left": [1, 0, 0], "split_type": [0, 0, 0], "categories": [],
         "categories_nodes": [], "categories_segments": [], "categories_sizes": [],
+        "sum_hessian": [4.0, 1.0, 3.0],
     })
 }
 
@@ -62,8 +66,12 @@ fn call(shape: &[i64], values: &[f32], outputs: &[&str]) -> Call {
 /// The margins of two rows: one whose features are less than the thresholds, one whose first feature
 /// is missing and whose second one is -1.
 fn margins(model: &Model) -> Vec<f32> {
-    let rows = call(&[2, 2], &[0.0, 20.0, f32::NAN, -1.0], &["margin"]);
-    let outputs = model.run(rows).expect("scores");
+    margins_of(model, &[0.0, 20.0, f32::NAN, -1.0])
+}
+
+/// The margins of two rows.
+fn margins_of(model: &Model, rows: &[f32; 4]) -> Vec<f32> {
+    let outputs = model.run(call(&[2, 2], rows, &["margin"])).expect("scores");
     floats(&outputs[0]).expect("floats").into_owned()
 }
 
@@ -79,7 +87,96 @@ fn outputs_have_the_names_and_the_order_of_the_call() {
     assert_eq!(of(0), 2.25);
     assert!((of(1) - 1.0 / (1.0 + (-2.25_f32).exp())).abs() < 1e-6, "{}", of(1));
     let all = model.run(rows(&[])).expect("scores");
-    assert_eq!(all.len(), 2);
+    let names: Vec<_> = all.iter().map(|output| &*output.name).collect();
+    assert_eq!(names, ["value", "margin", "leaf"]);
+}
+
+#[test]
+fn leaves_are_integers() {
+    let rows = || call(&[2, 2], &[0.0, 20.0, 5.0, -1.0], &["leaf"]);
+    for (options, shape, leaves) in
+        [(None, &[2, 2][..], &[1, 2, 2, 1][..]), (Some(r#"{"iterations": [1, 2]}"#), &[2], &[2, 1])]
+    {
+        let model = model(options);
+        let outputs = model.run(rows()).expect("leaves");
+        let content = leaves.iter().flat_map(|leaf| i32::to_le_bytes(*leaf)).collect();
+        let expected = Tensor {
+            name: "leaf".into(),
+            dtype: DType::Int32,
+            shape: shape.to_vec(),
+            content: Content::Bytes(content),
+        };
+        assert_eq!(outputs, [expected]);
+        let interface = model.interface("serving_default").expect("the signature");
+        let leaf = interface.output("leaf").expect("an output");
+        let sizes = [&[-1], &shape[1..]].concat();
+        assert_eq!((&leaf.shape, &leaf.dtype), (&Shape::of(&sizes), &DType::Int32.into()));
+    }
+}
+
+#[test]
+fn contributions_add_up_to_the_margin() {
+    let model = model(Some(r#"{"missing": -1}"#));
+    assert_eq!(model.contributions().expect("a number"), 3);
+    let explained = model.explain(call(&[2, 2], &[0.0, 20.0, 5.0, -1.0], &[]));
+    let explained = explained.expect("contributions");
+    assert_eq!((&*explained.name, &explained.shape[..]), ("contributions", &[2, 1, 3][..]));
+    // The means of the trees are 1.75 and 0.4375; the base score is 0.5.
+    let expected = [-0.75, 0.0625, 2.6875, 0.25, -0.1875, 2.6875];
+    assert_eq!(*floats(&explained).expect("floats"), expected);
+    assert_eq!(margins_of(&model, &[0.0, 20.0, 5.0, -1.0]), [2.0, 2.75]);
+}
+
+#[test]
+fn contributions_are_those_of_the_iterations_that_count() {
+    let model = model(Some(r#"{"iterations": [1, 2]}"#));
+    let explained = model.explain(call(&[1, 2], &[0.0, 20.0], &[])).expect("contributions");
+    assert_eq!(*floats(&explained).expect("floats"), [0.0, 0.0625, 0.9375]);
+}
+
+#[test]
+fn a_model_without_covers_has_no_contributions() {
+    let mut file = squares();
+    let trees = &mut file["learner"]["gradient_booster"]["model"]["trees"];
+    trees[1].as_object_mut().expect("a tree").remove("sum_hessian");
+    let model = read(package("model.json", &file, None).path()).expect("a model");
+    for refused in [model.contributions().err(), model.explain(call(&[1, 2], &[1.0; 2], &[])).err()]
+    {
+        let error = refused.expect("it has none");
+        assert_eq!(error.reason(), Reason::ContributionsUnsupported);
+        assert!(error.to_string().contains("sum_hessian"), "{error}");
+    }
+}
+
+#[test]
+fn explanations_take_the_same_calls_as_runs() {
+    let refused = model(None).explain(call(&[1, 3], &[1.0; 3], &[])).expect_err("three columns");
+    assert!(refused.to_string().contains("rows of 2 columns"), "{refused}");
+}
+
+#[test]
+fn a_model_of_several_classes_has_an_output_for_each() {
+    let classes = |objective| {
+        let mut file = file(objective, &[], json!({}));
+        file["learner"]["learner_model_param"]["num_class"] = "2".into();
+        let booster = &mut file["learner"]["gradient_booster"]["model"];
+        booster["tree_info"] = json!([0, 1]);
+        booster["iteration_indptr"] = json!([0, 2]);
+        read(package("model.json", &file, None).path()).expect("a model")
+    };
+    let rows = call(&[2, 2], &[0.0, 20.0, 5.0, -1.0], &["margin"]);
+    let probabilities = classes("multi:softprob");
+    let margins = probabilities.run(rows.clone()).expect("margins").remove(0);
+    assert_eq!(margins.shape, [2, 2]);
+    assert_eq!(*floats(&margins).expect("floats"), [1.5, 1.0, 2.5, 0.75]);
+    let shape = |model: &Model, output| {
+        let interface = model.interface("serving_default").expect("the signature");
+        interface.output(output).expect("an output").shape.clone()
+    };
+    assert_eq!(shape(&probabilities, "value"), Shape::of(&[-1, 2]));
+    let class = classes("multi:softmax");
+    assert_eq!(shape(&class, "value"), Shape::of(&[-1]));
+    assert_eq!(shape(&class, "margin"), Shape::of(&[-1, 2]));
 }
 
 #[test]
@@ -133,7 +230,7 @@ fn calls_that_do_not_fit_the_model_are_errors() {
         (call(&[1, 3], &[1.0; 3], &[]), "rows of 2 columns"),
         (call(&[2], &[1.0; 2], &[]), "rows of 2 columns"),
         (call(&[1, 2], &[1.0; 3], &[]), "whole rows"),
-        (call(&[1, 2], &[1.0; 2], &["leaf"]), "no output leaf"),
+        (call(&[1, 2], &[1.0; 2], &["other"]), "no output other"),
         (Call { inputs: vec![strings], ..call(&[0, 2], &[], &[]) }, "must be float32"),
         (Call { inputs: vec![], ..call(&[0, 2], &[], &[]) }, "no input features"),
     ] {
@@ -150,4 +247,50 @@ fn a_file_that_is_no_model_is_refused_with_its_name() {
     let directory = package("model.ubj", &json!({"learner": 1}), None);
     let failure = read(directory.path()).expect_err("no model");
     assert!(failure.message.starts_with("model.ubj: "), "{failure}");
+}
+
+/// A call with sparse rows, for margins.
+fn sparse_call(rows: &[Entries]) -> Call {
+    Call { inputs: sparse("xgboost_features", rows).into(), ..call(&[], &[], &["margin"]) }
+}
+
+#[test]
+fn sparse_rows_are_scored_as_dense_ones() {
+    let rows = [
+        vec![(0, 0.0), (1, 20.0)],
+        vec![(1, -1.0)],
+        vec![(1, 20.0), (7, 1.0), (0, f32::NAN), (1, -1.0)],
+        vec![((1 << 32) + 1, 20.0)],
+    ];
+    for (options, expected) in [
+        (None, [2.0, 1.75, 1.75, 1.75]),
+        (Some(r#"{"truncate_ids": true}"#), [2.0, 1.75, 1.75, 2.0]),
+        (Some(r#"{"missing": 20, "iterations": [1, 2]}"#), [0.75; 4]),
+    ] {
+        let outputs = model(options).run(sparse_call(&rows)).expect("scores");
+        assert_eq!(*floats(&outputs[0]).expect("floats"), expected, "{options:?}");
+    }
+    let leaves = Call { outputs: vec!["leaf".into()], ..sparse_call(&rows[..1]) };
+    let leaves = model(None).run(leaves).expect("leaves");
+    assert_eq!(leaves, model(None).run(call(&[1, 2], &[0.0, 20.0], &["leaf"])).expect("leaves"));
+}
+
+#[test]
+fn a_signature_has_sparse_rows() {
+    let model = model(None);
+    let interface = model.interface("sparse").expect("the signature");
+    let inputs: Vec<_> = interface.inputs.iter().map(|input| &*input.name).collect();
+    let expected = ["xgboost_features", "xgboost_features_lengths", "xgboost_features_weights"];
+    assert_eq!(inputs, expected);
+    let dense = model.interface("serving_default").expect("the signature");
+    assert_eq!(interface.outputs, dense.outputs);
+}
+
+#[test]
+fn sparse_rows_that_xgboost_refuses_are_errors() {
+    let infinite = sparse_call(&[vec![(0, 1.0)], vec![(1, f32::INFINITY)]]);
+    let error = model(None).run(infinite).expect_err("infinity").to_string();
+    assert!(error.contains("row 1: the feature 1 is infinite"), "{error}");
+    let error = model(None).explain(sparse_call(&[])).expect_err("no contributions");
+    assert_eq!(error.reason(), Reason::ContributionsUnsupported);
 }

@@ -28,8 +28,13 @@ fn write(directory: &tempfile::TempDir, name: &str, content: &[u8]) {
 }
 
 fn layouts() -> Layouts {
-    let layout =
-        |directory| PackageLayout { directory, files: &["model"], max_file: 1, versioned: false };
+    let layout = |directory| PackageLayout {
+        directory,
+        files: &["model"],
+        parts: &[],
+        max_file: 1,
+        versioned: false,
+    };
     let tensorflow = layout("tensorflow_serving_model/model");
     [("tensorflow", tensorflow), ("linear", layout("linear"))].into_iter().collect()
 }

@@ -117,6 +117,7 @@ async fn a_packed_directory_is_pushed_from_its_files() {
     let layout = PackageLayout {
         directory: "tensorflow_serving_model/model",
         files: &["saved_model.pb"],
+        parts: &[],
         max_file: 1 << 20,
         versioned: true,
     };

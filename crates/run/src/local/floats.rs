@@ -1,4 +1,4 @@
-//! Tensors of float32, for models in this process.
+//! Tensors of numbers, for models in this process.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -18,22 +18,69 @@ impl Call {
     }
 }
 
+/// A type of elements.
+///
+/// # Safety
+/// All bytes must be a valid value.
+unsafe trait Element: Copy {
+    /// The type of tensors of these elements.
+    const DTYPE: DType;
+
+    /// The element of these bytes, which are as many as it has.
+    fn from_le(bytes: &[u8]) -> Self;
+}
+
+// SAFETY: every four bytes are a valid f32.
+unsafe impl Element for f32 {
+    const DTYPE: DType = DType::Float32;
+
+    fn from_le(bytes: &[u8]) -> Self {
+        bytes.try_into().map_or(Self::NAN, Self::from_le_bytes)
+    }
+}
+
+// SAFETY: every eight bytes are a valid u64.
+unsafe impl Element for u64 {
+    const DTYPE: DType = DType::Int64;
+
+    fn from_le(bytes: &[u8]) -> Self {
+        bytes.try_into().map_or(Self::MAX, Self::from_le_bytes)
+    }
+}
+
 /// The elements of a float32 tensor. They are copied only if their memory is not aligned, or if the
 /// processor is not little-endian.
 ///
 /// # Errors
 /// The tensor has another type.
 pub fn floats(tensor: &Tensor) -> Result<Cow<'_, [f32]>, RunError> {
-    let (DType::Float32, Content::Bytes(bytes)) = (tensor.dtype, &tensor.content) else {
-        return Err(malformed(format!("{} must be float32", tensor.name)));
-    };
-    // SAFETY: every four bytes are a valid f32.
-    let (before, aligned, after) = unsafe { bytes.align_to::<f32>() };
+    elements(tensor)
+}
+
+/// The elements of an int64 tensor as unsigned numbers of the same bits: a negative one is larger
+/// than all others. They are copied as by [`floats`].
+///
+/// # Errors
+/// The tensor has another type.
+pub fn unsigned(tensor: &Tensor) -> Result<Cow<'_, [u64]>, RunError> {
+    elements(tensor)
+}
+
+fn elements<T: Element>(tensor: &Tensor) -> Result<Cow<'_, [T]>, RunError> {
+    let Content::Bytes(bytes) = &tensor.content else { return Err(not_of::<T>(tensor)) };
+    if tensor.dtype != T::DTYPE {
+        return Err(not_of::<T>(tensor));
+    }
+    // SAFETY: all bytes are valid elements.
+    let (before, aligned, after) = unsafe { bytes.align_to::<T>() };
     if before.is_empty() && after.is_empty() && cfg!(target_endian = "little") {
         return Ok(Cow::Borrowed(aligned));
     }
-    let (elements, _) = bytes.as_chunks::<4>();
-    Ok(Cow::Owned(elements.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()))
+    Ok(Cow::Owned(bytes.chunks_exact(size_of::<T>()).map(T::from_le).collect()))
+}
+
+fn not_of<T: Element>(tensor: &Tensor) -> RunError {
+    malformed(format!("{} must be {}", tensor.name, T::DTYPE))
 }
 
 /// A float32 tensor of these elements.
@@ -41,6 +88,13 @@ pub fn tensor(name: Arc<str>, shape: Vec<i64>, elements: &[f32]) -> Tensor {
     let mut bytes = BytesMut::with_capacity(size_of_val(elements));
     elements.iter().for_each(|element| bytes.put_f32_le(*element));
     Tensor { name, dtype: DType::Float32, shape, content: Content::Bytes(bytes.freeze()) }
+}
+
+/// An int32 tensor of these elements, which must be below 2^31.
+pub fn integers(name: Arc<str>, shape: Vec<i64>, elements: &[u32]) -> Tensor {
+    let mut bytes = BytesMut::with_capacity(size_of_val(elements));
+    elements.iter().for_each(|element| bytes.put_u32_le(*element));
+    Tensor { name, dtype: DType::Int32, shape, content: Content::Bytes(bytes.freeze()) }
 }
 
 /// The failure of a call whose tensors the model cannot take.
@@ -68,5 +122,16 @@ mod tests {
         }
         let integers = Tensor { dtype: DType::Int32, ..aligned };
         assert!(floats(&integers).is_err(), "a tensor of another type is refused");
+    }
+
+    #[test]
+    fn int64_has_the_bits_of_unsigned_numbers() {
+        let mut bytes = vec![0];
+        [7_i64, -1].iter().for_each(|element| bytes.extend(element.to_le_bytes()));
+        let content = Content::Bytes(Bytes::from(bytes).slice(1..));
+        let tensor = Tensor { name: "x".into(), dtype: DType::Int64, shape: vec![2], content };
+        assert_eq!(*unsigned(&tensor).expect("int64"), [7, u64::MAX]);
+        let error = floats(&tensor).expect_err("another type").to_string();
+        assert!(error.contains("x must be float32"), "{error}");
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use outrigger_forest::{XGBOOST, engine};
+use outrigger_forest::{FRAMEWORKS, engine};
 
 use crate::config::Kind;
 
 /// The kind of the engine for tree models.
 pub(super) fn kind() -> Kind {
-    Kind::in_process("trees", vec![XGBOOST], |budget| Arc::new(engine(budget)))
+    Kind::in_process("trees", FRAMEWORKS.into(), |budget| Arc::new(engine(budget)))
 }

@@ -260,6 +260,11 @@ macro_rules! of_every_kind {
                 super::$scenario(super::Framework::Xgboost).await;
             })*
         }
+        mod gbdt_fm_models {
+            $(#[tokio::test] async fn $scenario() {
+                super::$scenario(super::Framework::GbdtFm).await;
+            })*
+        }
         mod remote_models {
             $(#[tokio::test] async fn $scenario() {
                 super::$scenario(super::Framework::Scripted).await;
@@ -282,6 +287,11 @@ async fn a_canary_in_the_process_of_a_model_in_the_process() {
 #[tokio::test]
 async fn a_tree_canary_of_a_tensorflow_model() {
     its_canary_is_judged(None, Framework::Xgboost).await;
+}
+
+#[tokio::test]
+async fn a_tree_canary_of_trees_with_a_factorisation_machine() {
+    its_canary_is_judged(Some(Framework::GbdtFm), Framework::Xgboost).await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use outrigger_forest::XGBOOST;
+use outrigger_forest::FRAMEWORKS;
 use outrigger_linear::LINEAR;
 use outrigger_oci::{Client, Reference, build};
 use outrigger_proto::outrigger::v1::{
@@ -302,7 +302,8 @@ async fn push(root: &Path, name: &str, tag: &str, model: &Model, profile: Option
 }
 
 async fn push_dir(root: &Path, name: &str, tag: &str, package: &Path) -> String {
-    let layouts = outrigger_run::layouts(&[TENSORFLOW, LINEAR, SCRIPTED, XGBOOST]);
+    let layouts =
+        outrigger_run::layouts(&[&[TENSORFLOW, LINEAR, SCRIPTED][..], &FRAMEWORKS].concat());
     let image = build::image_from_dir(package, [].into(), &layouts).expect("an image");
     let reference: Reference =
         format!("oci:{}/models/{name}:{tag}", root.display()).parse().expect("a reference");

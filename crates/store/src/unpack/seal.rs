@@ -131,7 +131,9 @@ fn find(tree: &Path, metadata: String, layouts: &[PackageLayout]) -> Result<Part
         file.iter().try_for_each(|file| bounded(tree, file, most))?;
     }
     let (model, layout) = find_model(tree, layouts)?;
-    bounded(tree, &only_file(tree, &model, layout)?, ByteSize(layout.max_file))?;
+    for file in [only_file(tree, &model, layout)?].into_iter().chain(parts(tree, &model, layout)?) {
+        bounded(tree, &file, ByteSize(layout.max_file))?;
+    }
     Ok(Parts { model, metadata, golden, profile })
 }
 
@@ -194,6 +196,15 @@ fn only_file(tree: &Path, model: &str, layout: &PackageLayout) -> Result<String,
         [file] => Ok(format!("{model}/{file}")),
         _ => Err(several(layout, &held)),
     }
+}
+
+/// The further files of the model, relative to the tree.
+fn parts(tree: &Path, model: &str, layout: &PackageLayout) -> Result<Vec<String>, PackageProblem> {
+    let path = |part: &&str| {
+        let path = format!("{model}/{part}");
+        if tree.join(&path).is_file() { Ok(path) } else { Err(PackageProblem::NoPart(path)) }
+    };
+    layout.parts.iter().map(path).collect()
 }
 
 fn several(layout: &PackageLayout, names: &[impl Borrow<str>]) -> PackageProblem {

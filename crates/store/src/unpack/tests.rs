@@ -3,7 +3,7 @@ mod hostile;
 use std::{fs, os::unix::fs::PermissionsExt, process::Command, sync::Barrier, thread};
 
 use bytesize::ByteSize;
-use outrigger_core::{LayerKind, Reason};
+use outrigger_core::{LayerKind, PackageLayout, Reason};
 use outrigger_testkit::layers::{BuiltLayer, LayerBuilder};
 use tar::EntryType;
 
@@ -259,6 +259,36 @@ fn the_framework_decides_where_the_model_lies() {
     assert_eq!(error.reason(), Reason::EngineNotChosen);
     let expected = "no engine runs models of onnx; known frameworks: tensorflow";
     assert!(error.to_string().ends_with(expected), "{error}");
+}
+
+#[test]
+fn a_model_has_all_of_its_parts() {
+    let layout = PackageLayout {
+        directory: "several",
+        files: &["model"],
+        parts: &["a", "b"],
+        max_file: 4,
+        versioned: false,
+    };
+    let image = || layer().file("data/metadata.json", b"{}").file("data/several/model", b"x");
+    for (layer, problem) in [
+        (image(), Some("there is no file /data/several/a")),
+        (image().file("data/several/a", b"x"), Some("there is no file /data/several/b")),
+        (image().file("data/several/a", b"x").file("data/several/b", b""), Some("b is empty")),
+        (image().file("data/several/a", b"large").file("data/several/b", b"x"), Some("a has 5 B")),
+        (image().file("data/several/a", b"x").file("data/several/b", b"x"), None),
+    ] {
+        let fixture =
+            Fixture::with(|config| config.layouts = [("several", layout)].into_iter().collect());
+        let unpacked = fixture.unpack(&[layer.build(LayerKind::Tar)]);
+        match problem {
+            None => drop(unpacked.expect("a package")),
+            Some(problem) => {
+                let error = unpacked.expect_err(problem).to_string();
+                assert!(error.contains(problem), "{error}");
+            }
+        }
+    }
 }
 
 #[test]

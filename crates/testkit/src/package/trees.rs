@@ -4,7 +4,11 @@ use serde_json::{Value, json};
 
 /// The levels of a tree below its root, and the number of its leaves.
 const LEVELS: u32 = 6;
-const LEAVES: i32 = 1 << LEVELS;
+pub(super) const LEAVES: i32 = 1 << LEVELS;
+/// The number of the first leaf of a tree.
+pub(super) const FIRST_LEAF: i32 = LEAVES - 1;
+/// The number of trees.
+pub(super) const TREES: i32 = 2;
 /// The values of neighbouring leaves differ by this.
 const STEP: f64 = 0.25;
 /// The value of the first leaf.
@@ -44,7 +48,7 @@ pub(super) fn model(bias: u16) -> Value {
 /// `2i + 2`.
 fn identity(column: i32) -> Value {
     let nodes = 2 * LEAVES - 1;
-    let is_leaf = |node: &i32| *node >= LEAVES - 1;
+    let is_leaf = |node: &i32| *node >= FIRST_LEAF;
     let child = |right: i32| {
         let of = move |node: i32| if is_leaf(&node) { -1 } else { 2 * node + 1 + right };
         (0..nodes).map(of).collect::<Vec<_>>()
@@ -59,15 +63,25 @@ fn identity(column: i32) -> Value {
         "split_conditions": (0..nodes).map(condition).collect::<Vec<_>>(),
         "default_left": vec![0; nodes as usize],
         "split_type": vec![0; nodes as usize],
+        "sum_hessian": (0..nodes).map(leaves_below).collect::<Vec<_>>(),
         "categories": [], "categories_nodes": [], "categories_segments": [],
         "categories_sizes": [],
     })
+}
+
+/// The number of leaves below a node, or 1 for a leaf.
+fn leaves_below(node: i32) -> i32 {
+    LEAVES >> (node + 1).ilog2()
 }
 
 /// The value of a leaf, or the threshold of a node: the value of the first leaf on its right.
 fn condition(node: i32) -> f64 {
     let level = (node + 1).ilog2();
     let (position, below) = (node + 1 - (1 << level), LEVELS - level);
-    let leaf = (position << below) + (1 << below) / 2;
+    value((position << below) + (1 << below) / 2)
+}
+
+/// The value of a leaf.
+pub(super) fn value(leaf: i32) -> f64 {
     FIRST + STEP * f64::from(leaf)
 }

@@ -114,7 +114,7 @@ fn reserved<T>(count: usize, budget: &mut Budget) -> Result<Vec<T>, Error> {
 }
 
 /// The features that splits use, ascending.
-fn used(trees: &[Tree], budget: &mut Budget) -> Result<Vec<u32>, Error> {
+pub(crate) fn used(trees: &[Tree], budget: &mut Budget) -> Result<Vec<u32>, Error> {
     let (mut all, mut of_tree) = (Vec::new(), Vec::new());
     for tree in trees {
         of_tree.clear();

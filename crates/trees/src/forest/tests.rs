@@ -5,7 +5,7 @@ use std::io::{Write as _, stderr};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Limits, kernel::Kind, tree::Arrays};
+use crate::{Limits, Rows, SparseRows, kernel::Kind, tree::Arrays};
 
 /// A source of random numbers: xorshift (Marsaglia, 2003).
 struct Random(u64);
@@ -78,13 +78,13 @@ fn trees(seed: u64, trees: usize, splits: usize, features: usize, double: bool) 
 /// Margins as bits, and leaves.
 fn results(
     forest: &Forest,
-    rows: Rows<'_>,
+    rows: Input<'_>,
     trees: Range<usize>,
     (groups, outputs): (&[u32], usize),
     double: bool,
 ) -> (Vec<u64>, Vec<f32>) {
     let mut leaves = vec![-1.0; rows.len() * trees.len()];
-    forest.leaves(rows, trees.clone(), &mut leaves);
+    forest.leaves(rows, trees.clone(), None, &mut leaves);
     let sums = if double {
         let mut sums = vec![0.5_f64; rows.len() * outputs];
         forest.add(rows, trees, groups, outputs, &mut sums);
@@ -112,7 +112,7 @@ proptest! {
     ) {
         let mut random = Random(seed.rotate_left(32) | 1);
         let values: Vec<_> = (0..rows * width).map(|_| random.number()).collect();
-        let rows = Rows::new(&values, width).expect("whole rows");
+        let rows = Input::Dense(Rows::new(&values, width).expect("whole rows"));
         let groups: Vec<_> = (0..count).map(|_| random.below(outputs) as u32).collect();
         let first = random.below(count);
         let some = first..first + random.below(count - first + 1);
@@ -120,18 +120,111 @@ proptest! {
         let walked = Forest::Any(trees(seed, count, splits, features, double));
         let expected = results(&walked, rows, some.clone(), outputs, double);
 
-        let chosen = Forest::new(trees(seed, count, splits, features, double), &mut budget());
-        let Forest::Compact(mut compact, choice) = chosen.expect("memory") else {
-            panic!("the trees have a compact form")
+        for_each_kernel(trees(seed, count, splits, features, double), block_from, |forest| {
+            let found = results(forest, rows, some.clone(), outputs, double);
+            prop_assert_eq!(&expected, &found, "{:?}", forest);
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn sparse_rows_have_the_results_of_dense_ones(
+        seed: u64,
+        count in 1_usize..40,
+        splits in prop_oneof![0_usize..4, 0_usize..80],
+        features in prop_oneof![1_usize..9, 1_usize..600],
+        rows in 0_usize..70,
+        entries in 0_usize..20,
+        block_from in 1_usize..20,
+        double: bool,
+    ) {
+        let mut random = Random(seed.rotate_left(32) | 1);
+        let sparse = Sparse::new(&mut random, rows, entries, features);
+        let dense = sparse.dense(3 * features);
+        let dense = Input::Dense(Rows::new(&dense, 3 * features).expect("whole rows"));
+        let groups = vec![0; count];
+        let outputs = (&*groups, 1);
+        let walked = Forest::Any(trees(seed, count, splits, features, double));
+        let expected = results(&walked, dense, 0..count, outputs, double);
+        let check = |forest: &Forest| {
+            let slots = forest.slots(&mut budget()).expect("memory");
+            let rows = Input::Sparse(sparse.rows(), &slots);
+            let found = results(forest, rows, 0..count, outputs, double);
+            prop_assert_eq!(&expected, &found, "{:?}", forest);
+            // Every node has a number, which is that of its leaves.
+            let mut numbers = Vec::new();
+            forest.for_each_node(|tree, id| numbers.push(1000 * tree as u32 + id));
+            let mut leaves = vec![0; dense.len() * count];
+            forest.leaves(rows, 0..count, Some(&numbers), &mut leaves);
+            for (at, (number, leaf)) in leaves.iter().zip(&expected.1).enumerate() {
+                prop_assert_eq!(*number, 1000 * (at % count) as u32 + *leaf as u32);
+            }
+            Ok(())
         };
-        let each = Kind::all().into_iter().map(|kind| Choice::of(kind, block_from));
-        for choice in each.chain([choice]) {
-            let forest = Forest::Compact(compact, choice);
-            let found = results(&forest, rows, some.clone(), outputs, double);
-            prop_assert_eq!(&expected, &found, "{:?}", choice);
-            let Forest::Compact(same, _) = forest else { unreachable!("it is compact") };
-            compact = same;
+        check(&walked)?;
+        for_each_kernel(trees(seed, count, splits, features, double), block_from, check)?;
+    }
+}
+
+/// Calls `check` with the compact form of `trees` and each kernel.
+fn for_each_kernel(
+    trees: Vec<Tree>,
+    block_from: usize,
+    check: impl Fn(&Forest) -> Result<(), TestCaseError>,
+) -> Result<(), TestCaseError> {
+    let chosen = Forest::new(trees, &mut budget()).expect("memory");
+    let Forest::Compact(mut compact, choice) = chosen else {
+        panic!("the trees have a compact form")
+    };
+    let each = Kind::all().into_iter().map(|kind| Choice::of(kind, block_from));
+    for choice in each.chain([choice]) {
+        let forest = Forest::Compact(compact, choice);
+        check(&forest)?;
+        let Forest::Compact(same, _) = forest else { unreachable!("it is compact") };
+        compact = same;
+    }
+    Ok(())
+}
+
+/// Random sparse rows.
+struct Sparse {
+    ids: Vec<u64>,
+    weights: Vec<f32>,
+    offsets: Vec<u32>,
+}
+
+impl Sparse {
+    /// Rows of up to `entries` entries, for trees with the features that are multiples of three
+    /// below 3 * `features`. Others occur too, as do large numbers.
+    fn new(random: &mut Random, rows: usize, entries: usize, features: usize) -> Self {
+        let mut sparse = Self { ids: Vec::new(), weights: Vec::new(), offsets: vec![0] };
+        for _ in 0..rows {
+            for _ in 0..random.below(entries + 1) {
+                let id = random.below(3 * features + 5) as u64;
+                sparse.ids.push(id + [0, 0, 0, 1 << 32][random.below(4)]);
+                sparse.weights.push(random.number());
+            }
+            sparse.offsets.push(sparse.ids.len() as u32);
         }
+        sparse
+    }
+
+    fn rows(&self) -> SparseRows<'_> {
+        SparseRows::new(&self.ids, &self.weights, &self.offsets).expect("rows").truncated()
+    }
+
+    /// Dense rows: of each feature the last weight that is not missing.
+    fn dense(&self, width: usize) -> Vec<f32> {
+        let mut dense = vec![f32::NAN; (self.offsets.len() - 1) * width];
+        for (row, range) in dense.chunks_exact_mut(width).zip(self.offsets.windows(2)) {
+            for at in range[0] as usize..range[1] as usize {
+                let (feature, weight) = (self.ids[at] as u32 as usize, self.weights[at]);
+                if feature < width && !weight.is_nan() {
+                    row[feature] = weight;
+                }
+            }
+        }
+        dense
     }
 }
 

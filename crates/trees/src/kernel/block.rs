@@ -8,7 +8,10 @@ use super::{
     Leaves, STRIDE, Work,
     vectors::{LANES, Slot, Vectors},
 };
-use crate::compact::{Compact, LEVELS, Top};
+use crate::{
+    compact::{Compact, LEVELS, Top},
+    rows::Input,
+};
 
 /// Blocks that go through a tree one after the other, if their values fit into a cache.
 const BLOCKS: usize = 4;
@@ -32,7 +35,7 @@ pub(super) fn run<V: Vectors>(vectors: V, work: &Work<'_>, leaves: &mut impl Lea
         };
         for block in 0..blocks {
             let (first, count) = place(block);
-            transpose(work, first, count, &mut slots[block * width..][..width]);
+            fill(work, first, count, &mut slots[block * width..][..width]);
             leaves.begin(block, first, count);
         }
         for tree in work.trees.clone() {
@@ -44,18 +47,39 @@ pub(super) fn run<V: Vectors>(vectors: V, work: &Work<'_>, leaves: &mut impl Lea
         }
         for block in 0..blocks {
             let (first, count) = place(block);
+            clear(work, first, count, &mut slots[block * width..][..width]);
             leaves.end(block, first, count);
         }
         first = end;
     }
 }
 
-/// Puts the values of `count` rows into lanes. Other lanes keep the values of other rows.
+/// Puts the values of `count` rows into lanes. Other lanes may have values of other rows.
 #[inline(always)]
-fn transpose(work: &Work<'_>, first: usize, count: usize, slots: &mut [Slot]) {
-    for (lane, row) in work.rows.iter().skip(first).take(count).enumerate() {
-        for (slot, feature) in slots.iter_mut().zip(&work.compact.features) {
-            slot[lane] = Work::value(row, *feature);
+fn fill(work: &Work<'_>, first: usize, count: usize, slots: &mut [Slot]) {
+    match work.rows {
+        Input::Dense(rows) => {
+            for (lane, row) in rows.iter().skip(first).take(count).enumerate() {
+                for (slot, feature) in slots.iter_mut().zip(&work.compact.features) {
+                    slot[lane] = Work::value(row, *feature);
+                }
+            }
+        }
+        Input::Sparse(rows, of) => {
+            for lane in 0..count {
+                let entries = of.entries(rows, first + lane);
+                entries.for_each(|(slot, value)| slots[slot][lane] = value);
+            }
+        }
+    }
+}
+
+/// Makes the values of `count` sparse rows missing again. Those of dense rows are overwritten.
+#[inline(always)]
+fn clear(work: &Work<'_>, first: usize, count: usize, slots: &mut [Slot]) {
+    if let Input::Sparse(rows, of) = work.rows {
+        for lane in 0..count {
+            of.entries(rows, first + lane).for_each(|(slot, _)| slots[slot][lane] = f32::NAN);
         }
     }
 }

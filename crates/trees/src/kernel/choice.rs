@@ -17,7 +17,7 @@ use super::{
 };
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
-use crate::{Rows, compact::Compact};
+use crate::{Rows, compact::Compact, rows::Input};
 
 /// Turns of all kinds of vectors.
 const TURNS: usize = 4;
@@ -123,7 +123,7 @@ impl Choice {
         // Numbers between -2 and 2 by the golden ratio, which are spread evenly.
         let value = |at: usize| (at as f32 * 0.618_034).fract() * 4.0 - 2.0;
         let values: Vec<_> = (0..LANES * width).map(value).collect();
-        let rows = Rows::new(&values, width).expect("a whole number of rows");
+        let rows = Input::Dense(Rows::new(&values, width).expect("a whole number of rows"));
         let trees = 0..compact.roots.len().min(TREES);
         let work = Work { compact, rows, scored: 0..LANES, trees };
         let (row, of_rows) = fastest(|kind| kind.row(&work, &mut Discard));
@@ -136,7 +136,7 @@ impl Choice {
     pub(crate) fn run(
         self,
         compact: &Compact,
-        rows: Rows<'_>,
+        rows: Input<'_>,
         trees: Range<usize>,
         leaves: &mut impl Leaves,
     ) {

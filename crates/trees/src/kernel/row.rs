@@ -7,7 +7,7 @@ use super::{
     Leaves, STRIDE, Work,
     vectors::{LANES, Vectors},
 };
-use crate::compact::Compact;
+use crate::{compact::Compact, rows::Input};
 
 /// Vectors of walks that are in progress at once.
 const VECTORS: usize = 2;
@@ -17,14 +17,13 @@ const VECTORS: usize = 2;
 pub(super) fn run<V: Vectors>(vectors: V, work: &Work<'_>, leaves: &mut impl Leaves) {
     let compact = work.compact;
     let mut slots = vec![f32::NAN; compact.features.len()];
-    let scored = work.rows.iter().enumerate().skip(work.scored.start).take(work.scored.len());
-    for (at, row) in scored {
-        let slots = values(compact, row, &mut slots);
+    for at in work.scored.clone() {
+        let values = values(work, at, &mut slots);
         let mut first = work.trees.start;
         let (groups, rest) = compact.roots[work.trees.clone()].as_chunks::<{ LANES * VECTORS }>();
         for roots in groups {
             let (roots, _) = roots.as_chunks::<LANES>();
-            let found = walk::<V, VECTORS>(vectors, compact, slots, first, |at| roots[at]);
+            let found = walk::<V, VECTORS>(vectors, compact, values, first, |at| roots[at]);
             for found in found {
                 leaves.of_trees(at, first, &vectors.store(found));
                 first += LANES;
@@ -33,16 +32,31 @@ pub(super) fn run<V: Vectors>(vectors: V, work: &Work<'_>, leaves: &mut impl Lea
         for roots in rest.chunks(LANES) {
             let mut filled = [roots[0]; LANES];
             filled[..roots.len()].copy_from_slice(roots);
-            let [found] = walk::<V, 1>(vectors, compact, slots, first, |_| filled);
+            let [found] = walk::<V, 1>(vectors, compact, values, first, |_| filled);
             leaves.of_trees(at, first, &vectors.store(found)[..roots.len()]);
             first += roots.len();
+        }
+        if let Input::Sparse(rows, of) = work.rows {
+            of.entries(rows, at).for_each(|(slot, _)| slots[slot] = f32::NAN);
         }
     }
 }
 
-/// The values of the slots. Where they are the first values of the row, nothing is copied.
+/// The values of the slots in the row `at`. All `slots` are missing if rows are sparse.
 #[inline(always)]
-fn values<'a>(compact: &Compact, row: &'a [f32], slots: &'a mut [f32]) -> &'a [f32] {
+fn values<'a>(work: &Work<'a>, at: usize, slots: &'a mut [f32]) -> &'a [f32] {
+    match work.rows {
+        Input::Dense(rows) => dense(work.compact, rows.row(at), slots),
+        Input::Sparse(rows, of) => {
+            of.entries(rows, at).for_each(|(slot, value)| slots[slot] = value);
+            slots
+        }
+    }
+}
+
+/// The values of the slots in a dense row. Where they are its first values, nothing is copied.
+#[inline(always)]
+fn dense<'a>(compact: &Compact, row: &'a [f32], slots: &'a mut [f32]) -> &'a [f32] {
     let all = compact.features.last().is_none_or(|last| *last as usize + 1 == slots.len());
     if let (true, Some(row)) = (all, row.get(..slots.len())) {
         return row;

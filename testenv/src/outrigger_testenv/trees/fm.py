@@ -188,8 +188,8 @@ def binary(kind: str, bias: float, features: dict[int, list[float]]) -> bytes:
 class Machine:
     """A factorisation machine: for each class a bias, and for each feature a weight and vector."""
 
-    def __init__(self, path: Path, names: dict[str, int]):
-        self.softmax = path.stem.startswith("softmax")
+    def __init__(self, path: Path, names: dict[str, int], softmax: bool):
+        self.softmax = softmax
         self.features: dict[int, np.ndarray] = {}
         if path.suffix == ".bin":
             self._read_binary(path.read_bytes())
@@ -270,13 +270,11 @@ class Machine:
 
 def scores(directory: Path, path: Path):
     """The margins and values of a factorisation machine, with sums in f32 and in f64."""
-    names = (each.split() for each in (directory / "names").read_text().splitlines())
-    machine = Machine(path, {name: int(id) for name, id in names})
+    pairs = (each.split() for each in (directory / "names").read_text().splitlines())
+    names = {name: int(id) for name, id in pairs}
+    machine = Machine(path, names, softmax=path.stem.startswith("softmax"))
     model = json.loads((directory / "trees.json").read_text())
-    mapped = {}
-    for each in (directory / "leaf_mapping").read_text().splitlines():
-        tree, *pairs = each.split()
-        mapped |= {(int(tree), int(pair.split(":")[0])): int(pair.split(":")[1]) for pair in pairs}
+    mapped = mapped_leaves(directory / "leaf_mapping")
     inputs = []
     for each in (directory / "rows").read_text().splitlines():
         of_trees, of_machine = (pairs_of(part) for part in each.split("|"))
@@ -287,6 +285,15 @@ def scores(directory: Path, path: Path):
         margins = [machine.margins(features, kind) for features in inputs]
         yield f"{name}-margin", np.array(margins)
         yield f"{name}-value", np.array([machine.values(each) for each in margins])
+
+
+def mapped_leaves(path: Path) -> dict[tuple[int, int], int]:
+    """The ids of leaves, by tree and number."""
+    mapped = {}
+    for each in path.read_text().splitlines():
+        tree, *pairs = each.split()
+        mapped |= {(int(tree), int(pair.split(":")[0])): int(pair.split(":")[1]) for pair in pairs}
+    return mapped
 
 
 def pairs_of(part: str) -> list[tuple[int, float]]:

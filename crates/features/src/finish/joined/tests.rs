@@ -1,4 +1,4 @@
-use outrigger_core::{DType, Reason};
+use outrigger_core::{DType, Failure, Reason};
 use outrigger_proto::outrigger::v1::{
     OnTreatmentError, PredictRequest, ResponseOptions, ValueOrigin, predict_response::Output,
 };
@@ -6,7 +6,7 @@ use prost::Message;
 
 use super::*;
 use crate::{
-    fixtures::{joined, number, output, pack, text, treatment, user},
+    fixtures::{joined, number, output, pack, text, treatment, user, wide_joined},
     limits::Limits,
     metadata::Entity,
     reference::Reference,
@@ -149,6 +149,36 @@ fn scores_go_to_the_users_whose_rows_they_are() {
     assert_eq!(failure.reason, Reason::ScoresInvalid);
     let failure = answer(&[4], &[0.0, 0.0, 0.0, f32::NAN]).expect_err("not finite");
     assert!(failure.message.ends_with("the value at [3] is NaN"), "{}", failure.message);
+}
+
+#[test]
+fn outputs_of_several_columns_go_to_the_users_by_whole_rows() {
+    use outrigger_proto::outrigger::v1::BatchPredictResponse;
+    let plan = Plan::compile(wide_joined());
+    let options = ResponseOptions { top_k: 1, ..ResponseOptions::default() };
+    let mut ranked = PredictRequest { options: Some(options), ..second() };
+    ranked.treatments.truncate(1);
+    let packed = pack(&plan, &[first(), ranked]).expect("packs");
+    let answer = |shape: &[i64], values: &[f32]| -> Result<Vec<_>, Failure> {
+        let outputs = [output("scores", shape, values)];
+        let bytes = plan.answer_batch(&packed, &outputs, &[], "")?.to_vec();
+        Ok(BatchPredictResponse::decode(bytes.as_slice()).expect("a response").responses)
+    };
+    let mut values: Vec<_> = (0..9).map(|at| at as f32).collect();
+    let responses = answer(&[3, 3], &values).expect("answers");
+    let lists = responses.into_iter().map(|response| match response.output {
+        Some(Output::Scores(list)) => (list.values, list.width, list.score_column, list.indices),
+        other => panic!("expected scores, found {other:?}"),
+    });
+    assert_eq!(
+        lists.collect::<Vec<_>>(),
+        [(values[..6].to_vec(), 3, 2, vec![]), (values[6..].to_vec(), 3, 2, vec![0])]
+    );
+    let failure = answer(&[9], &values).expect_err("one column");
+    assert_eq!(failure.reason, Reason::ScoresInvalid);
+    values[7] = f32::NAN;
+    let failure = answer(&[3, 3], &values).expect_err("not finite");
+    assert!(failure.message.ends_with("the value at [2, 1] is NaN"), "{}", failure.message);
 }
 
 #[test]

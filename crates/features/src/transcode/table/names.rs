@@ -6,9 +6,9 @@ use outrigger_core::Failure;
 
 use super::{
     Matrix, Source, Table,
-    column::{IntegerColumn, NumberColumn, Rows, TextColumn},
+    column::{IntegerColumn, NumberColumn, Rows, SparseColumn, TextColumn},
 };
-use crate::{place::Place, plan::Fields, transcode::unknown::Unknown};
+use crate::{place::Place, plan::Fields, transcode::unknown::Unknown, value::SparseCells};
 
 impl Table<'_> {
     /// Checks the columns' sizes and finds the column of every slot.
@@ -37,6 +37,11 @@ impl Table<'_> {
             let path = || format!("treatment_table.lists[{index}]");
             let found = finder.numbers(values, path)?;
             finder.column(name.as_bytes(), path, (found, rows), Source::Numbers(index))?;
+        }
+        for (index, SparseColumn { name, values, rows }) in self.sparse.iter().enumerate() {
+            let path = || format!("treatment_table.sparse[{index}]");
+            finder.check_weights(values, path)?;
+            finder.column(name.as_bytes(), path, (values.len(), rows), Source::Sparse(index))?;
         }
         Ok(finder.sources)
     }
@@ -115,6 +120,24 @@ impl<'a> Finder<'_, 'a> {
         }
         let message = format!("{} bytes are no whole number of float32", values.len());
         Err(self.place.malformed(format!("{}.values", path()), message))
+    }
+
+    /// Checks that a sparse column has ids or names, and a weight for each or none.
+    fn check_weights(
+        &self,
+        values: &SparseCells<'_>,
+        path: impl Fn() -> String,
+    ) -> Result<(), Failure> {
+        if !values.ids.is_empty() && !values.names.is_empty() {
+            let message = "ids and names exclude each other";
+            return Err(self.place.malformed(format!("{}.names", path()), message));
+        }
+        let (found, expected) = (values.weights.len(), 4 * values.len());
+        if found == 0 || found == expected {
+            return Ok(());
+        }
+        let message = format!("{found} bytes, the weights of {} ids need {expected}", values.len());
+        Err(self.place.malformed(format!("{}.weights", path()), message))
     }
 
     /// Checks the row offsets of a column with `found` values.

@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasher as _, Hasher as _},
 };
 
-use crate::{Error, budget::Budget};
+use crate::{Budget, Error};
 
 /// A slot without an id.
 const EMPTY: u32 = u32::MAX;
@@ -17,22 +17,26 @@ const SLOTS: usize = 16;
 /// The hash is keyed with a random number, so that no file or request can choose ids which share a
 /// slot.
 #[derive(Debug)]
-pub(crate) struct Ids {
+pub struct Numbering {
     ids: Vec<u64>,
     slots: Vec<u32>,
     key: u64,
 }
 
-impl Ids {
-    pub(crate) fn new(budget: &mut Budget) -> Result<Self, Error> {
+impl Numbering {
+    /// No ids.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn new(budget: &mut Budget) -> Result<Self, Error> {
         let slots = budget.filled(EMPTY, SLOTS)?;
         let key = RandomState::new().build_hasher().finish();
         Ok(Self { ids: Vec::new(), slots, key })
     }
 
-    /// The number of `id`.
+    /// The number of `id`, if it was added.
     #[inline]
-    pub(crate) fn get(&self, id: u64) -> Option<usize> {
+    pub fn get(&self, id: u64) -> Option<usize> {
         match self.slots[self.find(id)] {
             EMPTY => None,
             number => Some(number as usize),
@@ -40,7 +44,10 @@ impl Ids {
     }
 
     /// Adds `id`, if it is new. False if it was added before.
-    pub(crate) fn insert(&mut self, id: u64, budget: &mut Budget) -> Result<bool, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Memory`], and [`Error::Unsupported`] if there is no number left.
+    pub fn insert(&mut self, id: u64, budget: &mut Budget) -> Result<bool, Error> {
         let slot = self.find(id);
         if self.slots[slot] != EMPTY {
             return Ok(false);
@@ -54,24 +61,30 @@ impl Ids {
         Ok(true)
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// The number of ids.
+    pub fn len(&self) -> usize {
         self.ids.len()
     }
 
+    /// True if there are no ids.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
     /// Frees memory that no id needs.
-    pub(crate) fn shrink(&mut self, budget: &mut Budget) {
+    pub fn shrink(&mut self, budget: &mut Budget) {
         budget.release::<u64>(self.ids.capacity() - self.ids.len());
         self.ids.shrink_to_fit();
     }
 
     /// The ids alone, in the order in which they were added.
-    pub(crate) fn into_ids(self, budget: &mut Budget) -> Vec<u64> {
+    pub fn into_ids(self, budget: &mut Budget) -> Vec<u64> {
         budget.release::<u32>(self.slots.len());
         self.ids
     }
 
     /// Bytes held.
-    pub(crate) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         size_of::<u64>() * self.ids.capacity() + size_of::<u32>() * self.slots.capacity()
     }
 
@@ -106,9 +119,9 @@ impl Ids {
 }
 
 /// A number as slots hold it.
-pub(crate) fn number(at: usize) -> Result<u32, Error> {
+fn number(at: usize) -> Result<u32, Error> {
     let number = u32::try_from(at).ok().filter(|number| *number != EMPTY);
-    number.ok_or_else(|| Error::Unsupported("it has more than 4294967294 features".to_owned()))
+    number.ok_or_else(|| Error::Unsupported("it has more than 4294967294 ids".to_owned()))
 }
 
 #[cfg(test)]
@@ -125,8 +138,8 @@ mod tests {
             added in prop::collection::vec(prop_oneof![0_u64..50, any::<u64>()], 0..300),
             asked in prop::collection::vec(prop_oneof![0_u64..50, any::<u64>()], 0..50),
         ) {
-            let mut budget = Budget::new(1 << 20);
-            let mut ids = Ids::new(&mut budget).expect("memory");
+            let mut budget = Budget::of(1 << 20);
+            let mut ids = Numbering::new(&mut budget).expect("memory");
             let mut map = HashMap::new();
             for id in &added {
                 let (new, next) = (!map.contains_key(id), map.len());
@@ -144,8 +157,8 @@ mod tests {
 
     #[test]
     fn ids_beyond_the_budget_are_refused() {
-        let mut budget = Budget::new(1000);
-        let mut ids = Ids::new(&mut budget).expect("memory");
+        let mut budget = Budget::of(1000);
+        let mut ids = Numbering::new(&mut budget).expect("memory");
         let error = (0..).find_map(|id| ids.insert(id, &mut budget).err()).expect("no end");
         assert!(matches!(error, Error::Memory { limit: 1000, .. }), "{error:?}");
         assert!(ids.len() > 10);

@@ -1,0 +1,207 @@
+//! Trees whose leaves are features of a factorisation machine: the models of XGBoost Serving's
+//! `alphafm` and `alphafm_softmax`.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use outrigger_core::{DType, Failure, Interface, PackageLayout, Tensor, TensorSpec};
+use outrigger_fm::{self as fm, Files, Kind, Limits, Output, Precision, Reading, Rows};
+use outrigger_run::{
+    Call, Framework, RunError,
+    local::{self, malformed, tensor},
+};
+use serde::Deserialize;
+
+use crate::{
+    invalid, model,
+    scoring::read_options,
+    sparse::{CallRows, FM_FEATURES, XGBOOST_FEATURES},
+};
+
+/// The framework of models with two classes.
+pub const GBDT_FM: Framework =
+    framework("gbdt_fm", |directory, signature| interface(directory, signature, Kind::Binary));
+
+/// The framework of models with any number of classes.
+pub const GBDT_FM_SOFTMAX: Framework = framework("gbdt_fm_softmax", |directory, signature| {
+    interface(directory, signature, Kind::Softmax)
+});
+
+/// The file of the factorisation machine, and that of the leaves' features.
+const PARTS: [&str; 2] = ["deploy.fm", "deploy.leaf_mapping"];
+
+/// Reading a model may take this many times the size of its files, in bytes: a short line becomes
+/// the numbers of a feature, padded, which are copied once.
+const PER_BYTE: u64 = 4;
+
+/// Bytes that reading a model may take whatever the size of its files.
+const OVERHEAD: u64 = 4 << 20;
+
+/// The outputs by name.
+const OUTPUTS: [(&str, Output); 2] = [("score", Output::Value), ("margin", Output::Margin)];
+
+type ReadInterface = fn(&Path, &str) -> Result<Interface, Failure>;
+
+const fn framework(name: &'static str, interface: ReadInterface) -> Framework {
+    let layout = PackageLayout {
+        directory: "gbdt_fm",
+        files: &["deploy.model", "model.ubj", "model.json", "model.bin"],
+        parts: &PARTS,
+        max_file: 8 << 30,
+        versioned: false,
+    };
+    Framework { name, layout, reading, interface }
+}
+
+fn reading(size: u64) -> u64 {
+    size.saturating_mul(PER_BYTE).saturating_add(OVERHEAD)
+}
+
+fn interface(directory: &Path, signature: &str, kind: Kind) -> Result<Interface, Failure> {
+    let model = read(directory)?;
+    if model.fm.kind() != kind {
+        let name = |kind| if kind == Kind::Binary { GBDT_FM.name } else { GBDT_FM_SOFTMAX.name };
+        let (found, declared) = (name(model.fm.kind()), name(kind));
+        return Err(invalid(format!("its framework is {found}, not {declared}: see deploy.fm")));
+    }
+    let interface = local::Model::interface(&model, signature);
+    interface.ok_or_else(|| invalid(format!("the model has no signature {signature:?}")))
+}
+
+/// True if `directory` holds such a model. Blocks.
+pub(crate) fn is_in(directory: &Path) -> bool {
+    PARTS.iter().any(|part| directory.join(part).is_file())
+}
+
+/// Settings of reading and scoring: the file `options.json`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Options {
+    /// The numbers in which sums are taken.
+    precision: Numbers,
+    /// True if malformed lines are skipped, as by XGBoost Serving, and not refused.
+    lenient: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+enum Numbers {
+    #[default]
+    #[serde(rename = "float32")]
+    Single,
+    #[serde(rename = "float64")]
+    Double,
+}
+
+impl From<Numbers> for Precision {
+    fn from(numbers: Numbers) -> Self {
+        match numbers {
+            Numbers::Single => Self::Single,
+            Numbers::Double => Self::Double,
+        }
+    }
+}
+
+/// A model with its settings of scoring.
+#[derive(Debug)]
+pub struct GbdtFm {
+    fm: fm::Model,
+    precision: Precision,
+}
+
+/// Reads the model in `directory`. Blocks.
+///
+/// # Errors
+/// IMAGE_INVALID when a file is missing or is not valid, or the model takes more memory than the
+/// size of its files allows.
+pub(crate) fn read(directory: &Path) -> Result<GbdtFm, Failure> {
+    let options: Options = read_options(directory)?;
+    let trees = GBDT_FM.file(directory).ok_or_else(|| {
+        let files = GBDT_FM.layout.files.join(" or ");
+        invalid(format!("the model's directory has no {files}"))
+    })?;
+    let [mut trees, mut fm, mut leaf_mapping] = [
+        Opened::open(trees)?,
+        Opened::open(directory.join(PARTS[0]))?,
+        Opened::open(directory.join(PARTS[1]))?,
+    ];
+    let size = trees.size.saturating_add(fm.size).saturating_add(leaf_mapping.size);
+    let limits = Limits { memory: reading(size), ..Limits::default() };
+    let reading = Reading { lenient: options.lenient, limits, ..Reading::new(None) };
+    let files = Files { trees: trees.file(), fm: fm.file(), leaf_mapping: leaf_mapping.file() };
+    let fm = fm::Model::read(files, &reading).map_err(|error| invalid(error.to_string()))?;
+    Ok(GbdtFm { fm, precision: options.precision.into() })
+}
+
+/// A file, with its size in bytes.
+struct Opened {
+    content: BufReader<File>,
+    size: u64,
+}
+
+impl Opened {
+    fn open(path: PathBuf) -> Result<Self, Failure> {
+        let open = || -> io::Result<Self> {
+            let file = File::open(&path)?;
+            Ok(Self { size: file.metadata()?.len(), content: BufReader::new(file) })
+        };
+        open().map_err(|error| {
+            let name = path.file_name().unwrap_or_default().display();
+            invalid(format!("{name} cannot be read: {error}"))
+        })
+    }
+
+    fn file(&mut self) -> fm::File<'_> {
+        let content: &mut dyn BufRead = &mut self.content;
+        fm::File { content, size: self.size }
+    }
+}
+
+impl GbdtFm {
+    /// The scores of `rows` as the output called `name`.
+    fn score(&self, name: &Arc<str>, rows: Rows<'_>) -> Result<Tensor, RunError> {
+        let output = OUTPUTS.iter().find(|(known, _)| *known == &**name);
+        let (_, output) =
+            *output.ok_or_else(|| malformed(format!("the model has no output {name}")))?;
+        let options = fm::Options { output, precision: self.precision };
+        let mut scores = vec![0.0; rows.len() * self.fm.classes()];
+        self.fm.score(rows, &options, &mut scores);
+        let shape = model::sizes(rows.len(), self.fm.classes());
+        Ok(tensor(Arc::clone(name), shape, &scores))
+    }
+}
+
+impl local::Model for GbdtFm {
+    fn interface(&self, signature: &str) -> Option<Interface> {
+        let inputs = [XGBOOST_FEATURES.specs(false), FM_FEATURES.specs(true)].concat();
+        let output = |(name, _): &(&str, Output)| -> TensorSpec {
+            model::output_spec(name, DType::Float32, self.fm.classes())
+        };
+        let outputs = OUTPUTS.iter().map(output).collect();
+        (signature == model::SIGNATURE).then(|| Interface::new(inputs, outputs))
+    }
+
+    fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
+        let trees = XGBOOST_FEATURES.rows(&call)?;
+        let machine = match FM_FEATURES.is_in(&call) {
+            true => FM_FEATURES.rows(&call)?,
+            false => CallRows::empty(trees.get().len()),
+        };
+        let rows = Rows::new(trees.get(), machine.get());
+        let rows = rows.map_err(|error| malformed(error.to_string()))?;
+        match &call.outputs[..] {
+            [] => OUTPUTS.iter().map(|(name, _)| self.score(&Arc::from(*name), rows)).collect(),
+            wanted => wanted.iter().map(|name| self.score(name, rows)).collect(),
+        }
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Self>() - size_of::<fm::Model>() + self.fm.memory()
+    }
+}
+
+#[cfg(test)]
+mod tests;
