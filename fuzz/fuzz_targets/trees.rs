@@ -1,6 +1,6 @@
 //! The input as a tree model. Rows by themselves, and in the blocks that other kernels score, have
-//! the same results, and so have sparse rows of the same values. One is explained. A file with a
-//! valid model has a valid header.
+//! the same results, in f64 too, and so have sparse rows of the same values. One is explained. A
+//! file with a valid model has a valid header.
 #![no_main]
 
 use outrigger_trees::{Header, Limits, Model, Options, Output, Rows, SparseRows};
@@ -35,6 +35,10 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let mut alone = vec![0.0; columns];
         for (at, row) in values.chunks_exact(width).enumerate() {
             model.predict(Rows::new(row, width).expect("a row"), &options, &mut alone);
+            let mut wide = vec![0.0; columns];
+            model.predict_f64(Rows::new(row, width).expect("a row"), &options, &mut wide);
+            let narrow: Vec<_> = wide.into_iter().map(|value| value as f32).collect();
+            assert!(alone.iter().zip(&narrow).all(equal), "row {at} in f64");
             let mut same = together[at * columns..].iter().zip(&alone);
             assert!(same.all(equal), "row {at}");
         }

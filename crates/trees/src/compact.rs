@@ -69,7 +69,7 @@ pub(crate) struct Compact {
     /// The nodes of all trees. The children of a node are within its tree.
     pub(crate) nodes: Nodes,
     /// The value of each node that is a leaf.
-    pub(crate) values: Vec<f32>,
+    pub(crate) values: Values,
     /// The number of each node in the file.
     pub(crate) ids: Vec<u32>,
     pub(crate) tops: Vec<Top>,
@@ -77,14 +77,25 @@ pub(crate) struct Compact {
     pub(crate) records: Vec<Record>,
 }
 
+/// A value for each node, in the precision of the model's library.
+#[derive(Debug)]
+pub(crate) enum Values {
+    Single(Vec<f32>),
+    Double(Vec<f64>),
+}
+
 impl Compact {
     /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
+        let values = match &self.values {
+            Values::Single(values) => size_of_val(&**values),
+            Values::Double(values) => size_of_val(&**values),
+        };
         size_of_val(&*self.features)
             + size_of_val(&*self.roots)
             + size_of_val(&*self.depths)
             + self.nodes.memory()
-            + size_of_val(&*self.values)
+            + values
             + size_of_val(&*self.ids)
             + size_of_val(&*self.records)
             + size_of_val(&*self.tops)

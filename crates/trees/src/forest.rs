@@ -9,6 +9,8 @@ use crate::{
     budget::Budget,
     compact::{Compact, used},
     kernel::{Choice, LANES, Leaves, Vectors},
+    oblivious::Oblivious,
+    real::Real,
     rows::{Input, Row},
     slots::Slots,
     tree::Tree,
@@ -22,6 +24,8 @@ pub(crate) enum Forest {
     Any(Vec<Tree>),
     /// Trees in a form that kernels walk faster, and the kernels.
     Compact(Compact, Choice),
+    /// Trees all of whose nodes of a level have the same split.
+    Oblivious(Oblivious),
 }
 
 impl Forest {
@@ -46,10 +50,17 @@ impl Forest {
                 Ok(slots)
             }
             Self::Compact(compact, _) => Slots::new(&compact.features, budget),
+            Self::Oblivious(oblivious) => {
+                let features = oblivious.features(budget)?;
+                let slots = Slots::new(&features, budget)?;
+                budget.release::<u32>(features.capacity());
+                Ok(slots)
+            }
         }
     }
 
     /// Calls `visit` for each node, tree after tree, with its tree and its number in the file.
+    /// Oblivious trees have no nodes but leaves.
     pub(crate) fn for_each_node(&self, mut visit: impl FnMut(usize, u32)) {
         match self {
             Self::Any(trees) => {
@@ -65,18 +76,19 @@ impl Forest {
                     ids[*root as usize..end].iter().for_each(|id| visit(tree, *id));
                 }
             }
+            Self::Oblivious(oblivious) => oblivious.for_each_leaf(visit),
         }
     }
 
     /// Adds the values of the leaves of `trees` to `sums`, which has an element for each row and
-    /// output. The output of each tree is in `groups`.
-    pub(crate) fn add(
+    /// output, of the type of the leaves. The output of each tree is in `groups`.
+    pub(crate) fn add<T: Real>(
         &self,
         rows: Input<'_>,
         trees: Range<usize>,
         groups: &[u32],
         outputs: usize,
-        sums: &mut [f32],
+        sums: &mut [T],
     ) {
         match self {
             Self::Any(all) => {
@@ -86,10 +98,11 @@ impl Forest {
                 });
             }
             Self::Compact(compact, choice) => {
-                let (values, blocks) = (&compact.values, Vec::new());
+                let (values, blocks) = (T::values(compact), Vec::new());
                 let mut sums = Sums { values, groups, outputs, sums, blocks };
                 choice.run(compact, rows, trees, &mut sums);
             }
+            Self::Oblivious(oblivious) => T::add_oblivious(oblivious, rows, trees, sums),
         }
     }
 
@@ -120,6 +133,13 @@ impl Forest {
                 let mut ids = Ids { ids, trees: trees.clone(), out, blocks };
                 choice.run(compact, rows, trees, &mut ids);
             }
+            Self::Oblivious(oblivious) => {
+                oblivious.leaves(rows, trees, |at, tree, leaf| {
+                    let number =
+                        numbers.map(|numbers| numbers[oblivious.first_leaf(tree) + leaf as usize]);
+                    out[at] = LeafId::of(number.unwrap_or(leaf));
+                });
+            }
         }
     }
 
@@ -128,6 +148,7 @@ impl Forest {
         match self {
             Self::Any(trees) => View::Any(&trees[number]),
             Self::Compact(compact, _) => View::Compact(compact, number),
+            Self::Oblivious(_) => View::None,
         }
     }
 
@@ -136,38 +157,34 @@ impl Forest {
         match self {
             Self::Any(trees) => trees.iter().map(Tree::memory).sum(),
             Self::Compact(compact, _) => compact.memory(),
+            Self::Oblivious(oblivious) => oblivious.memory(),
         }
     }
 }
 
 /// Adds the leaves of one row. The reference for the kernels.
-fn walk(trees: &[Tree], row: Row<'_>, groups: &[u32], sums: &mut [f32]) {
+fn walk<T: Real>(trees: &[Tree], row: Row<'_>, groups: &[u32], sums: &mut [T]) {
     for (tree, group) in trees.iter().zip(groups) {
-        let leaf = tree.nodes[tree.leaf(row)];
-        if tree.width == 1 {
-            sums[*group as usize] += leaf.value();
-        } else {
-            sums.iter_mut().zip(tree.vector(leaf)).for_each(|(sum, value)| *sum += value);
-        }
+        T::add_leaf(tree, tree.nodes[tree.leaf(row)], *group, sums);
     }
 }
 
 /// Adds up the values of leaves.
-struct Sums<'a> {
-    values: &'a [f32],
+struct Sums<'a, T> {
+    values: &'a [T],
     groups: &'a [u32],
     outputs: usize,
     /// An element for each row and output.
-    sums: &'a mut [f32],
+    sums: &'a mut [T],
     /// The sums of the blocks in progress: for each block and output, those of all rows.
-    blocks: Vec<[f32; LANES]>,
+    blocks: Vec<[T; LANES]>,
 }
 
-impl Leaves for Sums<'_> {
+impl<T: Real> Leaves for Sums<'_, T> {
     #[inline(always)]
     fn begin(&mut self, block: usize, first: usize, count: usize) {
         let end = (block + 1) * self.outputs;
-        self.blocks.resize(self.blocks.len().max(end), [0.0; LANES]);
+        self.blocks.resize(self.blocks.len().max(end), [T::default(); LANES]);
         let rows = self.sums[first * self.outputs..].chunks_exact(self.outputs);
         for (lane, row) in rows.take(count).enumerate() {
             let sums = &mut self.blocks[block * self.outputs..];
@@ -178,8 +195,7 @@ impl Leaves for Sums<'_> {
     #[inline(always)]
     fn of_rows<V: Vectors>(&mut self, vectors: V, block: usize, tree: usize, leaves: V::Words) {
         let sums = &mut self.blocks[block * self.outputs + self.groups[tree] as usize];
-        let values = vectors.gather(self.values, leaves);
-        *sums = vectors.store_floats(vectors.add(vectors.load_floats(sums), values));
+        T::add_leaves(vectors, self.values, leaves, sums);
     }
 
     #[inline(always)]
@@ -196,8 +212,9 @@ impl Leaves for Sums<'_> {
         let sums = &mut self.sums[row * self.outputs..][..self.outputs];
         if let [sum] = sums {
             // In a register, where the next addition does not wait for memory.
-            let values = leaves.iter().map(|leaf| self.values[*leaf as usize]);
-            *sum = values.fold(*sum, |sum, value| sum + value);
+            let mut total = *sum;
+            leaves.iter().for_each(|leaf| total += self.values[*leaf as usize]);
+            *sum = total;
             return;
         }
         for (leaf, group) in leaves.iter().zip(&self.groups[tree..]) {

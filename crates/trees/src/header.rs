@@ -3,7 +3,7 @@
 use std::{io::BufRead, ops::Range};
 
 use crate::{
-    Error, Limits, Options, Output,
+    Error, Library, Limits, Options, Output,
     objective::{Objective, Transform},
     read::{self, Content, Extent},
 };
@@ -11,6 +11,7 @@ use crate::{
 /// The description of a model: its features, its outputs and its iterations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
+    library: Library,
     features: usize,
     names: Vec<String>,
     outputs: usize,
@@ -21,9 +22,10 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the description of a model of XGBoost from a file of `size` bytes. The trees are
+    /// Reads the description of a model from a file of `size` bytes. The trees of XGBoost are
     /// skipped: memory is taken for names and for a number of each iteration, and what is wrong with
-    /// a tree is found only by [`Model::read`](crate::Model::read).
+    /// a tree is found only by [`Model::read`](crate::Model::read). Files of other libraries are
+    /// read as a whole.
     ///
     /// # Errors
     /// [`Error`].
@@ -36,6 +38,7 @@ impl Header {
     /// Takes the description out of the content of a file, which is complete.
     pub(crate) fn new(content: &mut Content) -> Self {
         Self {
+            library: content.library,
             features: content.features,
             names: std::mem::take(&mut content.names),
             outputs: content.outputs(),
@@ -43,6 +46,11 @@ impl Header {
             iterations: std::mem::take(&mut content.iterations),
             best_iteration: content.best_iteration,
         }
+    }
+
+    /// The library that wrote the model.
+    pub fn library(&self) -> Library {
+        self.library
     }
 
     /// Columns of a dense row.
@@ -87,13 +95,19 @@ impl Header {
         }
     }
 
-    /// The trees of the iterations that count.
-    pub(crate) fn trees(&self, options: &Options) -> Range<usize> {
+    /// The iterations that count.
+    pub(crate) fn chosen(&self, options: &Options) -> Range<u32> {
         let all = 0..self.iterations();
         let chosen = options.iterations.clone().unwrap_or_else(|| all.clone());
         let end = chosen.end.min(all.end);
+        chosen.start.min(end)..end
+    }
+
+    /// The trees of the iterations that count.
+    pub(crate) fn trees(&self, options: &Options) -> Range<usize> {
         let first = |iteration: u32| self.iterations[iteration as usize] as usize;
-        first(chosen.start.min(end))..first(end)
+        let chosen = self.chosen(options);
+        first(chosen.start)..first(chosen.end)
     }
 
     /// Bytes held outside of the value itself.

@@ -1,5 +1,5 @@
-//! Tree models: reads the files of XGBoost, validates them, scores dense and sparse rows, and
-//! explains the scores. Sync, no I/O but the reader that is passed in.
+//! Tree models: reads the files of XGBoost, LightGBM and CatBoost, validates them, scores dense and
+//! sparse rows, and explains the scores. Sync, no I/O but the reader that is passed in.
 //!
 //! ```
 //! use outrigger_trees::{Limits, Model, Options, Rows};
@@ -18,6 +18,7 @@
 mod budget;
 mod compact;
 mod contributions;
+mod double;
 mod error;
 mod forest;
 mod header;
@@ -25,7 +26,9 @@ mod kernel;
 mod model;
 mod numbering;
 mod objective;
+mod oblivious;
 mod read;
+mod real;
 mod rows;
 mod slots;
 mod sparse;
@@ -37,5 +40,6 @@ pub use error::Error;
 pub use header::Header;
 pub use model::{LeafNumbers, Model};
 pub use numbering::Numbering;
+pub use read::Library;
 pub use rows::{AnyRows, Options, Output, Rows};
 pub use sparse::{SparseError, SparseRows};

@@ -1,10 +1,14 @@
 //! A model that is ready to score.
 
+mod double;
+
 use std::{io::BufRead, ops::Range};
 
 use crate::{
-    AnyRows, Budget, Error, Explainer, Header, Limits, Options, Output, SparseRows, Unexplained,
+    AnyRows, Budget, Error, Explainer, Header, Library, Limits, Options, Output, SparseRows,
+    Unexplained,
     contributions::Covers,
+    double::Double,
     forest::Forest,
     read::{self, Extent},
     rows::Input,
@@ -15,7 +19,8 @@ use crate::{
 ///
 /// Margins are equal to those of XGBoost in every bit: an f32 sum that begins with the base score
 /// and takes the leaves in the order of the trees. Values are equal too where XGBoost uses the same
-/// mathematical library.
+/// mathematical library. LightGBM and CatBoost have sums in f64, of which [`Self::predict`] returns
+/// the nearest f32, and [`Self::predict_f64`] the sums.
 #[derive(Debug)]
 pub struct Model {
     header: Header,
@@ -25,12 +30,15 @@ pub struct Model {
     slots: Slots,
     /// The covers of the trees; None if the file has none.
     covers: Option<Covers>,
-    /// The output of each tree.
+    /// The way from sums to values, if leaves are f64.
+    double: Option<Double>,
+    /// The output of each tree. Empty if each tree has a value for every output.
     groups: Vec<u32>,
 }
 
 impl Model {
-    /// Reads a model of XGBoost from a file of `size` bytes. No more than those are read.
+    /// Reads a model from a file of `size` bytes, of any format of the libraries
+    /// ([`Library`]). No more than those are read.
     ///
     /// # Errors
     /// [`Error`]. A file that is malformed in any way is an error.
@@ -44,15 +52,35 @@ impl Model {
             content.base.iter_mut().for_each(|base| objective.values(std::slice::from_mut(base)));
         }
         objective.base_margins(&mut content.base);
-        let covers = Covers::take(&mut content.trees, &mut budget)?;
-        let forest = Forest::new(content.trees, &mut budget)?;
+        // Contributions are computed in f32, of trees of XGBoost.
+        let covers = match content.double {
+            Some(_) => None,
+            None => Covers::take(&mut content.trees, &mut budget)?,
+        };
+        let forest = match content.oblivious {
+            Some(oblivious) => Forest::Oblivious(oblivious),
+            None => Forest::new(content.trees, &mut budget)?,
+        };
         let slots = forest.slots(&mut budget)?;
-        Ok(Self { header, base: content.base, forest, slots, covers, groups: content.groups })
+        Ok(Self {
+            header,
+            base: content.base,
+            forest,
+            slots,
+            covers,
+            double: content.double,
+            groups: content.groups,
+        })
     }
 
     /// The description of the model, as [`Header::read`] reads it.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// The library that wrote the model: [`Header::library`].
+    pub fn library(&self) -> Library {
+        self.header.library()
     }
 
     /// Columns of a dense row.
@@ -139,6 +167,12 @@ impl Model {
     fn predict_input(&self, rows: Input<'_>, options: &Options, out: &mut [f32]) {
         let columns = self.columns(options);
         assert_eq!(out.len(), rows.len() * columns, "the length of the output");
+        if self.double.is_some() && options.output != Output::Leaf {
+            let mut wide = vec![0.0; out.len()];
+            self.predict_double(rows, options, &mut wide);
+            out.iter_mut().zip(wide).for_each(|(out, value)| *out = value as f32);
+            return;
+        }
         let (trees, objective) = (self.header.trees(options), self.header.objective);
         match options.output {
             Output::Leaf => self.forest.leaves(rows, trees, None, out),
@@ -198,7 +232,8 @@ impl Model {
     pub fn memory(&self) -> usize {
         let words = self.base.capacity() + self.groups.capacity();
         let covers = self.covers.as_ref().map_or(0, Covers::memory);
-        let parts = self.forest.memory() + self.slots.memory() + covers;
+        let double = self.double.as_ref().map_or(0, Double::memory);
+        let parts = self.forest.memory() + self.slots.memory() + covers + double;
         size_of::<Self>() + self.header.memory() + parts + 4 * words
     }
 

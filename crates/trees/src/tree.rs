@@ -13,21 +13,26 @@ use crate::rows::Row;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Node {
     /// The threshold of a numerical split or the value of a leaf, as bits; the place of the set of
-    /// a categorical split, or of a leaf's vector.
+    /// a categorical split, of a leaf's vector, or of a leaf's value in f64.
     content: u32,
     /// The left child; 0 for a leaf, because the root is nobody's child.
     pub(crate) left: u32,
     /// The feature of a split, and flags.
     split: u32,
-    /// The number of the node in the file.
+    /// The number of the node in the file. Where leaves are numbered apart from splits, as in files
+    /// of LightGBM, that of the leaf.
     pub(crate) id: u32,
 }
+
+/// The largest number that LightGBM takes for zero (`kZeroThreshold`).
+pub(crate) const ZERO: f32 = 1e-35;
 
 impl Node {
     const DEFAULT_LEFT: u32 = 1 << 31;
     const CATEGORICAL: u32 = 1 << 30;
+    const ZERO_IS_MISSING: u32 = 1 << 29;
     /// Features of a model; the bits above a feature's number are flags.
-    pub(crate) const FEATURES: u32 = 1 << 30;
+    pub(crate) const FEATURES: u32 = 1 << 29;
 
     /// The threshold of a numerical split, or the value of a leaf without a vector.
     pub(crate) fn value(self) -> f32 {
@@ -47,6 +52,11 @@ impl Node {
         self.split & Self::CATEGORICAL != 0
     }
 
+    /// True if zero counts as a missing value.
+    pub(crate) fn zero_is_missing(self) -> bool {
+        self.split & Self::ZERO_IS_MISSING != 0
+    }
+
     pub(crate) fn feature(self) -> usize {
         (self.split & (Self::FEATURES - 1)) as usize
     }
@@ -63,6 +73,8 @@ pub(crate) struct Tree {
     vectors: Box<[f32]>,
     /// Values of a leaf's vector; 1 if leaves have one value.
     pub(crate) width: usize,
+    /// The values of the leaves in the order of the nodes, if they are in f64.
+    doubles: Box<[f64]>,
     /// The part of the cover of each split that its left child has, in the order of the splits.
     /// Empty if the file has no covers.
     pub(crate) left_parts: Box<[f32]>,
@@ -84,7 +96,7 @@ impl Tree {
     /// True if `row` goes from the split `node` to its left child.
     pub(crate) fn goes_left(&self, node: Node, row: Row<'_>) -> bool {
         let value = row.value(node.feature());
-        if value.is_nan() {
+        if value.is_nan() || node.zero_is_missing() && value.abs() <= ZERO {
             node.default_left()
         } else if node.is_categorical() {
             !self.categories.contains(node.content, value)
@@ -99,7 +111,17 @@ impl Tree {
         &self.vectors[start..start + self.width]
     }
 
-    /// Multiplies the values of all leaves.
+    /// The value in f64 of `leaf`, a leaf of this tree; 0 for a split.
+    pub(crate) fn double(&self, leaf: Node) -> f64 {
+        if leaf.is_leaf() { self.doubles[leaf.content as usize] } else { 0.0 }
+    }
+
+    /// The number of leaves with a value in f64.
+    pub(crate) fn doubles(&self) -> usize {
+        self.doubles.len()
+    }
+
+    /// Multiplies the values of all leaves, which are in f32.
     pub(crate) fn scale(&mut self, weight: f32) {
         if self.width == 1 {
             let leaves = self.nodes.iter_mut().filter(|node| node.is_leaf());
@@ -119,6 +141,7 @@ impl Tree {
         size_of::<Self>()
             + size_of_val(&*self.nodes)
             + size_of_val(&*self.vectors)
+            + size_of_val(&*self.doubles)
             + size_of_val(&*self.left_parts)
             + self.categories.memory()
     }

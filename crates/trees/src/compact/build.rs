@@ -1,7 +1,7 @@
 //! Builds the compact form.
 
 use super::{
-    Budget, Compact, EXITS, Nodes, Record, Top,
+    Budget, Compact, EXITS, Nodes, Record, Top, Values,
     top::{LEVELS, Place},
 };
 use crate::{
@@ -10,11 +10,13 @@ use crate::{
 };
 
 impl Compact {
-    /// The features that the trees use, if the trees have a compact form: numerical splits, and
-    /// leaves with one value each.
+    /// The features that the trees use, if the trees have a compact form: numerical splits that
+    /// take only NaN for missing, and leaves with one value each.
     pub(crate) fn features(trees: &[Tree], budget: &mut Budget) -> Result<Option<Vec<u32>>, Error> {
-        let simple =
-            |tree: &Tree| tree.width == 1 && !tree.nodes.iter().any(|node| node.is_categorical());
+        let simple = |tree: &Tree| {
+            tree.width == 1
+                && !tree.nodes.iter().any(|node| node.is_categorical() || node.zero_is_missing())
+        };
         if !trees.iter().all(simple) {
             return Ok(None);
         }
@@ -46,13 +48,17 @@ impl Compact {
                 true => Nodes::Narrow(reserved(nodes, budget)?),
                 false => Nodes::Wide(reserved(nodes, budget)?),
             },
-            values: reserved(nodes, budget)?,
+            values: match trees.first() {
+                Some(tree) if tree.doubles() > 0 => Values::Double(reserved(nodes, budget)?),
+                _ => Values::Single(reserved(nodes, budget)?),
+            },
             ids: reserved(nodes, budget)?,
             tops: reserved(trees.len(), budget)?,
             records: reserved(records.sum(), budget)?,
         };
         for tree in trees {
             budget.release::<tree::Node>(tree.nodes.len());
+            budget.release::<f64>(tree.doubles());
             compact.add(&tree);
         }
         Ok(compact)
@@ -68,7 +74,10 @@ impl Compact {
                 let (threshold, slot) = (threshold(*node), self.slot(*node));
                 self.nodes.push_split(threshold, node.left, node.default_left(), slot);
             }
-            self.values.push(node.value());
+            match &mut self.values {
+                Values::Single(values) => values.push(node.value()),
+                Values::Double(values) => values.push(tree.double(*node)),
+            }
             self.ids.push(node.id);
         }
         let left = self.records.len() as u32;

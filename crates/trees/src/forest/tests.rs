@@ -32,8 +32,9 @@ fn budget() -> Budget {
     Budget::new(&Limits::default(), 1 << 30)
 }
 
-/// A tree with `splits` splits at random places, or in one long line.
-fn tree(random: &mut Random, splits: usize, features: usize, line: bool) -> Tree {
+/// A tree with `splits` splits at random places, or in one long line. Its leaves have their values
+/// in f64 too, if it is `double`.
+fn tree(random: &mut Random, splits: usize, features: usize, line: bool, double: bool) -> Tree {
     let mut arrays = Arrays::default();
     let mut leaves = vec![0];
     let add_leaf = |arrays: &mut Arrays, random: &mut Random| {
@@ -55,15 +56,21 @@ fn tree(random: &mut Random, splits: usize, features: usize, line: bool) -> Tree
         arrays.condition[node] = random.number();
         arrays.default_left[node] = random.below(2) as u8;
     }
+    if double {
+        let numbered = (0..).zip(arrays.right.iter_mut().filter(|right| **right == -1));
+        numbered.for_each(|(number, right)| *right = number);
+        let value = || random.below(2000) as f64 / 7.0 - 140.0;
+        arrays.doubles = std::iter::repeat_with(value).take(splits + 1).collect();
+    }
     arrays.tree(&mut budget()).expect("a tree")
 }
 
 /// Random trees.
-fn trees(seed: u64, trees: usize, splits: usize, features: usize) -> Vec<Tree> {
+fn trees(seed: u64, trees: usize, splits: usize, features: usize, double: bool) -> Vec<Tree> {
     let mut random = Random(seed | 1);
     let mut each = || {
         let (splits, line) = (random.below(splits + 1), random.below(8) == 0);
-        tree(&mut random, splits, features, line)
+        tree(&mut random, splits, features, line, double)
     };
     (0..trees).map(|_| each()).collect()
 }
@@ -73,14 +80,21 @@ fn results(
     forest: &Forest,
     rows: Input<'_>,
     trees: Range<usize>,
-    groups: &[u32],
-    outputs: usize,
-) -> (Vec<u32>, Vec<f32>) {
-    let mut sums = vec![0.5; rows.len() * outputs];
-    forest.add(rows, trees.clone(), groups, outputs, &mut sums);
+    (groups, outputs): (&[u32], usize),
+    double: bool,
+) -> (Vec<u64>, Vec<f32>) {
     let mut leaves = vec![-1.0; rows.len() * trees.len()];
-    forest.leaves(rows, trees, None, &mut leaves);
-    (sums.into_iter().map(f32::to_bits).collect(), leaves)
+    forest.leaves(rows, trees.clone(), None, &mut leaves);
+    let sums = if double {
+        let mut sums = vec![0.5_f64; rows.len() * outputs];
+        forest.add(rows, trees, groups, outputs, &mut sums);
+        sums.into_iter().map(f64::to_bits).collect()
+    } else {
+        let mut sums = vec![0.5_f32; rows.len() * outputs];
+        forest.add(rows, trees, groups, outputs, &mut sums);
+        sums.into_iter().map(|sum| u64::from(sum.to_bits())).collect()
+    };
+    (sums, leaves)
 }
 
 proptest! {
@@ -94,6 +108,7 @@ proptest! {
         width in 1_usize..30,
         outputs in 1_usize..4,
         block_from in 1_usize..20,
+        double: bool,
     ) {
         let mut random = Random(seed.rotate_left(32) | 1);
         let values: Vec<_> = (0..rows * width).map(|_| random.number()).collect();
@@ -101,11 +116,12 @@ proptest! {
         let groups: Vec<_> = (0..count).map(|_| random.below(outputs) as u32).collect();
         let first = random.below(count);
         let some = first..first + random.below(count - first + 1);
-        let walked = Forest::Any(trees(seed, count, splits, features));
-        let expected = results(&walked, rows, some.clone(), &groups, outputs);
+        let outputs = (&*groups, outputs);
+        let walked = Forest::Any(trees(seed, count, splits, features, double));
+        let expected = results(&walked, rows, some.clone(), outputs, double);
 
-        for_each_kernel(trees(seed, count, splits, features), block_from, |forest| {
-            let found = results(forest, rows, some.clone(), &groups, outputs);
+        for_each_kernel(trees(seed, count, splits, features, double), block_from, |forest| {
+            let found = results(forest, rows, some.clone(), outputs, double);
             prop_assert_eq!(&expected, &found, "{:?}", forest);
             Ok(())
         })?;
@@ -120,18 +136,20 @@ proptest! {
         rows in 0_usize..70,
         entries in 0_usize..20,
         block_from in 1_usize..20,
+        double: bool,
     ) {
         let mut random = Random(seed.rotate_left(32) | 1);
         let sparse = Sparse::new(&mut random, rows, entries, features);
         let dense = sparse.dense(3 * features);
         let dense = Input::Dense(Rows::new(&dense, 3 * features).expect("whole rows"));
         let groups = vec![0; count];
-        let walked = Forest::Any(trees(seed, count, splits, features));
-        let expected = results(&walked, dense, 0..count, &groups, 1);
+        let outputs = (&*groups, 1);
+        let walked = Forest::Any(trees(seed, count, splits, features, double));
+        let expected = results(&walked, dense, 0..count, outputs, double);
         let check = |forest: &Forest| {
             let slots = forest.slots(&mut budget()).expect("memory");
             let rows = Input::Sparse(sparse.rows(), &slots);
-            let found = results(forest, rows, 0..count, &groups, 1);
+            let found = results(forest, rows, 0..count, outputs, double);
             prop_assert_eq!(&expected, &found, "{:?}", forest);
             // Every node has a number, which is that of its leaves.
             let mut numbers = Vec::new();
@@ -144,7 +162,7 @@ proptest! {
             Ok(())
         };
         check(&walked)?;
-        for_each_kernel(trees(seed, count, splits, features), block_from, check)?;
+        for_each_kernel(trees(seed, count, splits, features, double), block_from, check)?;
     }
 }
 
@@ -222,13 +240,13 @@ fn expect_wide(of_seed: impl Fn() -> Vec<Tree>, width: usize) {
     let rows = Input::Dense(Rows::new(&values, width).expect("whole rows"));
     let count = of_seed().len();
     let groups = vec![0; count];
-    let expected = results(&Forest::Any(of_seed()), rows, 0..count, &groups, 1);
+    let expected = results(&Forest::Any(of_seed()), rows, 0..count, (&groups, 1), false);
     let chosen = Forest::new(of_seed(), &mut budget()).expect("memory");
     let Forest::Compact(mut compact, _) = chosen else { panic!("a compact form") };
     assert!(matches!(compact.nodes, Nodes::Wide(_)));
     for kind in Kind::all() {
         let forest = Forest::Compact(compact, Choice::of(kind, 10));
-        assert_eq!(expected, results(&forest, rows, 0..count, &groups, 1), "{kind:?}");
+        assert_eq!(expected, results(&forest, rows, 0..count, (&groups, 1), false), "{kind:?}");
         let Forest::Compact(same, _) = forest else { unreachable!("it is compact") };
         compact = same;
     }
@@ -236,12 +254,12 @@ fn expect_wide(of_seed: impl Fn() -> Vec<Tree>, width: usize) {
 
 #[test]
 fn a_tree_with_many_nodes_has_wide_ones() {
-    expect_wide(|| vec![tree(&mut Random(7), 40_000, 5, false)], 15);
+    expect_wide(|| vec![tree(&mut Random(7), 40_000, 5, false, false)], 15);
 }
 
 #[test]
 fn a_model_with_many_features_has_wide_nodes() {
-    let few = |seed| tree(&mut Random(seed), 20_000, 60_000, false);
+    let few = |seed| tree(&mut Random(seed), 20_000, 60_000, false, false);
     expect_wide(|| [7, 77, 777].map(few).into(), 3 * 60_000);
 }
 

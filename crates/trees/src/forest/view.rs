@@ -2,6 +2,7 @@
 
 use crate::{
     compact::{Compact, Wide},
+    real::Real as _,
     rows::Row,
     tree::Tree,
 };
@@ -13,6 +14,9 @@ pub(crate) enum View<'a> {
     Any(&'a Tree),
     /// The tree with this number.
     Compact(&'a Compact, usize),
+    /// A tree that is not made of nodes: a leaf without a value. No contributions are computed of
+    /// models with such trees.
+    None,
 }
 
 /// A split.
@@ -36,6 +40,7 @@ impl View<'_> {
                 let feature = || compact.features[found.slot()] as usize;
                 found.left(node).map(|left| Split { feature: feature(), left })
             }
+            Self::None => None,
         }
     }
 
@@ -49,10 +54,11 @@ impl View<'_> {
                 let value = row.get(feature).copied().unwrap_or(f32::NAN);
                 found.left(node) == Some(found.next(value))
             }
+            Self::None => false,
         }
     }
 
-    /// The value that a leaf adds to an output; that of the leaf's vector if it has one.
+    /// The value in f32 that a leaf adds to an output; that of the leaf's vector if it has one.
     pub(crate) fn value(self, leaf: u32, output: usize) -> f32 {
         match self {
             Self::Any(tree) => {
@@ -60,8 +66,10 @@ impl View<'_> {
                 if tree.width == 1 { leaf.value() } else { tree.vector(leaf)[output] }
             }
             Self::Compact(compact, tree) => {
-                compact.values[compact.roots[tree] as usize + leaf as usize]
+                let values = f32::values(compact);
+                values.get(compact.roots[tree] as usize + leaf as usize).copied().unwrap_or(0.0)
             }
+            Self::None => 0.0,
         }
     }
 
@@ -69,7 +77,7 @@ impl View<'_> {
     pub(crate) fn width(self) -> usize {
         match self {
             Self::Any(tree) => tree.width,
-            Self::Compact(..) => 1,
+            Self::Compact(..) | Self::None => 1,
         }
     }
 
@@ -78,6 +86,7 @@ impl View<'_> {
         match self {
             Self::Any(tree) => tree.depth,
             Self::Compact(compact, tree) => compact.depths[tree],
+            Self::None => 0,
         }
     }
 }

@@ -210,6 +210,24 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
+    fn add_doubles(self, sums: &mut [f64; LANES], from: &[f64], at: [__m256i; 2]) {
+        self.check(at, from.len());
+        for (sums, at) in sums.as_chunks_mut::<8>().0.iter_mut().zip(at) {
+            // SAFETY: see above.
+            let quarters =
+                unsafe { [_mm256_castsi256_si128(at), _mm256_extracti128_si256::<1>(at)] };
+            for (sums, at) in sums.as_chunks_mut::<4>().0.iter_mut().zip(quarters) {
+                // SAFETY: see above.
+                unsafe {
+                    let values = _mm256_i32gather_pd::<8>(from.as_ptr(), at);
+                    let sum = _mm256_add_pd(_mm256_loadu_pd(sums.as_ptr()), values);
+                    _mm256_storeu_pd(sums.as_mut_ptr(), sum);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
     fn step_of_rows(
         self,
         nodes: &[Node],

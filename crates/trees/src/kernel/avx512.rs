@@ -141,6 +141,21 @@ impl Vectors for Avx512 {
     }
 
     #[inline(always)]
+    fn add_doubles(self, sums: &mut [f64; LANES], from: &[f64], at: __m512i) {
+        self.check(at, from.len());
+        // SAFETY: see above.
+        let halves = unsafe { [_mm512_castsi512_si256(at), _mm512_extracti64x4_epi64::<1>(at)] };
+        for (sums, at) in sums.as_chunks_mut::<8>().0.iter_mut().zip(halves) {
+            // SAFETY: see above.
+            unsafe {
+                let values = _mm512_i32gather_pd::<8>(at, from.as_ptr().cast());
+                let sum = _mm512_add_pd(_mm512_loadu_pd(sums.as_ptr()), values);
+                _mm512_storeu_pd(sums.as_mut_ptr(), sum);
+            }
+        }
+    }
+
+    #[inline(always)]
     fn step_of_rows(self, nodes: &[Node], root: __m512i, at: __m512i, slots: &[Slot]) -> __m512i {
         let (thresholds, links) = self.nodes(nodes, at);
         let values = self.values_of_rows(slots, links);

@@ -92,6 +92,11 @@ impl Vectors for Portable {
     }
 
     #[inline(always)]
+    fn add_doubles(self, sums: &mut [f64; LANES], from: &[f64], at: [u32; LANES]) {
+        sums.iter_mut().zip(at).for_each(|(sum, at)| *sum += from[at as usize]);
+    }
+
+    #[inline(always)]
     fn step_of_rows(
         self,
         nodes: &[Node],

@@ -56,6 +56,9 @@ pub(crate) trait Vectors: Copy {
     /// The elements of `from` at `at`.
     fn gather(self, from: &[f32], at: Self::Words) -> Self::Floats;
 
+    /// Adds the elements of `from` at `at` to `sums`.
+    fn add_doubles(self, sums: &mut [f64; LANES], from: &[f64], at: Self::Words);
+
     /// The next nodes of walks of different rows through the tree at `root`.
     fn step_of_rows(
         self,

@@ -23,7 +23,7 @@ impl<'a> Json<'a> {
     }
 
     /// The next byte that is no white space. It is not consumed.
-    fn next(&mut self) -> Result<u8, Error> {
+    pub(super) fn next(&mut self) -> Result<u8, Error> {
         loop {
             match self.source.peek()? {
                 b' ' | b'\t' | b'\n' | b'\r' => self.source.consume(1),
@@ -72,7 +72,7 @@ impl<'a> Json<'a> {
     }
 
     /// A number, or `true` as 1 and `false` as 0, which old files have for flags.
-    fn number<T: Number>(&mut self) -> Result<T, Error> {
+    pub(super) fn number<T: Number>(&mut self) -> Result<T, Error> {
         self.next()?;
         let window = self.source.window(NUMBER)?;
         let length =

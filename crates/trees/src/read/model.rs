@@ -1,9 +1,34 @@
 //! The content of a model file, whatever its format.
 
-use crate::{Error, budget::Budget, error::invalid, tree::Tree};
+use crate::{
+    Error, budget::Budget, double::Double, error::invalid, oblivious::Oblivious, tree::Tree,
+};
 
 /// Outputs of a row that a model may have.
 const OUTPUTS: usize = 1 << 16;
+
+/// The libraries whose models can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Library {
+    /// XGBoost, in any of its formats.
+    #[default]
+    Xgboost,
+    /// LightGBM, in its text format.
+    Lightgbm,
+    /// CatBoost, in JSON.
+    Catboost,
+}
+
+impl Library {
+    /// The name that the library has in its documentation.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Xgboost => "XGBoost",
+            Self::Lightgbm => "LightGBM",
+            Self::Catboost => "CatBoost",
+        }
+    }
+}
 
 /// The kinds of boosters whose models are trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,6 +60,7 @@ impl Booster {
 /// A model as it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
+    pub(crate) library: Library,
     /// The version of the library that wrote the file: major, minor, patch.
     pub(crate) version: Vec<u32>,
     pub(crate) objective: String,
@@ -52,6 +78,10 @@ pub(crate) struct Content {
     pub(crate) count: usize,
     /// The trees; empty if only the header was read.
     pub(crate) trees: Vec<Tree>,
+    /// The trees in place of `trees`, if they are oblivious.
+    pub(crate) oblivious: Option<Oblivious>,
+    /// The way from sums to values, if leaves are f64.
+    pub(crate) double: Option<Double>,
     /// The output of each tree.
     pub(crate) groups: Vec<u32>,
     /// The first tree of each iteration, and the number of trees. Empty in files of libraries
@@ -151,6 +181,8 @@ impl Content {
         if self.iterations.is_empty() {
             // Libraries that grow trees with vectors write the iterations.
             let vectors = self.trees.first().is_some_and(|tree| tree.width > 1);
+            // One tree of an iteration has the values of all outputs.
+            let vectors = vectors || self.oblivious.is_some();
             let outputs = if vectors { 1 } else { self.outputs() };
             let step = self.parallel.max(1).saturating_mul(outputs);
             for first in (0..trees).step_by(step) {

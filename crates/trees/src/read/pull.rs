@@ -43,19 +43,25 @@ pub(crate) trait Number: Copy {
     fn from_text(text: &str) -> Option<Self>;
 }
 
-impl Number for f32 {
-    fn from_integer(integer: i64) -> Option<Self> {
-        Some(integer as f32)
-    }
+macro_rules! floats {
+    ($($type:ty)*) => {$(
+        impl Number for $type {
+            fn from_integer(integer: i64) -> Option<Self> {
+                Some(integer as $type)
+            }
 
-    fn from_float(float: f64) -> Option<Self> {
-        Some(float as f32)
-    }
+            fn from_float(float: f64) -> Option<Self> {
+                Some(float as $type)
+            }
 
-    fn from_text(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
+            fn from_text(text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
+        }
+    )*};
 }
+
+floats! { f32 f64 }
 
 macro_rules! integers {
     ($($type:ty)*) => {$(

@@ -15,11 +15,17 @@ pub(crate) struct Arrays {
     /// The threshold of each split, and the value of each leaf.
     pub(crate) condition: Vec<f32>,
     pub(crate) default_left: Vec<u8>,
+    /// True for each split that takes zero for a missing value. Empty if none does.
+    pub(crate) zero_is_missing: Vec<bool>,
     /// 1 for a categorical split, 0 for any other. Empty if no split is categorical.
     pub(crate) split_type: Vec<u8>,
     pub(crate) categories: Vec<u32>,
+    /// Sets of categories as bits, 32 categories a word, in place of `categories`.
+    pub(crate) bits: Vec<u32>,
+    /// True if numbers stand for categories as in LightGBM.
+    pub(crate) lightgbm_categories: bool,
     /// The nodes with a categorical split; for each of them the first and the number of its
-    /// `categories`.
+    /// `categories`, or of its words of `bits`.
     pub(crate) categorical: Vec<u32>,
     pub(crate) segments: Vec<u64>,
     pub(crate) sizes: Vec<u64>,
@@ -29,6 +35,9 @@ pub(crate) struct Arrays {
     pub(crate) vectors: Vec<f32>,
     /// A vector for each node, in files without `vectors`.
     pub(crate) weights: Vec<f32>,
+    /// The values of the leaves in f64, in place of those in `condition`, in the order of the
+    /// leaves' numbers. The number of a leaf is its `right`.
+    pub(crate) doubles: Vec<f64>,
     /// The cover of each node: the weight of the training rows that came to it, the sum of their
     /// second derivatives. Empty if the file has none.
     pub(crate) covers: Vec<f32>,
@@ -48,13 +57,17 @@ impl Arrays {
         condition.clear();
         default_left.clear();
         split_type.clear();
+        self.zero_is_missing.clear();
         self.categories.clear();
+        self.bits.clear();
+        self.lightgbm_categories = false;
         self.categorical.clear();
         self.segments.clear();
         self.sizes.clear();
         self.width = 0;
         self.vectors.clear();
         self.weights.clear();
+        self.doubles.clear();
         self.covers.clear();
         self.order.clear();
         self.reached.clear();
@@ -79,18 +92,24 @@ impl Arrays {
     pub(crate) fn tree(&mut self, budget: &mut Budget) -> Result<Tree, Error> {
         self.check_lengths()?;
         let depth = self.sort(budget)?;
+        let numbers = match self.lightgbm_categories {
+            true => Categories::LIGHTGBM,
+            false => Categories::XGBOOST,
+        };
         let mut tree = Tree {
             nodes: Box::default(),
             depth,
-            categories: Categories::default(),
+            categories: Categories::new(numbers),
             vectors: Box::default(),
             width: self.width.max(1),
+            doubles: Box::default(),
             left_parts: self.left_parts(budget)?,
         };
         let sets = self.sets(&mut tree.categories, budget)?;
         let mut nodes = Vec::new();
         budget.reserve(&mut nodes, self.order.len())?;
-        let mut vectors = Vec::new();
+        let (mut vectors, mut doubles) = (Vec::new(), Vec::new());
+        budget.reserve(&mut doubles, self.doubles.len())?;
         let mut next = 1;
         for id in &self.order {
             let mut node = self.node(*id, &sets)?;
@@ -100,6 +119,10 @@ impl Arrays {
                     node.content = place.map_err(|_| invalid("the vectors are too long"))?;
                     budget.reserve(&mut vectors, tree.width)?;
                     vectors.extend_from_slice(self.vector(*id)?);
+                } else if !self.doubles.is_empty() {
+                    node.id = self.right[*id as usize].cast_unsigned();
+                    node.content = doubles.len() as u32;
+                    doubles.push(self.double(node.id)?);
                 }
             } else {
                 node.left = next;
@@ -110,6 +133,7 @@ impl Arrays {
         budget.release::<(u32, u32)>(sets.capacity());
         tree.nodes = nodes.into_boxed_slice();
         tree.vectors = vectors.into_boxed_slice();
+        tree.doubles = doubles.into_boxed_slice();
         Ok(tree)
     }
 
@@ -131,6 +155,9 @@ impl Arrays {
             if length != count {
                 return Err(invalid(format!("{name} has {length} elements for {count} nodes")));
             }
+        }
+        if ![0, count].contains(&self.zero_is_missing.len()) {
+            return Err(invalid("zero_is_missing has not one element for each node"));
         }
         if !self.split_type.is_empty() && self.split_type.len() != count {
             return Err(invalid("split_type has not one element for each node"));
@@ -192,9 +219,16 @@ impl Arrays {
         for (node, (start, size)) in self.categorical.iter().zip(segments) {
             let end = start.checked_add(*size).and_then(|end| usize::try_from(end).ok());
             let range = end.map(|end| *start as usize..end);
-            let set = range.and_then(|range| self.categories.get_mut(range));
-            let set = set.ok_or_else(|| invalid("a set of categories is not in the file"))?;
-            sets.push((*node, categories.add(set, budget)?));
+            let added = if self.bits.is_empty() {
+                let set = range.and_then(|range| self.categories.get_mut(range));
+                set.map(|set| categories.add(set, budget))
+            } else {
+                let set = range.and_then(|range| self.bits.get(range));
+                set.map(|set| categories.add_bits(set, budget))
+            };
+            let place =
+                added.ok_or_else(|| invalid("a set of categories is not in the file"))??;
+            sets.push((*node, place));
         }
         sets.sort_unstable();
         Ok(sets)
@@ -213,6 +247,9 @@ impl Arrays {
         }
         if self.default_left[at] != 0 {
             split |= Node::DEFAULT_LEFT;
+        }
+        if self.zero_is_missing.get(at) == Some(&true) {
+            split |= Node::ZERO_IS_MISSING;
         }
         match self.split_type.get(at) {
             None | Some(0) => Ok(Node { content, left: 0, split, id }),
@@ -261,5 +298,10 @@ impl Arrays {
         let start = number.and_then(|number| number.checked_mul(self.width));
         let vector = start.and_then(|start| vectors.get(start..start.checked_add(self.width)?));
         vector.ok_or_else(|| invalid(format!("leaf {id} of a tree has no vector")))
+    }
+    /// The value of a leaf in f64.
+    fn double(&self, leaf: u32) -> Result<f64, Error> {
+        let value = self.doubles.get(leaf as usize).copied();
+        value.ok_or_else(|| invalid(format!("leaf {leaf} of a tree has no value")))
     }
 }

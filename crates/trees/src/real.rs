@@ -1,0 +1,89 @@
+//! The precision of leaves and their sums.
+
+use std::ops::{AddAssign, Range};
+
+use crate::{
+    compact::{Compact, Values},
+    kernel::{LANES, Vectors},
+    oblivious::Oblivious,
+    rows::Input,
+    tree::{Node, Tree},
+};
+
+/// The type of leaves and of their sums: f32 in XGBoost, f64 in LightGBM and CatBoost.
+pub(crate) trait Real: Copy + Default + AddAssign {
+    /// The value of each node that is a leaf. Empty if leaves are of the other type.
+    fn values(compact: &Compact) -> &[Self];
+
+    /// Adds a leaf of a tree to the sums of a row. The output of the tree is `group`.
+    fn add_leaf(tree: &Tree, leaf: Node, group: u32, sums: &mut [Self]);
+
+    /// Adds the elements of `values` at `leaves` to the sums of the rows of a block.
+    fn add_leaves<V: Vectors>(
+        vectors: V,
+        values: &[Self],
+        leaves: V::Words,
+        sums: &mut [Self; LANES],
+    );
+
+    /// Adds the leaves of oblivious trees to the sums of all rows.
+    fn add_oblivious(all: &Oblivious, rows: Input<'_>, trees: Range<usize>, sums: &mut [Self]);
+}
+
+impl Real for f32 {
+    fn values(compact: &Compact) -> &[Self] {
+        match &compact.values {
+            Values::Single(values) => values,
+            Values::Double(_) => &[],
+        }
+    }
+
+    fn add_leaf(tree: &Tree, leaf: Node, group: u32, sums: &mut [Self]) {
+        if tree.width == 1 {
+            sums[group as usize] += leaf.value();
+        } else {
+            sums.iter_mut().zip(tree.vector(leaf)).for_each(|(sum, value)| *sum += value);
+        }
+    }
+
+    #[inline(always)]
+    fn add_leaves<V: Vectors>(
+        vectors: V,
+        values: &[Self],
+        leaves: V::Words,
+        sums: &mut [Self; LANES],
+    ) {
+        let values = vectors.gather(values, leaves);
+        *sums = vectors.store_floats(vectors.add(vectors.load_floats(sums), values));
+    }
+
+    /// Their leaves are f64.
+    fn add_oblivious(_: &Oblivious, _: Input<'_>, _: Range<usize>, _: &mut [Self]) {}
+}
+
+impl Real for f64 {
+    fn values(compact: &Compact) -> &[Self] {
+        match &compact.values {
+            Values::Double(values) => values,
+            Values::Single(_) => &[],
+        }
+    }
+
+    fn add_leaf(tree: &Tree, leaf: Node, group: u32, sums: &mut [Self]) {
+        sums[group as usize] += tree.double(leaf);
+    }
+
+    #[inline(always)]
+    fn add_leaves<V: Vectors>(
+        vectors: V,
+        values: &[Self],
+        leaves: V::Words,
+        sums: &mut [Self; LANES],
+    ) {
+        vectors.add_doubles(sums, values, leaves);
+    }
+
+    fn add_oblivious(all: &Oblivious, rows: Input<'_>, trees: Range<usize>, sums: &mut [Self]) {
+        all.add(rows, trees, sums);
+    }
+}

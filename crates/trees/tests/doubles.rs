@@ -1,0 +1,168 @@
+//! Models that LightGBM and CatBoost wrote, and the results that they gave in f64. The fixtures are
+//! written by `outrigger_testenv.trees.doubles` (docs/contributing.md).
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use outrigger_trees::{Error, Library, Limits, Model, Options, Output, Rows};
+
+/// A table of a fixture: columns, and numbers.
+type Table = (usize, Vec<f64>);
+
+/// Relative differences that are allowed: of margins, and of values, which depend on the
+/// mathematical library.
+const MARGIN: f64 = 1e-12;
+const VALUE: f64 = 1e-12;
+
+/// Files with results of their library.
+fn fixtures() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/doubles");
+    let entries =
+        |path: &Path| fs::read_dir(path).expect("a directory").map(|e| e.expect("e").path());
+    let files = entries(&root).flat_map(|version| Vec::from_iter(entries(&version)));
+    let is_result = |path: &Path| path.extension().is_some_and(|ending| ending == "txt");
+    let mut files: Vec<_> =
+        files.filter(|path| !is_result(path) && path.with_extension("txt").exists()).collect();
+    files.sort();
+    assert!(files.len() > 50, "{} fixtures", files.len());
+    files
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/doubles").join(name)
+}
+
+fn read(path: &Path) -> Result<Model, Error> {
+    let file = fs::read(path).expect("a file");
+    Model::read(&mut file.as_slice(), file.len() as u64, &Limits::default())
+}
+
+fn model(path: &Path) -> Model {
+    read(path).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+}
+
+fn expected(path: &Path) -> HashMap<String, Table> {
+    let text = fs::read_to_string(path.with_extension("txt")).expect("a text file");
+    let mut lines = text.lines();
+    let mut tables = HashMap::new();
+    while let Some(head) = lines.next() {
+        let [name, rows, columns] = head.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{path:?}: {head}")
+        };
+        let rows = lines.by_ref().take(rows.parse().expect("a number"));
+        let values =
+            rows.flat_map(|row| row.split(' ')).map(|value| value.parse().expect("a number"));
+        tables.insert(name.to_owned(), (columns.parse().expect("a number"), values.collect()));
+    }
+    tables
+}
+
+/// The results for rows, which are the same for all rows together, for each by itself, and, in f32,
+/// for those of the interface in f32.
+fn predict(model: &Model, (width, values): &Table, options: &Options) -> Table {
+    let values: Vec<_> = values.iter().map(|value| *value as f32).collect();
+    let rows = Rows::new(&values, *width).expect("whole rows");
+    let columns = model.columns(options);
+    let mut out = vec![f64::NAN; rows.len() * columns];
+    model.predict_f64(rows, options, &mut out);
+    let mut alone = vec![f64::NAN; columns];
+    for (row, out) in values.chunks_exact(*width).zip(out.chunks_exact(columns.max(1))) {
+        model.predict_f64(Rows::new(row, *width).expect("a row"), options, &mut alone);
+        assert_eq!(alone, out);
+    }
+    let mut single = vec![f32::NAN; out.len()];
+    model.predict(rows, options, &mut single);
+    assert!(single.iter().zip(&out).all(|(single, out)| *single == *out as f32), "in f32");
+    (columns, out)
+}
+
+/// Compares the results of `name` for all models that have them.
+fn compare(name: &str, tolerance: f64, options: impl Fn(&Model) -> Options) {
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for path in fixtures() {
+        let tables = expected(&path);
+        let Some(expected) = tables.get(name) else { continue };
+        let model = model(&path);
+        let found = predict(&model, &tables["rows"], &options(&model));
+        let near = |(a, b): (&f64, &f64)| a == b || (a - b).abs() <= tolerance * b.abs();
+        let lengths = (found.0, found.1.len()) == (expected.0, expected.1.len());
+        if !lengths || !found.1.iter().zip(&expected.1).all(near) {
+            wrong.push(format!("{path:?}:\n found    {found:?}\n expected {expected:?}"));
+        }
+        count += 1;
+    }
+    assert!(wrong.is_empty(), "{} models differ\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count > 30, "{count} models have {name}");
+}
+
+fn options(output: Output) -> Options {
+    Options { output, iterations: None }
+}
+
+#[test]
+fn margins_are_equal() {
+    compare("margin", MARGIN, |_| options(Output::Margin));
+}
+
+#[test]
+fn values_are_equal() {
+    compare("value", VALUE, |_| options(Output::Value));
+}
+
+#[test]
+fn leaves_are_equal() {
+    compare("leaf", 0.0, |_| options(Output::Leaf));
+}
+
+#[test]
+fn results_of_some_iterations_are_equal() {
+    let some = |model: &Model, iterations| {
+        let output = match model.library() {
+            // Its random forests have means for values only.
+            Library::Lightgbm => Output::Value,
+            _ => Output::Margin,
+        };
+        Options { output, iterations: Some(iterations) }
+    };
+    compare("first", VALUE, |model| some(model, 0..1));
+    compare("others", VALUE, |model| some(model, 1..model.iterations()));
+}
+
+#[test]
+fn models_that_are_not_supported_are_refused_with_the_remedy() {
+    let cases = [
+        ("lightgbm-4.7.0/linear.model", "linear_tree"),
+        ("catboost-1.2.10/lossguide.json", "grow_policy"),
+        ("catboost-1.2.10/categories.json", "categorical features (1, 3)"),
+        ("catboost-1.2.10/binary.cbm", "format=\"json\""),
+    ];
+    for (name, remedy) in cases {
+        let error = read(&fixture(name)).expect_err(name);
+        assert!(matches!(error, Error::Unsupported(_)), "{name}: {error}");
+        assert!(error.to_string().contains(remedy), "{name}: {error}");
+    }
+}
+
+#[test]
+fn what_a_model_says_about_itself_is_read() {
+    let lightgbm = model(&fixture("lightgbm-4.7.0/regression.model"));
+    assert_eq!(lightgbm.feature_names(), ["age", "price", "x(0)", "d-1", "e_e"]);
+    assert_eq!((lightgbm.library(), lightgbm.features()), (Library::Lightgbm, 5));
+    assert_eq!((lightgbm.groups(), lightgbm.iterations()), (1, 3));
+    assert_eq!(lightgbm.best_iteration(), None);
+    let classes = model(&fixture("lightgbm-4.7.0/multiclass.model"));
+    let widths = [Output::Value, Output::Margin, Output::Leaf].map(|output| classes.width(output));
+    assert_eq!((widths, classes.iterations()), ([3, 3, 9], 3));
+    assert!(classes.feature_names().is_empty(), "names that LightGBM gave are none");
+    let catboost = model(&fixture("catboost-1.2.10/rmse.json"));
+    assert_eq!(catboost.feature_names(), ["age", "price", "x 0", "länge"]);
+    assert_eq!((catboost.library(), catboost.features()), (Library::Catboost, 4));
+    assert_eq!((catboost.groups(), catboost.iterations()), (1, 3));
+    let classes = model(&fixture("catboost-1.2.10/multiclass.json"));
+    let widths = [Output::Value, Output::Margin, Output::Leaf].map(|output| classes.width(output));
+    assert_eq!((widths, classes.iterations()), ([3, 3, 3], 3));
+    assert!(classes.feature_names().is_empty());
+}

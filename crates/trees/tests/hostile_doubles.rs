@@ -1,0 +1,227 @@
+//! A malformed file of LightGBM or CatBoost is an error, or another model; never a panic or an
+//! endless loop.
+
+#[path = "support/doubles.rs"]
+mod doubles;
+
+use std::{fs, path::Path};
+
+use outrigger_trees::{Error, Limits, Model, Options, Output, Rows};
+
+fn read(file: &[u8]) -> Result<Model, Error> {
+    Model::read(&mut &*file, file.len() as u64, &Limits::default())
+}
+
+/// Scores rows with a model, if the file is one.
+fn use_it(file: &[u8]) -> bool {
+    let Ok(model) = read(file) else { return false };
+    let values = [f32::NAN, 0.0, 1.0, -1.0, f32::INFINITY].repeat(17);
+    let rows = Rows::new(&values, 5).expect("whole rows");
+    for output in [Output::Value, Output::Margin, Output::Leaf] {
+        let mut out = vec![0.0; rows.len() * model.width(output)];
+        model.predict_f64(rows, &Options { output, iterations: None }, &mut out);
+    }
+    true
+}
+
+const FIXTURES: [&str; 6] = [
+    "lightgbm-2.3.1/categories.model",
+    "lightgbm-3.3.5/zero-as-missing.model",
+    "lightgbm-4.7.0/multiclass.model",
+    "lightgbm-4.7.0/forest.model",
+    "catboost-1.2.10/multiclass.json",
+    "catboost-1.2.10/nan-max.json",
+];
+
+fn fixture(name: &str) -> Vec<u8> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/doubles");
+    fs::read(root.join(name)).expect("a fixture")
+}
+
+#[test]
+fn a_file_that_ends_early_is_an_error() {
+    for name in FIXTURES {
+        let file = fixture(name);
+        assert!(use_it(&file), "{name}");
+        // The last line of LightGBM's files may end without a line feed.
+        for length in (0..file.len() - 1).step_by(7) {
+            assert!(!use_it(&file[..length]), "{name}: {length} bytes of {}", file.len());
+        }
+    }
+}
+
+#[test]
+fn a_file_with_other_bytes_does_no_harm() {
+    for name in FIXTURES {
+        let mut file = fixture(name);
+        // Fuzzing (fuzz/fuzz_targets/trees.rs) tries more.
+        for at in (0..file.len()).step_by(5) {
+            let byte = file[at];
+            for other in [byte ^ 1, 0xFF, b'9', b'-', b'\n'] {
+                file[at] = other;
+                use_it(&file);
+            }
+            file[at] = byte;
+        }
+    }
+}
+
+/// A tree with one numerical split, and one with a categorical one.
+const LIGHTGBM: &str = "tree
+version=v4
+num_class=1
+num_tree_per_iteration=1
+max_feature_idx=1
+objective=binary sigmoid:1
+feature_names=age price
+tree_sizes=1 1
+
+Tree=0
+num_leaves=3
+split_feature=1 0
+threshold=0.5 7
+decision_type=8 2
+left_child=1 -1
+right_child=-2 -3
+leaf_value=0.1 0.2 0.3
+is_linear=0
+
+Tree=1
+num_leaves=2
+split_feature=0
+threshold=0
+decision_type=1
+left_child=-1
+right_child=-2
+leaf_value=-1 1
+cat_boundaries=0 1
+cat_threshold=6
+
+end of trees
+";
+
+/// A tree with one split.
+const CATBOOST: &str = r#"{"features_info": {"float_features": [
+{"feature_id": "age", "feature_index": 0, "flat_feature_index": 0, "nan_value_treatment": "AsIs"}]},
+"oblivious_trees": [{"leaf_values": [1.5, 2.5],
+"splits": [{"border": 0.5, "float_feature_index": 0, "split_type": "FloatFeature"}]}],
+"scale_and_bias": [1, [0.25]]}"#;
+
+fn predict(file: &str, row: &[f32]) -> f64 {
+    let model = read(file.as_bytes()).expect("a model");
+    let mut out = [0.0];
+    let options = Options { output: Output::Margin, iterations: None };
+    model.predict_f64(Rows::new(row, row.len()).expect("a row"), &options, &mut out);
+    out[0]
+}
+
+#[test]
+fn the_examples_are_models() {
+    assert_eq!(predict(LIGHTGBM, &[1.0, 0.0]), 0.1 - 1.0);
+    assert_eq!(predict(LIGHTGBM, &[9.0, 0.0]), 0.3 + 1.0);
+    assert_eq!(predict(LIGHTGBM, &[f32::NAN, 1.0]), 0.2 + 1.0);
+    assert_eq!(predict(CATBOOST, &[1.0]), 2.75);
+    assert_eq!(predict(&CATBOOST.replace("[0.25]", "0.5"), &[0.5]), 2.0);
+    assert_eq!(predict(&LIGHTGBM.replace('\n', "\r\n"), &[1.0, 0.0]), 0.1 - 1.0);
+}
+
+/// Asserts that the example with a text in the place of another is refused with this error.
+fn assert_refused(example: &str, old: &str, new: &str, expected: &str) {
+    let file = example.replacen(old, new, 1);
+    assert_ne!(file, example, "{old}");
+    let error = read(file.as_bytes()).expect_err(new).to_string();
+    assert!(error.contains(expected), "{new}: {error}");
+}
+
+#[test]
+fn errors_say_what_is_wrong_with_a_model_of_lightgbm() {
+    let cases = [
+        ("version=v4", "version=v1", "LightGBM before 2.0"),
+        ("num_class=1\nnum_tree_per_iteration=1\n", "", "it has no outputs"),
+        (
+            "num_tree_per_iteration=1",
+            "num_tree_per_iteration=4000000000",
+            "4000000000 in an iteration",
+        ),
+        ("num_tree_per_iteration=1", "num_tree_per_iteration=0", "it has no outputs"),
+        ("num_tree_per_iteration=1", "num_tree_per_iteration=x", "num_tree_per_iteration is \"x\""),
+        ("num_tree_per_iteration=1", "num_tree_per_iteration=3", "2 trees, 3 in an iteration"),
+        ("max_feature_idx=1\n", "", "it has no max_feature_idx"),
+        ("max_feature_idx=1", "max_feature_idx=0", "it has 2 names for 1 features"),
+        ("feature_names=age", "feature_names=age b", "3 names for 2 features"),
+        ("sigmoid:1", "sigmoid:-1", "the sigmoid of its objective is \"-1\""),
+        ("tree_sizes=1 1", "tree_sizes=1", "tree_sizes"),
+        ("num_leaves=3", "num_leaves=0", "a tree has 0 leaves"),
+        ("num_leaves=3", "num_leaves=4000000000", "a tree has 4000000000 leaves"),
+        ("num_leaves=3", "num_leaves=2", "split_feature has 2 elements for 2 leaves"),
+        ("threshold=0.5 7", "threshold=0.5", "threshold has 1 elements for 3 leaves"),
+        ("threshold=0.5 7", "threshold=0.5 x", "\"x\" is no number here"),
+        ("decision_type=8 2\n", "", "a tree has no decision_type"),
+        ("decision_type=8", "decision_type=12", "12 is no decision_type"),
+        ("split_feature=1", "split_feature=2", "a feature beyond the last of 2"),
+        ("split_feature=1", "split_feature=4294967295", "out of range"),
+        ("left_child=1 -1", "left_child=0 -1", "node 0 of a tree has two parents"),
+        ("left_child=1 -1", "left_child=-2 -1", "has two parents"),
+        ("left_child=1 -1", "left_child=2 -1", "a tree has no node 2"),
+        ("left_child=1 -1", "left_child=-4 -1", "a tree has no node -4"),
+        ("left_child=1 -1", "left_child=-2147483648 -1", "a tree has no node -2147483648"),
+        ("is_linear=0", "is_linear=1", "linear_tree"),
+        ("threshold=0\n", "threshold=1\n", "a tree has no set of categories 1"),
+        ("threshold=0\n", "threshold=nan\n", "a tree has no set of categories NaN"),
+        ("cat_boundaries=0 1", "cat_boundaries=1 0", "cat_boundaries descends"),
+        ("cat_boundaries=0 1", "cat_boundaries=0 2", "not in the file"),
+        ("cat_boundaries=0 1", "cat_boundaries=0 18446744073709551615", "not in the file"),
+        ("Tree=1", "Three=1", "is in the place of a tree"),
+        ("end of trees", "", "it ends too early"),
+    ];
+    for (old, new, expected) in cases {
+        assert_refused(LIGHTGBM, old, new, expected);
+    }
+}
+
+#[test]
+fn errors_say_what_is_wrong_with_a_model_of_catboost() {
+    let split = "\"float_feature_index\": 0";
+    let cases = [
+        ("[1.5, 2.5]", "[1.5]", "its leaves have no values"),
+        ("[1.5, 2.5]", "[1.5, 2.5, 3]", "not a value for each leaf and output"),
+        ("[0.25]", "[0.25, 1]", "a bias for 2 outputs, and 1"),
+        ("[0.25]]", "[0.25], 1]", "more than two elements"),
+        (split, "\"float_feature_index\": 1", "a split uses float feature 1"),
+        (split, "\"float_feature_index\": -1", "\"-1\" is no number here"),
+        (split, "\"other\": 0", "no float_feature_index"),
+        ("\"FloatFeature\"", "\"OnlineCtr\"", "a split of the type \"OnlineCtr\""),
+        ("\"AsIs\"", "\"AsBefore\"", "\"AsBefore\" is no treatment"),
+        ("\"feature_index\": 0", "\"feature_index\": 1", "another feature_index"),
+        ("\"flat_feature_index\": 0", "\"flat_feature_index\": 4000000000", "out of range"),
+        ("\"float_features\"", "\"text_features\"", "text features (age)"),
+        ("\"oblivious_trees\"", "\"trees\"", "grow_policy"),
+    ];
+    for (old, new, expected) in cases {
+        assert_refused(CATBOOST, old, new, expected);
+    }
+}
+
+#[test]
+fn deep_trees_are_refused() {
+    let limits = Limits { depth: 6, ..Limits::default() };
+    let file = doubles::lightgbm(1, 7);
+    let read = Model::read(&mut file.as_bytes(), file.len() as u64, &limits);
+    let error = read.expect_err("a deep tree").to_string();
+    assert!(error.contains("more than 6 levels"), "{error}");
+    assert!(use_it(doubles::catboost(2, 3).as_bytes()));
+}
+
+#[test]
+fn numbers_of_one_byte_do_not_take_four_times_their_length() {
+    let many = |separator: &str| format!("1{separator}").repeat(2 << 20);
+    let files = [
+        LIGHTGBM.replace("cat_threshold=6", &format!("cat_threshold={}", many(" "))),
+        LIGHTGBM.replace("leaf_value=-1", &format!("leaf_value={}", many(" "))),
+        CATBOOST.replace("[1.5, ", &format!("[{}", many(","))),
+    ];
+    for file in files {
+        let error = read(file.as_bytes()).expect_err("too much memory").to_string();
+        assert!(error.contains("more memory than twice its length"), "{error}");
+    }
+}
