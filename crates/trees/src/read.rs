@@ -17,18 +17,27 @@ use json::Json;
 use source::Source;
 use ubjson::Ubjson;
 
-/// Reads a model file of `size` bytes. Its format is recognised by its first bytes.
+/// The part of a file that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All but the trees, which are counted.
+    Header,
+    All,
+}
+
+/// Reads `extent` of a model file of `size` bytes. Its format is recognised by its first bytes.
 pub(crate) fn read(
     source: &mut dyn BufRead,
     size: u64,
     limits: &Limits,
+    extent: Extent,
 ) -> Result<(Content, Budget), Error> {
     let mut budget = Budget::new(limits, size);
     let mut source = Source::new(source, size, &mut budget)?;
     let content = match first_bytes(&mut source)? {
-        [b'{', b'"' | b'}', ..] => document::read(&mut Json::new(source), &mut budget)?,
-        [b'{', _] => document::read(&mut Ubjson::new(source), &mut budget)?,
-        _ => binary::read(&mut source, &mut budget)?,
+        [b'{', b'"' | b'}', ..] => document::read(&mut Json::new(source), extent, &mut budget)?,
+        [b'{', _] => document::read(&mut Ubjson::new(source), extent, &mut budget)?,
+        _ => binary::read(&mut source, extent, &mut budget)?,
     };
     Ok((content, budget))
 }

@@ -1,7 +1,7 @@
 //! Builds the compact form.
 
 use super::{
-    Budget, Compact, EXITS, Node, Record, Top,
+    Budget, Compact, EXITS, Nodes, Record, Top,
     top::{LEVELS, Place},
 };
 use crate::{
@@ -10,14 +10,11 @@ use crate::{
 };
 
 impl Compact {
-    /// The features that the trees use, if the trees have a compact form: numerical splits, leaves
-    /// with one value each, and numbers that fit into the bits that nodes have for them.
+    /// The features that the trees use, if the trees have a compact form: numerical splits, and
+    /// leaves with one value each.
     pub(crate) fn features(trees: &[Tree], budget: &mut Budget) -> Result<Option<Vec<u32>>, Error> {
-        let simple = |tree: &Tree| {
-            tree.width == 1
-                && tree.nodes.len() <= Node::NODES
-                && !tree.nodes.iter().any(|node| node.is_categorical())
-        };
+        let simple =
+            |tree: &Tree| tree.width == 1 && !tree.nodes.iter().any(|node| node.is_categorical());
         if !trees.iter().all(simple) {
             return Ok(None);
         }
@@ -26,8 +23,7 @@ impl Compact {
         if i32::try_from(nodes).is_err() {
             return Ok(None);
         }
-        let features = used(trees, budget)?;
-        Ok((features.len() <= Node::SLOTS).then_some(features))
+        used(trees, budget).map(Some)
     }
 
     /// Builds the compact form of trees that have one, with the features that they use. Each tree
@@ -37,6 +33,8 @@ impl Compact {
         features: Vec<u32>,
         budget: &mut Budget,
     ) -> Result<Self, Error> {
+        let largest = trees.iter().map(|tree| tree.nodes.len()).max().unwrap_or(0);
+        let is_narrow = Nodes::are_narrow(largest, features.len());
         let nodes = trees.iter().map(|tree| tree.nodes.len()).sum();
         let records =
             trees.iter().map(|tree| places(tree).filter(|p| p.is_split(&tree.nodes)).count());
@@ -44,7 +42,10 @@ impl Compact {
             features,
             roots: reserved(trees.len(), budget)?,
             depths: reserved(trees.len(), budget)?,
-            nodes: reserved(nodes, budget)?,
+            nodes: match is_narrow {
+                true => Nodes::Narrow(reserved(nodes, budget)?),
+                false => Nodes::Wide(reserved(nodes, budget)?),
+            },
             values: reserved(nodes, budget)?,
             ids: reserved(nodes, budget)?,
             tops: reserved(trees.len(), budget)?,
@@ -61,12 +62,12 @@ impl Compact {
         self.roots.push(self.nodes.len() as u32);
         self.depths.push(tree.depth);
         for (at, node) in tree.nodes.iter().enumerate() {
-            let compact = if node.is_leaf() {
-                Node::leaf(at as u32)
+            if node.is_leaf() {
+                self.nodes.push_leaf(at as u32);
             } else {
-                Node::split(threshold(*node), node.left, node.default_left(), self.slot(*node))
-            };
-            self.nodes.push(compact);
+                let (threshold, slot) = (threshold(*node), self.slot(*node));
+                self.nodes.push_split(threshold, node.left, node.default_left(), slot);
+            }
             self.values.push(node.value());
             self.ids.push(node.id);
         }

@@ -48,6 +48,9 @@ pub(crate) struct Content {
     pub(crate) names: Vec<String>,
     pub(crate) classes: usize,
     pub(crate) targets: usize,
+    /// The number of trees in the file.
+    pub(crate) count: usize,
+    /// The trees; empty if only the header was read.
     pub(crate) trees: Vec<Tree>,
     /// The output of each tree.
     pub(crate) groups: Vec<u32>,
@@ -78,18 +81,26 @@ impl Content {
     /// # Errors
     /// [`Error::Invalid`], and [`Error::Memory`].
     pub(crate) fn complete(&mut self, budget: &mut Budget) -> Result<(), Error> {
+        self.complete_header(budget)?;
+        self.check_trees()?;
+        self.complete_base(budget)?;
+        self.fold_weights()
+    }
+
+    /// Checks and completes what does not concern single trees.
+    ///
+    /// # Errors
+    /// As [`Self::complete`].
+    pub(crate) fn complete_header(&mut self, budget: &mut Budget) -> Result<(), Error> {
         let outputs = self.outputs();
         if outputs > OUTPUTS {
             return Err(invalid(format!("it has {outputs} outputs; {OUTPUTS} are possible")));
         }
-        self.check_trees()?;
-        self.complete_base(budget)?;
-        self.complete_iterations(budget)?;
         if !self.names.is_empty() && self.names.len() != self.features {
             let (names, features) = (self.names.len(), self.features);
             return Err(invalid(format!("it has {names} names for {features} features")));
         }
-        self.fold_weights()
+        self.complete_iterations(budget)
     }
 
     fn check_trees(&self) -> Result<(), Error> {
@@ -136,8 +147,9 @@ impl Content {
     }
 
     fn complete_iterations(&mut self, budget: &mut Budget) -> Result<(), Error> {
-        let trees = u32::try_from(self.trees.len()).map_err(|_| invalid("too many trees"))?;
+        let trees = u32::try_from(self.count).map_err(|_| invalid("too many trees"))?;
         if self.iterations.is_empty() {
+            // Libraries that grow trees with vectors write the iterations.
             let vectors = self.trees.first().is_some_and(|tree| tree.width > 1);
             let outputs = if vectors { 1 } else { self.outputs() };
             let step = self.parallel.max(1).saturating_mul(outputs);
