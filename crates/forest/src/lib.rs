@@ -86,16 +86,17 @@ fn interface(directory: &Path, signature: &str) -> Result<Interface, Failure> {
         let frameworks = [GBDT_FM, GBDT_FM_SOFTMAX].map(|framework| framework.name).join(" or ");
         return Err(invalid(format!("its files are those of a model of {frameworks}")));
     }
+    let no_signature = || invalid(format!("a tree model has no signature {signature:?}"));
+    if !model::SIGNATURES.contains(&signature) {
+        return Err(no_signature());
+    }
     let (scoring, header) = (Scoring::read(directory)?, files::header(directory)?);
     let iterations = scoring.iterations.of(&header)?;
-    let interface = match &scoring.uplift {
-        None => model::interface(&header, &iterations, signature),
-        Some(uplift) => {
-            let interface = uplift.interface(&header)?;
-            (signature == model::SIGNATURE).then_some(interface)
-        }
-    };
-    interface.ok_or_else(|| invalid(format!("a tree model has no signature {signature:?}")))
+    match &scoring.uplift {
+        None => model::interface(&header, &iterations, signature).ok_or_else(no_signature),
+        Some(uplift) if signature == model::SIGNATURE => uplift.interface(&header),
+        Some(_) => Err(no_signature()),
+    }
 }
 
 /// Loads the model in `directory`, of whichever framework its files are. Blocks.

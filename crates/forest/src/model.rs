@@ -18,6 +18,8 @@ use crate::{
 pub(crate) const SIGNATURE: &str = "serving_default";
 /// The signature with sparse rows.
 const SPARSE: &str = "sparse";
+/// All signatures.
+pub(crate) const SIGNATURES: [&str; 2] = [SIGNATURE, SPARSE];
 const FEATURES: &str = "features";
 /// The name of the tensor of contributions.
 const CONTRIBUTIONS: &str = "contributions";
@@ -36,7 +38,7 @@ pub struct Model {
 
 /// The input of a call.
 enum Values<'c> {
-    /// Whole rows of features, with NaN for each missing value.
+    /// Rows of features, with NaN for each missing value.
     Dense(Cow<'c, [f32]>),
     /// Rows of ids with weights, with NaN for each missing one.
     Sparse(CallRows<'c>),
@@ -58,30 +60,11 @@ impl Model {
         self.trees.header()
     }
 
-    /// Rows of features with NaN for each missing value.
-    pub(crate) fn with_missing<'a>(&self, values: Cow<'a, [f32]>) -> Cow<'a, [f32]> {
-        let Some(missing) = self.missing else { return values };
-        let replaced = |value: &f32| if *value == missing { f32::NAN } else { *value };
-        Cow::Owned(values.iter().map(replaced).collect())
-    }
-
-    fn values<'c>(&self, call: &'c Call) -> Result<Values<'c>, RunError> {
-        if XGBOOST_FEATURES.is_in(call) {
-            let rows = XGBOOST_FEATURES.rows(call)?;
-            let rows = rows.map_weights(|weights| self.with_missing(weights));
-            if let Some((row, id)) = rows.get().infinite() {
-                return Err(malformed(format!("row {row}: the feature {id} is infinite")));
-            }
-            return Ok(Values::Sparse(rows));
-        }
-        self.dense(call).map(Values::Dense)
-    }
-
-    /// The rows of the call's dense features, with NaN for each missing value.
+    /// The rows of the call's features, with NaN for each missing value.
     ///
     /// # Errors
     /// The call has no such rows.
-    pub(crate) fn dense<'c>(&self, call: &'c Call) -> Result<Cow<'c, [f32]>, RunError> {
+    pub(crate) fn values<'c>(&self, call: &'c Call) -> Result<Cow<'c, [f32]>, RunError> {
         let (features, columns) = (call.input(FEATURES)?, self.trees.features());
         if !matches!(features.shape[..], [_, width] if width == size(columns)) {
             return Err(malformed(format!("{FEATURES} must be rows of {columns} columns")));
@@ -93,15 +76,35 @@ impl Model {
         }
     }
 
-    fn rows<'a>(&self, values: &'a Values<'_>) -> AnyRows<'a> {
+    /// Rows of features with NaN for each missing value.
+    pub(crate) fn with_missing<'a>(&self, values: Cow<'a, [f32]>) -> Cow<'a, [f32]> {
+        let Some(missing) = self.missing else { return values };
+        let replaced = |value: &f32| if *value == missing { f32::NAN } else { *value };
+        Cow::Owned(values.iter().map(replaced).collect())
+    }
+
+    /// The input of a call.
+    fn input<'c>(&self, call: &'c Call) -> Result<Values<'c>, RunError> {
+        if !XGBOOST_FEATURES.is_in(call) {
+            return self.values(call).map(Values::Dense);
+        }
+        let rows = XGBOOST_FEATURES.rows(call)?;
+        let rows = rows.map_weights(|weights| self.with_missing(weights));
+        match rows.get().infinite() {
+            Some((row, id)) => Err(malformed(format!("row {row}: the feature {id} is infinite"))),
+            None => Ok(Values::Sparse(rows)),
+        }
+    }
+
+    fn rows_of<'a>(&self, values: &'a Values<'_>) -> AnyRows<'a> {
         match values {
-            Values::Dense(values) => self.dense_rows(values).into(),
+            Values::Dense(values) => self.rows(values).into(),
             Values::Sparse(rows) if self.truncate_ids => rows.get().truncated().into(),
             Values::Sparse(rows) => rows.get().into(),
         }
     }
 
-    fn dense_rows<'a>(&self, values: &'a [f32]) -> Rows<'a> {
+    fn rows<'a>(&self, values: &'a [f32]) -> Rows<'a> {
         Rows::new(values, self.trees.features()).expect("whole rows")
     }
 
@@ -110,9 +113,9 @@ impl Model {
         explainer.map_err(|unexplained| RunError::Unexplained(unexplained.to_string()))
     }
 
-    /// The predictions for whole dense rows: the columns of the output, row after row.
+    /// The predictions for whole rows: the columns of the output, row after row.
     pub(crate) fn scores(&self, output: Output, values: &[f32]) -> Vec<f32> {
-        self.scores_of(output, self.dense_rows(values).into())
+        self.scores_of(output, self.rows(values).into())
     }
 
     fn scores_of(&self, output: Output, rows: AnyRows<'_>) -> Vec<f32> {
@@ -148,8 +151,8 @@ impl local::Model for Model {
     }
 
     fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
-        let values = self.values(&call)?;
-        let rows = self.rows(&values);
+        let values = self.input(&call)?;
+        let rows = self.rows_of(&values);
         match &call.outputs[..] {
             [] => OUTPUTS.iter().map(|(name, _)| self.predict(&Arc::from(*name), rows)).collect(),
             wanted => wanted.iter().map(|name| self.predict(name, rows)).collect(),
@@ -165,8 +168,8 @@ impl local::Model for Model {
             let text = "contributions are those of dense features, and its rows are sparse";
             return Err(RunError::Unexplained(text.to_owned()));
         }
-        let (explainer, values) = (self.explainer()?, self.dense(&call)?);
-        let rows = self.dense_rows(&values);
+        let (explainer, values) = (self.explainer()?, self.values(&call)?);
+        let rows = self.rows(&values);
         let mut contributions = vec![0.0; rows.len() * explainer.columns()];
         let deadline = call.deadline.into_std();
         if !explainer.explain(rows, &mut contributions, &|| Instant::now() < deadline) {
@@ -181,8 +184,8 @@ impl local::Model for Model {
     }
 }
 
-/// The inputs and outputs of a signature of a model of which these iterations count, if there is
-/// such a signature.
+/// The inputs and outputs of the signature called `signature` of a model of which these iterations
+/// count, if there is such a signature.
 pub(crate) fn interface(
     header: &trees::Header,
     iterations: &Range<u32>,

@@ -20,10 +20,10 @@ pub struct Scoring {
     pub iterations: Iterations,
     /// A value of a feature that stands for a missing one, as NaN does.
     pub missing: Option<f32>,
-    /// The control that rows are compared with, of an uplift model.
-    pub uplift: Option<Uplift>,
     /// True if only the lower 32 bits of the ids of sparse rows count, as in XGBoost Serving.
     pub truncate_ids: bool,
+    /// The control that rows are compared with, of an uplift model.
+    pub uplift: Option<Uplift>,
 }
 
 /// Boosting iterations of a model.

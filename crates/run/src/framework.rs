@@ -32,15 +32,15 @@ impl Framework {
     }
 
     /// The size of the model's files in `directory` in bytes, if it holds all of them. Blocks.
-    pub fn size(&self, directory: &Path) -> Option<u64> {
+    fn size(&self, directory: &Path) -> Option<u64> {
         let parts = self.layout.parts.iter().map(|part| directory.join(part));
         let files = [self.file(directory)?].into_iter().chain(parts);
-        let needed: u64 =
+        let main: u64 =
             files.map(|file| Some(fs::metadata(file).ok()?.len())).sum::<Option<_>>()?;
         let others = self.others.and_then(|others| fs::read_dir(directory.join(others)).ok());
         let size = |entry: io::Result<DirEntry>| fs::metadata(entry.ok()?.path()).ok();
         let others = others.into_iter().flatten().filter_map(size).filter(Metadata::is_file);
-        Some(others.fold(needed, |sum, file| sum.saturating_add(file.len())))
+        Some(others.fold(main, |sum, file| sum.saturating_add(file.len())))
     }
 }
 

@@ -278,11 +278,10 @@ fn an_interface_is_read_without_the_trees() {
 
 #[test]
 fn an_interface_is_refused_with_the_settings_that_the_model_does_not_fit() {
-    let longer = package("model.json", &squares(), Some(r#"{"iterations": [0, 3]}"#));
-    let failure = (XGBOOST.interface)(longer.path(), SIGNATURE).expect_err("two iterations");
+    let package = package("model.json", &squares(), Some(r#"{"iterations": [0, 3]}"#));
+    let failure = (XGBOOST.interface)(package.path(), SIGNATURE).expect_err("two iterations");
     assert!(failure.message.contains("[0, 3] are not in 0..2"), "{failure}");
-    let whole = package("model.json", &squares(), None);
-    let failure = (XGBOOST.interface)(whole.path(), "other").expect_err("two signatures");
+    let failure = (XGBOOST.interface)(package.path(), "other").expect_err("one signature");
     assert!(failure.message.contains("no signature \"other\""), "{failure}");
 }
 
@@ -321,6 +320,13 @@ fn a_signature_has_sparse_rows() {
     assert_eq!(inputs, expected);
     let dense = model.interface("serving_default").expect("the signature");
     assert_eq!(interface.outputs, dense.outputs);
+    let of_package = |options: &str| {
+        let package = package("model.json", &squares(), Some(options));
+        (XGBOOST.interface)(package.path(), "sparse")
+    };
+    assert_eq!(of_package("{}"), Ok(interface));
+    let uplift = of_package(r#"{"uplift": {"control": {}}}"#).expect_err("dense rows only");
+    assert!(uplift.message.contains("no signature \"sparse\""), "{uplift}");
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn arm(control: &Model, name: &str, directory: &Path, scoring: &Scoring) -> Resu
 
 impl Learner for Arms {
     fn compare(&self, call: &Call, outputs: &[Output]) -> Result<Vec<Comparison>, RunError> {
-        let rows = self.control.dense(call)?;
+        let rows = self.control.values(call)?;
         let width = self.control.header().features();
         // Rows of one user that differ only in the arm are one row for each model.
         let distinct = Distinct::new(&rows, width, slice::from_ref(&(0..width)));

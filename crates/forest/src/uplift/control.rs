@@ -74,7 +74,7 @@ pub(super) struct Single {
 
 impl Learner for Single {
     fn compare(&self, call: &Call, outputs: &[Output]) -> Result<Vec<Comparison>, RunError> {
-        let rows = self.model.dense(call)?;
+        let rows = self.model.values(call)?;
         let width = self.model.header().features();
         // Rows that differ only in the columns of the control have one control, scored once.
         let distinct = Distinct::new(&rows, width, &self.control.others);
