@@ -127,7 +127,7 @@ def test_leaves_of_pruned_nodes_are_no_leaves(tmp_path):
 def test_a_request_of_the_open_inference_protocol_has_the_rows_as_bytes():
     message = serving.inference(np.array([[1, 2]], np.float32))
     assert message == (
-        b"\x0a\x01B"
+        b"\x0a\x05trees"
         b"\x2a\x10\x0a\x04rows\x12\x04FP32\x1a\x02\x01\x02"
         b"\x3a\x08\x00\x00\x80\x3f\x00\x00\x00\x40"
     )

@@ -116,7 +116,8 @@ def run(
     measured = effort.measured if seconds is None else seconds
     command = [str(outrigger()), "bench", *side.arguments, *load]
     command += ["--treatments", str(treatments)]
-    command += ["--connections", str(connections), "--threads", str(THREADS)]
+    threads = min(THREADS, connections)
+    command += ["--connections", str(connections), "--threads", str(threads)]
     command += ["--warmup", f"{effort.warmup:g}s", "--duration", f"{measured:g}s"]
     for name, process in side.processes.items():
         command += ["--pid", f"{name}={process}"]

@@ -31,8 +31,8 @@ from outrigger_testenv.packing import pack
 from outrigger_testenv.processes import Process, free_ports
 from outrigger_testenv.stack import Stack
 
-MODEL = "B"
-"""The model that is served."""
+MODEL, SERVED = "B", "trees"
+"""The model that is served, and its name there."""
 
 TREATMENTS = 1000
 MLSERVER = ("mlserver==1.7.1", "mlserver-xgboost==1.7.1", "xgboost==3.2.0")
@@ -71,9 +71,9 @@ def served() -> Iterator[tuple[Stack, ModelPackage]]:
         Stack({"images": {"poll_interval": "30s"}}, with_registry=False, engine=False) as stack,
     ):
         package = tree_package(booster, features, Path(directory), output="margin")
-        digest, client = stack.push(package, MODEL), stack.client()
-        client.load(MODEL)
-        client.wait_until_serving(MODEL, digest)
+        digest, client = stack.push(package, SERVED), stack.client()
+        client.load(SERVED)
+        client.wait_until_serving(SERVED, digest)
         yield stack, package
 
 
@@ -81,7 +81,7 @@ def latency(_: Setup, effort: Effort) -> Measurement:
     """The median latency of one caller over the median time of the kernel for as many rows."""
     kernel = Worker(OURS, [program(), "scores", OURS, _model()])
     with served() as (stack, package), started(kernel):
-        arguments = ["--server", stack.serve.target, "--model", MODEL, "--form", COLUMNAR]
+        arguments = ["--server", stack.serve.target, "--model", SERVED, "--form", COLUMNAR]
         arguments += ["--package", str(package.directory), "--frame-size", str(FRAME)]
         side = Side("control plane", arguments, {CONTROL_PLANE: stack.serve.process.pid})
         load = ("--max", "--in-flight", "1")
@@ -101,7 +101,7 @@ def over_mlserver(treatments: int, _: Setup, effort: Effort) -> Measurement:
     """
     program = cache.environment("mlserver", MLSERVER) / "bin" / "mlserver"
     with served() as (stack, package), _mlserver(program, stack.logs) as (web, target):
-        batch = Messages(package).of(stack.serve.target, MODEL, COLUMNAR, treatments)
+        batch = Messages(package).of(stack.serve.target, SERVED, COLUMNAR, treatments)
         tables = [
             pack(package.metadata, *frames_of(request))["features"] for request in batch.requests
         ]
@@ -159,17 +159,17 @@ def _mlserver(program: Path, logs: Path) -> Iterator[tuple[str, str]]:
         settings |= {"metrics_port": metrics, "parallel_workers": 0, "debug": False}
         home = Path(directory)
         (home / "settings.json").write_text(json.dumps(settings))
-        model = home / MODEL
+        model = home / SERVED
         model.mkdir()
         shutil.copy(_file(".raw.json"), model / "model.json")
-        described = {"name": MODEL, "implementation": "mlserver_xgboost.XGBoostModel"}
+        described = {"name": SERVED, "implementation": "mlserver_xgboost.XGBoostModel"}
         described["parameters"] = {"uri": "./model.json", "version": "v1"}
         (model / "model-settings.json").write_text(json.dumps(described))
         process = Process("MLServer", [program, "start", home], logs / "mlserver.log")
         address = f"http://127.0.0.1:{web}"
         try:
             process.start()
-            process.wait_until(lambda: _answers(f"{address}/v2/models/{MODEL}/ready"))
+            process.wait_until(lambda: _answers(f"{address}/v2/models/{SERVED}/ready"))
             yield address, f"127.0.0.1:{grpc}"
         finally:
             process.kill()
@@ -187,7 +187,7 @@ def inference(rows: np.ndarray) -> bytes:
     """A ModelInferRequest of the Open Inference Protocol with one tensor as bytes."""
     shape = b"".join(varint(size) for size in rows.shape)
     tensor = field(1, b"rows") + field(2, b"FP32") + field(3, shape)
-    return field(1, MODEL.encode()) + field(5, tensor) + field(7, rows.astype("<f4").tobytes())
+    return field(1, SERVED.encode()) + field(5, tensor) + field(7, rows.astype("<f4").tobytes())
 
 
 def _check(address: str, rows: np.ndarray, scores: np.ndarray) -> None:
@@ -200,7 +200,7 @@ def _check(address: str, rows: np.ndarray, scores: np.ndarray) -> None:
     }
     body = json.dumps({"inputs": [tensor]}).encode()
     request = urllib.request.Request(
-        f"{address}/v2/models/{MODEL}/infer", body, {"Content-Type": "application/json"}
+        f"{address}/v2/models/{SERVED}/infer", body, {"Content-Type": "application/json"}
     )
     with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
         got = np.array(json.load(answer)["outputs"][0]["data"])
