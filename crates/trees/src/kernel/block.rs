@@ -66,8 +66,8 @@ fn fill(work: &Work<'_>, first: usize, count: usize, slots: &mut [Slot]) {
             }
         }
         Input::Sparse(rows, of) => {
-            for lane in 0..count {
-                let entries = of.entries(rows, first + lane);
+            for (lane, row) in (first..first + count).enumerate() {
+                let entries = of.entries(rows, row);
                 entries.for_each(|(slot, value)| slots[slot][lane] = value);
             }
         }
@@ -78,8 +78,8 @@ fn fill(work: &Work<'_>, first: usize, count: usize, slots: &mut [Slot]) {
 #[inline(always)]
 fn clear(work: &Work<'_>, first: usize, count: usize, slots: &mut [Slot]) {
     if let Input::Sparse(rows, of) = work.rows {
-        for lane in 0..count {
-            of.entries(rows, first + lane).for_each(|(slot, _)| slots[slot][lane] = f32::NAN);
+        for (lane, row) in (first..first + count).enumerate() {
+            of.entries(rows, row).for_each(|(slot, _)| slots[slot][lane] = f32::NAN);
         }
     }
 }
