@@ -1,10 +1,11 @@
 //! The engine in this process for models made of decision trees.
 //!
-//! # XGBoost
+//! # XGBoost, LightGBM and CatBoost
 //!
 //! A model of XGBoost is one file in the image's directory `/data/xgboost`: `model.ubj`,
-//! `model.json`, `model.bin` or `deploy.model`, of any format that the crate `trees` reads. An
-//! optional `options.json` beside it has the settings of scoring ([`Scoring`]).
+//! `model.json`, `model.bin` or `deploy.model`, of any format that the crate `trees` reads. One of
+//! LightGBM is `/data/lightgbm/model.txt`, and one of CatBoost `/data/catboost/model.json`. An
+//! optional `options.json` beside the file has the settings of scoring ([`Scoring`]).
 //!
 //! Its input is `features`, float32 `[R, columns]`; a missing value is NaN. Its outputs are `value`,
 //! the prediction, and `margin`, the prediction before the transformation of the objective; both
@@ -26,6 +27,7 @@
 //! `[R, classes]`.
 
 mod gbdt_fm;
+mod libraries;
 mod model;
 mod scoring;
 mod sparse;
@@ -35,33 +37,20 @@ mod testing;
 use std::{fs::File, io::BufReader, path::Path, sync::Arc};
 
 use outrigger_budget::Budget;
-use outrigger_core::{Failure, Interface, PackageLayout, Reason};
+use outrigger_core::{Failure, Interface, Reason};
 use outrigger_run::{
     Framework,
     local::{self, Local, Model as _},
 };
-use outrigger_trees::{self as trees, Limits};
+use outrigger_trees::{self as trees, Library, Limits};
 
 pub use gbdt_fm::{GBDT_FM, GBDT_FM_SOFTMAX, GbdtFm};
+pub use libraries::{CATBOOST, LIGHTGBM, XGBOOST};
 pub use model::Model;
 pub use scoring::{Iterations, Named, Scoring};
 
-/// The framework of XGBoost's models.
-pub const XGBOOST: Framework = Framework {
-    name: "xgboost",
-    layout: PackageLayout {
-        directory: "xgboost",
-        files: &["model.ubj", "model.json", "model.bin", "deploy.model"],
-        parts: &[],
-        max_file: 8 << 30,
-        versioned: false,
-    },
-    reading,
-    interface,
-};
-
 /// All frameworks of [`engine`].
-pub const FRAMEWORKS: [Framework; 3] = [XGBOOST, GBDT_FM, GBDT_FM_SOFTMAX];
+pub const FRAMEWORKS: [Framework; 5] = [XGBOOST, LIGHTGBM, CATBOOST, GBDT_FM, GBDT_FM_SOFTMAX];
 
 /// An engine for tree models, whose memory is charged to `budget`.
 pub fn engine(budget: &Budget) -> Local {
@@ -76,17 +65,15 @@ fn load(directory: &Path) -> Result<Arc<dyn local::Model>, Failure> {
     }
 }
 
-/// Reading takes at most twice the file, as the crate `trees` promises.
-fn reading(size: u64) -> u64 {
-    size.saturating_mul(2).saturating_add(Limits::OVERHEAD)
-}
-
-fn interface(directory: &Path, signature: &str) -> Result<Interface, Failure> {
+/// Reads the interface of the signature called `signature` of a model of `library`.
+fn interface(directory: &Path, signature: &str, library: Library) -> Result<Interface, Failure> {
     if gbdt_fm::is_in(directory) {
         let frameworks = [GBDT_FM, GBDT_FM_SOFTMAX].map(|framework| framework.name).join(" or ");
         return Err(invalid(format!("its files are those of a model of {frameworks}")));
     }
-    let interface = read(directory)?.interface(signature);
+    let model = read(directory)?;
+    libraries::check(model.library(), library)?;
+    let interface = model.interface(signature);
     interface.ok_or_else(|| invalid(format!("a tree model has no signature {signature:?}")))
 }
 
@@ -95,10 +82,7 @@ fn interface(directory: &Path, signature: &str) -> Result<Interface, Failure> {
 /// # Errors
 /// IMAGE_INVALID when a file is missing or is not valid.
 pub fn read(directory: &Path) -> Result<Model, Failure> {
-    let path = XGBOOST.file(directory).ok_or_else(|| {
-        let files = XGBOOST.layout.files.join(" or ");
-        invalid(format!("the model's directory has no {files}"))
-    })?;
+    let path = libraries::file(directory)?;
     let scoring = Scoring::read(directory)?;
     let trees = read_trees(&path).map_err(|error| {
         let file = path.file_name().unwrap_or_default().display();

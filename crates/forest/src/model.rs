@@ -53,6 +53,11 @@ impl Model {
         Ok(Self { trees, iterations, missing, truncate_ids })
     }
 
+    /// The library that wrote the trees.
+    pub fn library(&self) -> trees::Library {
+        self.trees.library()
+    }
+
     /// Rows of features with NaN for each missing value.
     fn with_missing<'a>(&self, values: Cow<'a, [f32]>) -> Cow<'a, [f32]> {
         let Some(missing) = self.missing else { return values };
@@ -138,7 +143,11 @@ impl local::Model for Model {
     fn interface(&self, signature: &str) -> Option<Interface> {
         let inputs = match signature {
             SIGNATURE => vec![self.features()],
-            SPARSE => XGBOOST_FEATURES.specs(false).into(),
+            // LightGBM and CatBoost take features that a sparse row lacks for zero, and not for
+            // missing.
+            SPARSE if self.library() == trees::Library::Xgboost => {
+                XGBOOST_FEATURES.specs(false).into()
+            }
             _ => return None,
         };
         let outputs = OUTPUTS.map(|(name, output)| {

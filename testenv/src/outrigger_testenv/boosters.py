@@ -1,4 +1,4 @@
-"""Boosters of XGBoost in model packages: their files, and XGBoost's own scores."""
+"""Boosters in model packages: their files, and the scores of their own libraries."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from outrigger_testenv import libraries
+
 FRAMEWORK = "xgboost"
+FRAMEWORKS = (FRAMEWORK, libraries.LIGHTGBM, libraries.CATBOOST)
 # The input of every tree model.
 FEATURES = "features"
 LEAF = "leaf"
@@ -19,16 +22,17 @@ _FILES = ("model.ubj", "model.json")
 def write(
     booster: Any,
     directory: Path,
-    file: str,
+    file: str | None,
     iterations: str | Sequence[int] | None,
     missing: float | None,
 ) -> None:
-    """Writes a booster and its options into `directory`/xgboost. The name of the file decides its
-    format, as XGBoost decides it.
+    """Writes a booster and its options into the directory of its framework. The name of the file
+    of XGBoost decides its format, as XGBoost decides it.
     """
-    target = Path(directory) / FRAMEWORK
+    framework = libraries.framework(booster)
+    target = Path(directory) / framework
     target.mkdir(parents=True, exist_ok=True)
-    booster.save_model(target / file)
+    libraries.save(booster, target / (file or libraries.FILES.get(framework, _FILES[0])))
     given = {"iterations": iterations, "missing": missing}
     options = {name: value for name, value in given.items() if value is not None}
     if options:
@@ -38,14 +42,25 @@ def write(
 def function(
     directory: Path, outputs: Iterable[str]
 ) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """XGBoost's `outputs` of the model in a package, as a function of packed tensors."""
-    import xgboost
-
-    source = Path(directory) / FRAMEWORK
-    file = next(source / name for name in _FILES if (source / name).is_file())
-    booster = xgboost.Booster(model_file=file)
+    """The `outputs` of a package's model by its own library, as a function of packed tensors."""
+    source = next(path for name in FRAMEWORKS if (path := Path(directory) / name).is_dir())
     options = source / _OPTIONS
     settings = json.loads(options.read_text(encoding="utf-8")) if options.is_file() else {}
+    readers = {libraries.LIGHTGBM: libraries.lightgbm, libraries.CATBOOST: libraries.catboost}
+    predict = readers.get(source.name, _xgboost)(source, settings)
+
+    def call(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {output: predict(tensors[FEATURES], output) for output in outputs}
+
+    return call
+
+
+def _xgboost(source: Path, settings: Mapping[str, Any]) -> libraries.Predict:
+    """XGBoost's predictions of the model in a package."""
+    import xgboost
+
+    file = next(source / name for name in _FILES if (source / name).is_file())
+    booster = xgboost.Booster(model_file=file)
     chosen = settings.get("iterations", "all")
     if chosen == "best":
         chosen = (0, booster.best_iteration + 1)
@@ -68,7 +83,4 @@ def function(
             rows, iteration_range=iterations, predict_type=output, missing=missing
         )
 
-    def call(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {output: predict(tensors[FEATURES], output) for output in outputs}
-
-    return call
+    return predict

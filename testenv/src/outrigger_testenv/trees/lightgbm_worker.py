@@ -1,7 +1,7 @@
 """Writes the fixtures of one version of LightGBM. See `outrigger_testenv.trees.worker`."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +57,10 @@ CASES = [
     Case("sigmoid", {"objective": "binary", "sigmoid": 0.7}, labels="classes 2", plain=True),
     Case("cross-entropy", {"objective": "cross_entropy"}, labels="classes 2", plain=True),
     Case(
-        "cross-entropy-lambda", {"objective": "cross_entropy_lambda"}, labels="classes 2", plain=True
+        "cross-entropy-lambda",
+        {"objective": "cross_entropy_lambda"},
+        labels="classes 2",
+        plain=True,
     ),
     Case("multiclass", {"objective": "multiclass", "num_class": 3}, labels="classes 3"),
     Case(
