@@ -9,7 +9,7 @@ use std::{
 use outrigger_core::Failure;
 use outrigger_trees::{Error, Header, Limits, Model};
 
-use crate::{XGBOOST, invalid};
+use crate::{invalid, libraries};
 
 /// Reads the trees of the model in `directory`. Blocks.
 ///
@@ -38,10 +38,7 @@ pub(crate) fn model_at(path: &Path, name: &str) -> Result<Model, Failure> {
 type Reader<T> = fn(&mut dyn BufRead, u64, &Limits) -> Result<T, Error>;
 
 fn read<T>(directory: &Path, reader: Reader<T>) -> Result<T, Failure> {
-    let path = XGBOOST.file(directory).ok_or_else(|| {
-        let files = XGBOOST.layout.files.join(" or ");
-        invalid(format!("the model's directory has no {files}"))
-    })?;
+    let path = libraries::file(directory)?;
     let name = path.file_name().unwrap_or_default().display().to_string();
     read_at(&path, &name, reader)
 }

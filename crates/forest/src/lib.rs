@@ -1,10 +1,11 @@
 //! The engine in this process for models made of decision trees.
 //!
-//! # XGBoost
+//! # XGBoost, LightGBM and CatBoost
 //!
 //! A model of XGBoost is one file in the image's directory `/data/xgboost`: `model.ubj`,
-//! `model.json`, `model.bin` or `deploy.model`, of any format that the crate `trees` reads. An
-//! optional `options.json` beside it has the settings of scoring ([`Scoring`]).
+//! `model.json`, `model.bin` or `deploy.model`, of any format that the crate `trees` reads. One of
+//! LightGBM is `/data/lightgbm/model.txt`, and one of CatBoost `/data/catboost/model.json`. An
+//! optional `options.json` beside the file has the settings of scoring ([`Scoring`]).
 //!
 //! Its input is `features`, float32 `[R, columns]`; a missing value is NaN. Its outputs are `value`,
 //! the prediction, and `margin`, the prediction before the transformation of the objective; both
@@ -30,6 +31,7 @@
 
 mod files;
 mod gbdt_fm;
+mod libraries;
 mod model;
 mod scoring;
 mod sparse;
@@ -40,48 +42,30 @@ mod uplift;
 use std::{path::Path, sync::Arc};
 
 use outrigger_budget::Budget;
-use outrigger_core::{Failure, Interface, PackageLayout, Reason};
+use outrigger_core::{Failure, Interface, Reason};
 use outrigger_run::{
     Framework,
     local::{self, Local},
 };
-use outrigger_trees::Limits;
+use outrigger_trees::Library;
 
 pub use gbdt_fm::{GBDT_FM, GBDT_FM_SOFTMAX, GbdtFm};
+pub use libraries::{CATBOOST, LIGHTGBM, XGBOOST};
 pub use model::Model;
 pub use scoring::{Iterations, Named, Scoring};
 pub use uplift::Uplift;
 
-/// The framework of XGBoost's models.
-pub const XGBOOST: Framework = Framework {
-    name: "xgboost",
-    layout: PackageLayout {
-        directory: "xgboost",
-        files: &["model.ubj", "model.json", "model.bin", "deploy.model"],
-        parts: &[],
-        max_file: 8 << 30,
-        versioned: false,
-    },
-    reading,
-    interface,
-    others: Some(uplift::ARMS),
-};
-
 /// All frameworks of [`engine`].
-pub const FRAMEWORKS: [Framework; 3] = [XGBOOST, GBDT_FM, GBDT_FM_SOFTMAX];
+pub const FRAMEWORKS: [Framework; 5] = [XGBOOST, LIGHTGBM, CATBOOST, GBDT_FM, GBDT_FM_SOFTMAX];
 
 /// An engine for tree models, whose memory is charged to `budget`.
 pub fn engine(budget: &Budget) -> Local {
     Local::new(FRAMEWORKS.into(), load, budget)
 }
 
-/// Reading takes at most twice the file, as the crate `trees` promises.
-fn reading(size: u64) -> u64 {
-    size.saturating_mul(2).saturating_add(Limits::OVERHEAD)
-}
-
-/// Reads the interface from the description of the trees: they are read once, by [`load`].
-fn interface(directory: &Path, signature: &str) -> Result<Interface, Failure> {
+/// Reads the interface of a model of `library` from the description of its trees. Those of XGBoost
+/// are read once, by [`load`].
+fn interface(directory: &Path, signature: &str, library: Library) -> Result<Interface, Failure> {
     if gbdt_fm::is_in(directory) {
         let frameworks = [GBDT_FM, GBDT_FM_SOFTMAX].map(|framework| framework.name).join(" or ");
         return Err(invalid(format!("its files are those of a model of {frameworks}")));
@@ -91,6 +75,7 @@ fn interface(directory: &Path, signature: &str) -> Result<Interface, Failure> {
         return Err(no_signature());
     }
     let (scoring, header) = (Scoring::read(directory)?, files::header(directory)?);
+    libraries::check(header.library(), library)?;
     let iterations = scoring.iterations.of(&header)?;
     match &scoring.uplift {
         None => model::interface(&header, &iterations, signature).ok_or_else(no_signature),

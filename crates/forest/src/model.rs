@@ -7,7 +7,7 @@ use outrigger_run::{
     Call, RunError,
     local::{self, floats, integers, malformed, tensor},
 };
-use outrigger_trees::{self as trees, AnyRows, Options, Output, Rows};
+use outrigger_trees::{self as trees, AnyRows, Library, Options, Output, Rows};
 
 use crate::{
     Scoring,
@@ -193,7 +193,8 @@ pub(crate) fn interface(
 ) -> Option<Interface> {
     let inputs = match signature {
         SIGNATURE => vec![features_spec(header)],
-        SPARSE => XGBOOST_FEATURES.specs(false).into(),
+        // LightGBM and CatBoost take features that a sparse row lacks for zero, and not for missing.
+        SPARSE if header.library() == Library::Xgboost => XGBOOST_FEATURES.specs(false).into(),
         _ => return None,
     };
     let outputs = OUTPUTS.map(|(name, output)| {

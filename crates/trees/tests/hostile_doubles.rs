@@ -171,7 +171,7 @@ fn errors_say_what_is_wrong_with_a_model_of_lightgbm() {
         ("cat_boundaries=0 1", "cat_boundaries=1 0", "cat_boundaries descends"),
         ("cat_boundaries=0 1", "cat_boundaries=0 2", "not in the file"),
         ("cat_boundaries=0 1", "cat_boundaries=0 18446744073709551615", "not in the file"),
-        ("Tree=1", "Three=1", "is in the place of a tree"),
+        ("Tree=1", "Three=1", "split_feature has 3 elements for 2 leaves"),
         ("end of trees", "", "it ends too early"),
     ];
     for (old, new, expected) in cases {

@@ -1,4 +1,4 @@
-"""Boosters of XGBoost in model packages: their files, and XGBoost's own scores."""
+"""Boosters in model packages: their files, and the scores of their own libraries."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from outrigger_testenv import libraries
 from outrigger_testenv import uplift as uplifts
 
 FRAMEWORK = "xgboost"
+FRAMEWORKS = (FRAMEWORK, libraries.LIGHTGBM, libraries.CATBOOST)
 # The input of every tree model.
 FEATURES = "features"
 LEAF = "leaf"
@@ -21,17 +23,18 @@ _FILES = ("model.ubj", "model.json")
 def write(
     booster: Any,
     directory: Path,
-    file: str,
+    file: str | None,
     options: Mapping[str, Any],
     uplift: uplifts.SLearner | uplifts.TLearner | None = None,
 ) -> None:
-    """Writes a booster and its options into `directory`/xgboost, and the further boosters of an
-    uplift model. The name of the file decides its format, as XGBoost decides it. Options that are
-    None are left out.
+    """Writes a booster and its options into the directory of its framework, and the further
+    boosters of an uplift model. The name of the file of XGBoost decides its format, as XGBoost
+    decides it. Options that are None are left out.
     """
-    target = Path(directory) / FRAMEWORK
+    framework = libraries.framework(booster)
+    target = Path(directory) / framework
     target.mkdir(parents=True, exist_ok=True)
-    booster.save_model(target / file)
+    libraries.save(booster, target / (file or libraries.FILES.get(framework, _FILES[0])))
     given = dict(options)
     if uplift is not None:
         uplift.write(target)
@@ -44,14 +47,44 @@ def write(
 def function(
     directory: Path, outputs: Iterable[str]
 ) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """XGBoost's `outputs` of the model in a package, as a function of packed tensors."""
-    import xgboost
-
-    source = Path(directory) / FRAMEWORK
-    file = next(source / name for name in _FILES if (source / name).is_file())
-    booster = xgboost.Booster(model_file=file)
+    """The `outputs` of a package's model by its own library, as a function of packed tensors."""
+    source = next(path for name in FRAMEWORKS if (path := Path(directory) / name).is_dir())
     options = source / _OPTIONS
     settings = json.loads(options.read_text(encoding="utf-8")) if options.is_file() else {}
+    readers = {
+        FRAMEWORK: _xgboost,
+        libraries.LIGHTGBM: _of_rows(libraries.lightgbm),
+        libraries.CATBOOST: _of_rows(libraries.catboost),
+    }
+    predict = readers[source.name](source, settings)
+
+    def call(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {output: predict(tensors, output) for output in outputs}
+
+    return call
+
+
+# Packed tensors and the name of an output to its values.
+_Predict = Callable[[Mapping[str, np.ndarray], str], np.ndarray]
+_Reader = Callable[[Path, Mapping[str, Any]], _Predict]
+
+
+def _of_rows(reader: Callable[[Path, Mapping[str, Any]], libraries.Predict]) -> _Reader:
+    """A reader of models whose only input are rows of features."""
+
+    def read(source: Path, settings: Mapping[str, Any]) -> _Predict:
+        predict = reader(source, settings)
+        return lambda tensors, output: predict(tensors[FEATURES], output)
+
+    return read
+
+
+def _xgboost(source: Path, settings: Mapping[str, Any]) -> _Predict:
+    """XGBoost's predictions of the model in a package."""
+    import xgboost
+
+    file = next(source / name for name in _FILES if (source / name).is_file())
+    booster = xgboost.Booster(model_file=file)
     chosen = settings.get("iterations", "all")
 
     def iterations(of: Any) -> tuple[int, ...]:
@@ -76,15 +109,7 @@ def function(
             rows, iteration_range=iterations(of), predict_type=output, missing=missing
         )
 
-    compare = None
-    if (uplift := settings.get("uplift")) is not None:
-        compare = uplifts.function(booster, source, uplift, predict)
-
-    def call(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        rows = tensors[FEATURES]
-        if compare is None:
-            return {output: predict(booster, rows, output) for output in outputs}
-        arms = tensors.get(uplifts.ARM)
-        return {output: compare(rows, arms, output) for output in outputs}
-
-    return call
+    if (uplift := settings.get("uplift")) is None:
+        return lambda tensors, output: predict(booster, tensors[FEATURES], output)
+    compare = uplifts.function(booster, source, uplift, predict)
+    return lambda tensors, output: compare(tensors[FEATURES], tensors.get(uplifts.ARM), output)

@@ -1,6 +1,6 @@
 """Makes model packages: the model, metadata.json and further files.
 
-Models are TensorFlow functions or boosters of XGBoost.
+Models are TensorFlow functions, or boosters of XGBoost, LightGBM or CatBoost.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from outrigger_testenv import boosters, machines
+from outrigger_testenv import boosters, libraries, machines
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.features import (
     JOINED,
@@ -65,7 +65,7 @@ class ModelPackage:
         framework = self.metadata.framework
         if framework in machines.FRAMEWORKS:
             return machines.function(self.directory, framework)
-        if framework == boosters.FRAMEWORK:
+        if framework in boosters.FRAMEWORKS:
             return boosters.function(
                 self.directory, [each.tensor for each in self.metadata.outputs]
             )
@@ -273,7 +273,7 @@ def tree_package(
     features: Sequence[Feature],
     directory: Path,
     *,
-    file: str = "model.ubj",
+    file: str | None = None,
     output: str = "value",
     width: int = 1,
     score_column: int = 0,
@@ -283,7 +283,8 @@ def tree_package(
     annotations: Mapping[str, str] | None = None,
     golden: tuple[pd.DataFrame, Treatments] | None = None,
 ) -> ModelPackage:
-    """Writes a booster of XGBoost into `directory`, which mirrors an image's /data.
+    """Writes a booster into `directory`, which mirrors an image's /data. Its library decides the
+    framework, and the name and format of its file; that of XGBoost may be called `file`.
 
     `features` are the booster's columns in order, each with its entity. `output` is `value`,
     `margin` or `leaf`; with `uplift`, which makes an uplift model of the booster, `value_uplift`
@@ -298,7 +299,7 @@ def tree_package(
         inputs,
         (Output(output, "score", width=width, score_column=score_column),),
         annotations=dict(annotations or {}),
-        framework=boosters.FRAMEWORK,
+        framework=libraries.framework(booster),
     )
     options = {"iterations": iterations, "missing": missing}
     boosters.write(booster, directory, file, options, uplift)

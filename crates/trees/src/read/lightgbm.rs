@@ -19,15 +19,12 @@ use crate::{
 };
 use block::Block;
 
-/// The version of the format in which missing categories changed.
-const V4: u32 = 4;
-
 /// Reads a model.
 pub(crate) fn read(lines: &mut Lines<'_>, budget: &mut Budget) -> Result<Content, Error> {
     let mut header = Header::default();
     let first = header.read(lines, budget)?;
     let mut content = header.content(budget)?;
-    let mut block = Block::new(header.version >= V4);
+    let mut block = Block::default();
     let mut line = first;
     loop {
         match line {
@@ -159,7 +156,7 @@ impl Header {
                 "tree_sizes has not one element for each of {count} trees"
             )));
         }
-        if count % self.outputs != 0 {
+        if !count.is_multiple_of(self.outputs) {
             let outputs = self.outputs;
             return Err(invalid(format!("it has {count} trees, {outputs} in an iteration")));
         }

@@ -123,7 +123,12 @@ def matrix(rows: np.ndarray) -> tuple:
     """Rows as the C interface takes them. They must outlive the call."""
     kind = FLOAT32 if rows.dtype == np.float32 else FLOAT64
     sizes = (ctypes.c_int32(rows.shape[0]), ctypes.c_int32(rows.shape[1]))
-    return (rows.ctypes.data_as(ctypes.c_void_p), ctypes.c_int(kind), *sizes, ctypes.c_int(ROW_MAJOR))
+    return (
+        rows.ctypes.data_as(ctypes.c_void_p),
+        ctypes.c_int(kind),
+        *sizes,
+        ctypes.c_int(ROW_MAJOR),
+    )
 
 
 def text(parameters: dict[str, object]) -> bytes:

@@ -1,7 +1,7 @@
 """Writes the fixtures of one version of LightGBM. See `outrigger_testenv.trees.worker`."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,13 @@ COMMON = {
     "learning_rate": 0.5,
 }
 NAMES = ["age", "price", "x(0)", "d-1", "e_e"]
+CATEGORIES = {
+    "categorical_feature": "3,4",
+    "min_data_per_group": 5,
+    "cat_smooth": 1,
+    "cat_l2": 1,
+    "max_cat_to_onehot": 1,
+}
 FOREST = {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.7}
 
 
@@ -57,7 +64,10 @@ CASES = [
     Case("sigmoid", {"objective": "binary", "sigmoid": 0.7}, labels="classes 2", plain=True),
     Case("cross-entropy", {"objective": "cross_entropy"}, labels="classes 2", plain=True),
     Case(
-        "cross-entropy-lambda", {"objective": "cross_entropy_lambda"}, labels="classes 2", plain=True
+        "cross-entropy-lambda",
+        {"objective": "cross_entropy_lambda"},
+        labels="classes 2",
+        plain=True,
     ),
     Case("multiclass", {"objective": "multiclass", "num_class": 3}, labels="classes 3"),
     Case(
@@ -78,12 +88,9 @@ CASES = [
     Case("zero-as-missing", {"objective": "regression", "zero_as_missing": "true"}),
     Case("no-missing", {"objective": "regression", "use_missing": "false"}),
     Case("complete", {"objective": "regression"}, complete=True),
-    Case("categories", {"objective": "binary", "categorical_feature": "3,4"}, labels="classes 2"),
-    Case(
-        "categories-complete",
-        {"objective": "regression", "categorical_feature": "3,4", "max_cat_to_onehot": 1},
-        complete=True,
-    ),
+    Case("categories", {"objective": "binary", **CATEGORIES}, labels="classes 2"),
+    Case("categories-complete", {"objective": "regression", **CATEGORIES}, complete=True),
+    Case("category-one", {"objective": "regression", **CATEGORIES, "max_cat_to_onehot": 99}),
     Case("deep", {"objective": "regression", "num_leaves": 40, "min_data_in_leaf": 1}, rounds=2),
     Case("single-leaf", {"objective": "regression", "min_data_in_leaf": 1000}),
     Case("no-trees", {"objective": "regression"}, rounds=0),

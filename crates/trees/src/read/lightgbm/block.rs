@@ -20,11 +20,8 @@ const MISSING_ZERO: u8 = 1;
 const MISSING_NAN: u8 = 2;
 
 /// The lines of one tree. Their memory is used again for the next tree.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Block {
-    /// True if a missing value is in no set of categories. Before LightGBM 4.0 it was category 0
-    /// where the training had none.
-    missing_is_no_category: bool,
     leaves: usize,
     thresholds: Vec<f64>,
     decisions: Vec<u8>,
@@ -34,12 +31,6 @@ pub(super) struct Block {
 }
 
 impl Block {
-    pub(super) fn new(missing_is_no_category: bool) -> Self {
-        let (thresholds, decisions, boundaries) = (Vec::new(), Vec::new(), Vec::new());
-        let arrays = Arrays::default();
-        Self { missing_is_no_category, leaves: 0, thresholds, decisions, boundaries, arrays }
-    }
-
     /// Reads the lines of a tree, and returns the line behind them.
     pub(super) fn read(
         &mut self,
@@ -152,7 +143,7 @@ impl Block {
             *child = node(*child, splits, self.leaves)?;
         }
         if decision & CATEGORICAL != 0 {
-            return self.add_set(at, missing, budget);
+            return self.add_set(at, budget);
         }
         let (arrays, left) = (&mut self.arrays, decision & DEFAULT_LEFT != 0);
         let zero_left = 0.0 <= threshold;
@@ -172,22 +163,20 @@ impl Block {
     }
 
     /// Adds the set of a categorical split. Its categories go left in LightGBM, and right in the
-    /// arrays.
-    fn add_set(&mut self, at: usize, missing: u8, budget: &mut Budget) -> Result<(), Error> {
+    /// arrays. A missing value is in no set.
+    fn add_set(&mut self, at: usize, budget: &mut Budget) -> Result<(), Error> {
         let (set, arrays) = (self.thresholds[at], &mut self.arrays);
         let found = self.boundaries.get(set as usize..).and_then(|rest| rest.first_chunk());
         let Some([start, end]) = found.copied().filter(|_| set >= 0.0) else {
             return Err(invalid(format!("a tree has no set of categories {set}")));
         };
         let size = end.checked_sub(start).ok_or_else(|| invalid("cat_boundaries descends"))?;
-        let has_zero = arrays.bits.get(start as usize).is_some_and(|word| word & 1 == 1);
-        let is_zero = !self.missing_is_no_category && missing != MISSING_NAN;
         budget.push(&mut arrays.categorical, at as u32)?;
         budget.push(&mut arrays.segments, start)?;
         budget.push(&mut arrays.sizes, size)?;
         std::mem::swap(&mut arrays.left[at], &mut arrays.right[at]);
         arrays.condition.push(0.0);
-        arrays.default_left.push(u8::from(!(is_zero && has_zero && size > 0)));
+        arrays.default_left.push(1);
         arrays.zero_is_missing.push(false);
         arrays.split_type.push(1);
         Ok(())

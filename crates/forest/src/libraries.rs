@@ -1,0 +1,83 @@
+//! The frameworks of tree models: one for each library whose files the crate `trees` reads.
+
+use std::path::{Path, PathBuf};
+
+use outrigger_core::{Failure, Interface, PackageLayout};
+use outrigger_run::Framework;
+use outrigger_trees::{Library, Limits};
+
+use crate::{interface, invalid, uplift::ARMS};
+
+/// The framework of XGBoost's models.
+pub const XGBOOST: Framework = Framework {
+    others: Some(ARMS),
+    ..framework(
+        "xgboost",
+        &["model.ubj", "model.json", "model.bin", "deploy.model"],
+        |directory, signature| interface(directory, signature, Library::Xgboost),
+    )
+};
+
+/// The framework of LightGBM's models.
+pub const LIGHTGBM: Framework = framework("lightgbm", &["model.txt"], |directory, signature| {
+    interface(directory, signature, Library::Lightgbm)
+});
+
+/// The framework of CatBoost's models. A file in its binary format is refused with the way to write
+/// it as JSON.
+pub const CATBOOST: Framework =
+    framework("catboost", &["model.json", "model.cbm"], |directory, signature| {
+        interface(directory, signature, Library::Catboost)
+    });
+
+const LIBRARIES: [(Library, Framework); 3] =
+    [(Library::Xgboost, XGBOOST), (Library::Lightgbm, LIGHTGBM), (Library::Catboost, CATBOOST)];
+
+/// A framework whose directory has its name, and one of `files`.
+const fn framework(
+    name: &'static str,
+    files: &'static [&'static str],
+    interface: fn(&Path, &str) -> Result<Interface, Failure>,
+) -> Framework {
+    let directory = name;
+    let (max_file, versioned) = (8 << 30, false);
+    let layout = PackageLayout { directory, files, parts: &[], max_file, versioned };
+    Framework { name, layout, reading, interface, others: None }
+}
+
+/// Reading takes at most twice the file, as the crate `trees` promises.
+fn reading(size: u64) -> u64 {
+    size.saturating_mul(2).saturating_add(Limits::OVERHEAD)
+}
+
+/// The file of the model in `directory`, of whichever library it is. Blocks.
+///
+/// # Errors
+/// IMAGE_INVALID if there is none.
+pub(crate) fn file(directory: &Path) -> Result<PathBuf, Failure> {
+    let found = LIBRARIES.iter().find_map(|(_, framework)| framework.file(directory));
+    found.ok_or_else(|| {
+        let names = LIBRARIES.iter().flat_map(|(_, framework)| framework.layout.files);
+        let names: Vec<_> = names.copied().collect();
+        invalid(format!("the model's directory has no {}", names.join(" or ")))
+    })
+}
+
+/// Checks that a model is of the library whose framework metadata.json names.
+///
+/// # Errors
+/// IMAGE_INVALID if it is of another one.
+pub(crate) fn check(found: Library, declared: Library) -> Result<(), Failure> {
+    if found == declared {
+        return Ok(());
+    }
+    let framework = LIBRARIES.iter().find(|(library, _)| *library == found);
+    let name = framework.map_or("", |(_, framework)| framework.name);
+    let (found, declared) = (found.name(), declared.name());
+    Err(invalid(format!(
+        "the file is a model of {found}, not of {declared}: its framework is {name}"
+    )))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+"""Boosters of LightGBM and CatBoost in model packages: their files, and their own scores."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LIGHTGBM = "lightgbm"
+CATBOOST = "catboost"
+# The files of the frameworks.
+FILES = {LIGHTGBM: "model.txt", CATBOOST: "model.json"}
+
+Predict = Callable[[np.ndarray, str], np.ndarray]
+"""Rows and the name of an output to its values."""
+
+_VALUES = {
+    **dict.fromkeys(["Logloss", "CrossEntropy"], "Probability"),
+    **dict.fromkeys(["MultiClass", "MultiClassOneVsAll", "MultiLogloss"], "Probability"),
+    **dict.fromkeys(["Poisson", "Tweedie", "LogLinQuantile"], "Exponent"),
+    "RMSEWithUncertainty": "RMSEWithUncertainty",
+}
+"""CatBoost's name for predictions that are values, by the loss; of others margins are."""
+
+
+def framework(booster: Any) -> str:
+    """The framework of a booster: the name of its library."""
+    return type(booster).__module__.partition(".")[0]
+
+
+def save(booster: Any, path: Path) -> None:
+    """Saves a booster of any library. That of LightGBM may be inside an estimator."""
+    if framework(booster) == CATBOOST:
+        return booster.save_model(path, format="json")
+    return getattr(booster, "booster_", booster).save_model(path)
+
+
+def lightgbm(directory: Path, settings: Mapping[str, Any]) -> Predict:
+    """LightGBM's predictions of the model in a package, as float32."""
+    import lightgbm
+
+    booster = lightgbm.Booster(model_file=directory / FILES[LIGHTGBM])
+    chosen = settings.get("iterations", "all")
+    first, end = (0, -1) if chosen == "all" else chosen
+    iterations = {"start_iteration": first, "num_iteration": end - first if end > 0 else -1}
+
+    def predict(rows: np.ndarray, output: str) -> np.ndarray:
+        rows = _with_missing(rows, settings)
+        kind = {"value": {}, "margin": {"raw_score": True}, "leaf": {"pred_leaf": True}}[output]
+        result = np.asarray(booster.predict(rows, num_threads=1, **iterations, **kind))
+        return result.astype("int32" if output == "leaf" else "float32")
+
+    return predict
+
+
+def catboost(directory: Path, settings: Mapping[str, Any]) -> Predict:
+    """CatBoost's predictions of the model in a package, as float32."""
+    import catboost
+
+    model = catboost.CatBoost()
+    model.load_model(directory / FILES[CATBOOST], format="json")
+    loss = model.get_all_params()["loss_function"].partition(":")[0]
+    chosen = settings.get("iterations", "all")
+    first, end = (0, 0) if chosen == "all" else chosen
+    trees = {"ntree_start": first, "ntree_end": end, "thread_count": 1}
+
+    def predict(rows: np.ndarray, output: str) -> np.ndarray:
+        rows = _with_missing(rows, settings)
+        if output == "leaf":
+            return np.asarray(model.calc_leaf_indexes(rows, **trees)).astype("int32")
+        kind = _VALUES.get(loss, "RawFormulaVal") if output == "value" else "RawFormulaVal"
+        result = np.asarray(model.predict(rows, prediction_type=kind, **trees))
+        if kind == "Probability" and loss in ("Logloss", "CrossEntropy"):
+            result = result[:, 1]
+        return result.astype("float32")
+
+    return predict
+
+
+def _with_missing(rows: np.ndarray, settings: Mapping[str, Any]) -> np.ndarray:
+    missing = settings.get("missing")
+    return rows if missing is None else np.where(rows == np.float32(missing), np.nan, rows)
