@@ -1,9 +1,9 @@
 //! The configuration of models.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use outrigger_budget::Budget;
-use outrigger_core::{Backoff, Digest, EngineId, ModelName, Policy, Rollover, Tag};
+use outrigger_core::{Backoff, Digest, EngineId, ModelName, Policy, Rollover, Tag, VersionPolicy};
 use outrigger_score::SharedLimits;
 use outrigger_trace::Tracer;
 use outrigger_trials::CanaryDefaults;
@@ -72,6 +72,8 @@ pub struct Images {
     pub default_tag: Tag,
     /// The interval between look-ups of a followed tag.
     pub poll_interval: Duration,
+    /// The interval between polls of a directory of numbered versions.
+    pub directory_poll_interval: Duration,
 }
 
 /// A rule that images under a prefix must be signed.
@@ -91,6 +93,8 @@ pub struct ModelEntry {
     pub name: ModelName,
     /// The image, without tag and digest; `None` for `images.repository/NAME`.
     pub image: Option<String>,
+    /// The directory of numbered versions that the model comes from instead of an image.
+    pub directory: Option<VersionDirectory>,
     /// Load the model at the start and keep it up.
     pub preload: bool,
     /// The tag of a request that names none; `None` for the default tag.
@@ -101,6 +105,17 @@ pub struct ModelEntry {
     pub engine: Option<EngineId>,
     /// The way from one version to the next.
     pub rollover: Rollover,
+}
+
+/// A directory of numbered versions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionDirectory {
+    /// Its path.
+    pub path: PathBuf,
+    /// The versions that are served.
+    pub policy: VersionPolicy,
+    /// Further tags of versions, by their numbers.
+    pub labels: BTreeMap<Tag, u64>,
 }
 
 /// The waits between attempts.
@@ -132,6 +147,7 @@ impl Default for Config {
                 signatures: Vec::new(),
                 default_tag: "latest".parse().expect("a valid tag"),
                 poll_interval: policy.poll_interval,
+                directory_poll_interval: Duration::from_secs(5),
             },
             tunables: Tunables::default(),
             pull_concurrency: 8,

@@ -8,13 +8,12 @@ pub(crate) mod pull;
 use std::{collections::HashMap, sync::Arc};
 
 use outrigger_core::{Attempt, Digest, Failure, ModelKey, machines::Event, model::Fault};
-use outrigger_oci::Reference;
 use outrigger_trials::Completion;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 pub(crate) use prepare::{Kept, Prepared};
 
-use crate::{replay::Replayed, world::World};
+use crate::{replay::Replayed, sources::Location, world::World};
 
 /// The result of a job.
 #[derive(Debug)]
@@ -40,18 +39,18 @@ pub(crate) enum Done {
     },
 }
 
-/// The digest to pull, and its repository if the configuration names one: another repository may
+/// The digest to pull, and its location if the configuration names one: another repository may
 /// require other signatures for the same digest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Origin {
     pub(crate) digest: Digest,
-    pub(crate) image: Option<Reference>,
+    pub(crate) location: Option<Location>,
 }
 
 impl World {
     /// The place to pull a version from.
     pub(crate) fn origin(&self, key: &ModelKey) -> Origin {
-        Origin { digest: key.digest, image: self.names.load().image(&key.name).ok() }
+        Origin { digest: key.digest, location: self.names.load().location(&key.name).ok() }
     }
 }
 

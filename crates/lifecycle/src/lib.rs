@@ -31,11 +31,12 @@ mod schedule;
 mod service;
 mod signatures;
 mod snapshot;
+mod sources;
 mod trial_context;
 mod versions;
 mod world;
 
-pub use config::{Config, Images, ModelEntry, Retry, Signed, Tunables, Watch};
+pub use config::{Config, Images, ModelEntry, Retry, Signed, Tunables, VersionDirectory, Watch};
 pub use engines::ByName as Engines;
 pub use error::Error;
 pub use gate::Gate;

@@ -148,8 +148,8 @@ pub(crate) fn verified(outcome: &'static str) {
     metrics::counter!(SIGNATURES, "outcome" => outcome).increment(1);
 }
 
-pub(crate) fn resolved(result: &Result<Digest, outrigger_oci::Error>, tag: &Tag) {
-    let outcome = match result.as_ref().map_err(|error| error.reason()) {
+pub(crate) fn resolved(result: &Result<Digest, Failure>, tag: &Tag) {
+    let outcome = match result.as_ref().map_err(|failure| failure.reason) {
         Ok(_) => "ok",
         Err(Reason::TagNotFound) if tag.is_canary() => "no_canary",
         Err(reason) => reason.as_str(),

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     str::FromStr,
+    sync::Arc,
 };
 
 use outrigger_core::{
@@ -14,6 +15,7 @@ use outrigger_oci::{Prefix, Reference};
 use crate::{
     config::{Images, ModelEntry, Tunables},
     error::Error,
+    sources::{Location, directory::Versions},
 };
 
 /// The names of models, and their images. A request never names a host: only the configuration maps
@@ -33,6 +35,8 @@ pub(crate) struct Names {
 struct Entry {
     configured: ModelEntry,
     image: Option<Reference>,
+    /// The versions in the model's directory, if it comes from one.
+    versions: Option<Arc<Versions>>,
 }
 
 impl Names {
@@ -43,7 +47,7 @@ impl Names {
             parse::<Prefix>("images.repository", repository)?;
         }
         let (default_tag, repository) = (images.default_tag.clone(), images.repository.clone());
-        Self::read(default_tag, repository, tunables)
+        Self::read(default_tag, repository, tunables, |_| None)
     }
 
     /// The names of another configuration. `current` returns the selector that requests for a model
@@ -56,7 +60,8 @@ impl Names {
         tunables: &Tunables,
         current: impl Fn(&ModelName) -> Selector,
     ) -> Result<Self, Error> {
-        let mut names = Self::read(self.default_tag.clone(), self.repository.clone(), tunables)?;
+        let (default_tag, repository) = (self.default_tag.clone(), self.repository.clone());
+        let mut names = Self::read(default_tag, repository, tunables, |it| self.directory(it))?;
         let all: BTreeSet<_> = self.entries.keys().chain(names.entries.keys()).cloned().collect();
         let before = all.into_iter().map(|name| (current(&name), name));
         let before = before.filter(|(before, name)| *before != names.default_selector(name));
@@ -64,10 +69,12 @@ impl Names {
         Ok(names)
     }
 
-    fn read(
+    /// `known` returns the versions in the directory of a model, if they are known.
+    fn read<'a>(
         default_tag: Tag,
         repository: Option<String>,
         tunables: &Tunables,
+        known: impl Fn(&ModelName) -> Option<&'a Arc<Versions>>,
     ) -> Result<Self, Error> {
         let allowed = tunables.allowed.iter().enumerate();
         let allowed = allowed.map(|(i, text)| parse(&format!("images.allowed[{i}]"), text));
@@ -82,7 +89,11 @@ impl Names {
             let key = format!("models[{i}]");
             let image = entry.image.as_deref();
             let image = image.map(|text| parse(&format!("{key}.image"), text)).transpose()?;
-            let value = Entry { configured: entry.clone(), image };
+            let versions = entry.directory.clone().map(|directory| match known(&entry.name) {
+                Some(versions) => versions.with(directory),
+                None => Arc::new(Versions::new(directory)),
+            });
+            let value = Entry { configured: entry.clone(), image, versions };
             if names.entries.insert(entry.name.clone(), value).is_some() {
                 let message = format!("{} is listed twice", entry.name);
                 return Err(Error::Config { key, message });
@@ -113,6 +124,7 @@ impl Names {
         match self.entries.get(model).map(|entry| &entry.configured) {
             Some(ModelEntry { digest: Some(digest), .. }) => Selector::Digest(*digest),
             Some(ModelEntry { tag: Some(tag), .. }) => Selector::Tag(tag.clone()),
+            Some(ModelEntry { directory: Some(_), .. }) => Selector::Tag(Versions::latest()),
             _ => Selector::Tag(self.default_tag.clone()),
         }
     }
@@ -125,15 +137,27 @@ impl Names {
     /// The rules that say which tags name canaries.
     pub(crate) fn canary_tags(&self) -> CanaryTags {
         let own = |(name, entry): (&ModelName, &Entry)| {
-            Some((name.clone(), entry.configured.tag.clone()?))
+            let latest = || entry.versions.as_ref().map(|_| Versions::latest());
+            Some((name.clone(), entry.configured.tag.clone().or_else(latest)?))
         };
         let default_tags = self.entries.iter().filter_map(own).collect();
         CanaryTags { default_tag: self.default_tag.clone(), default_tags }
     }
 
-    /// The models to load at the start and keep in service.
+    /// The versions in the directory of `model`, if it comes from one.
+    pub(crate) fn directory(&self, model: &ModelName) -> Option<&Arc<Versions>> {
+        self.entries.get(model)?.versions.as_ref()
+    }
+
+    /// The models that come from directories, with the versions in these.
+    pub(crate) fn directories(&self) -> impl Iterator<Item = (&ModelName, &Arc<Versions>)> {
+        self.entries.iter().filter_map(|(name, entry)| Some((name, entry.versions.as_ref()?)))
+    }
+
+    /// The models to load at the start and keep in service: the versions of a directory always are.
     fn preloads(&self) -> impl Iterator<Item = (ModelName, Selector)> {
-        let preloaded = self.entries.values().filter(|entry| entry.configured.preload);
+        let is_preloaded = |entry: &&Entry| entry.configured.preload || entry.versions.is_some();
+        let preloaded = self.entries.values().filter(is_preloaded);
         preloaded.map(|entry| &entry.configured.name).map(|name| {
             let selector = self.default_selector(name);
             (name.clone(), selector)
@@ -153,17 +177,22 @@ impl Names {
     /// The events that change the machines from the configuration `old` to this one. `known` lists
     /// the models that they know.
     pub(crate) fn changes(&self, old: &Self, mut known: BTreeSet<ModelName>) -> Vec<Event> {
-        let (before, after): (BTreeSet<_>, BTreeSet<_>) =
+        let (mut before, after): (BTreeSet<_>, BTreeSet<_>) =
             (old.preloads().collect(), self.preloads().collect());
         let dropped = before.difference(&after).cloned().map(|it| want(it, false));
         let mut events: Vec<_> = dropped.collect();
+        let unlisted = old.directories().map(|(name, _)| name);
+        let unlisted: Vec<_> = unlisted.filter(|name| self.directory(name).is_none()).collect();
+        events.extend(unlisted.iter().map(|name| Event::Unlisted((*name).clone())));
+        // Their tags are not followed any more, so that the ones to be preloaded are followed anew.
+        before.retain(|(name, _)| !unlisted.contains(&name));
         known.extend(self.entries.keys().chain(old.entries.keys()).cloned());
         for name in known {
-            let image = self.image(&name).ok();
-            if image != old.image(&name).ok() {
+            let location = self.location(&name).ok();
+            if location != old.location(&name).ok() {
                 let is_dropped =
                     old.entries.contains_key(&name) && !self.entries.contains_key(&name);
-                let forget = image.is_none() || is_dropped;
+                let forget = location.is_none() || is_dropped;
                 events.push(Event::ImageChanged { name: name.clone(), forget });
             }
             let replaced = self.replaced(&name);
@@ -179,7 +208,18 @@ impl Names {
         events
     }
 
-    /// The image of `model`, without tag and digest.
+    /// The place that holds the versions of `model`.
+    ///
+    /// # Errors
+    /// `MODEL_NOT_FOUND` and `IMAGE_NOT_ALLOWED`.
+    pub(crate) fn location(&self, model: &ModelName) -> Result<Location, Failure> {
+        match self.directory(model) {
+            Some(versions) => Ok(Location::Directory(versions.directory.path.clone())),
+            None => self.image(model).map(Location::Image),
+        }
+    }
+
+    /// The image of `model`, without tag and digest, if it does not come from a directory.
     ///
     /// # Errors
     /// `MODEL_NOT_FOUND` and `IMAGE_NOT_ALLOWED`.
@@ -195,11 +235,6 @@ impl Names {
         }
         let message = format!("model {model}: its image is not under images.allowed");
         Err(Failure::new(Reason::ImageNotAllowed, message))
-    }
-
-    /// The image of one version.
-    pub(crate) fn version(&self, key: &ModelKey) -> Result<Reference, Failure> {
-        Ok(self.image(&key.name)?.with_digest(key.digest))
     }
 }
 

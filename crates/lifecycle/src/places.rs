@@ -8,6 +8,8 @@ use std::{
 use outrigger_oci::{Reference, Repository};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::sources::Location;
+
 /// The places for pulls. Versions of models in service, and models that the configuration names,
 /// have places of their own, so that they never wait behind models that only requests named.
 #[derive(Debug)]
@@ -39,10 +41,11 @@ impl PullPlaces {
         Self { own: Places::new(count), strangers: Places::new(count) }
     }
 
-    /// Waits for a place to pull `reference`. Pulls get their places in the order of their calls.
-    pub(crate) async fn take(&self, reference: &Reference, is_own: bool) -> PullPlace {
+    /// Waits for a place to pull from `location`. Pulls get their places in the order of their
+    /// calls.
+    pub(crate) async fn take(&self, location: &Location, is_own: bool) -> PullPlace {
         let places = if is_own { &self.own } else { &self.strangers };
-        places.take(reference.repository()).await
+        places.take(location).await
     }
 }
 
@@ -54,8 +57,8 @@ impl Places {
 
     /// The places of the smaller group are taken first, so that a pull that waits for its group
     /// holds no place that another group could use.
-    async fn take(&self, repository: &Repository) -> PullPlace {
-        let (registry, tenant) = groups(repository);
+    async fn take(&self, location: &Location) -> PullPlace {
+        let (registry, tenant) = groups(location);
         let tenant = self.group(tenant, self.count.div_ceil(2));
         let registry = self.group(registry, (self.count * 3).div_ceil(4));
         let mut held = Vec::new();
@@ -77,15 +80,15 @@ impl Places {
     }
 }
 
-/// The names of a repository's two groups: its registry, and there its first path segment. A layout
+/// The names of a location's two groups: its registry, and there its first path segment. A
 /// directory is both.
-fn groups(repository: &Repository) -> (String, String) {
-    match repository {
-        Repository::Registry { host, path } => {
+fn groups(location: &Location) -> (String, String) {
+    match location.image().map(Reference::repository) {
+        Some(Repository::Registry { host, path }) => {
             let first = path.split('/').next().unwrap_or_default();
             (host.clone(), format!("{host}/{first}"))
         }
-        other => (other.to_string(), format!("{other}/")),
+        _ => (location.to_string(), format!("{location}/")),
     }
 }
 
@@ -97,13 +100,13 @@ mod tests {
 
     use super::*;
 
-    fn reference(text: &str) -> Reference {
-        text.parse().expect("a valid reference")
+    fn image(text: &str) -> Location {
+        Location::Image(text.parse().expect("a valid reference"))
     }
 
     /// Takes a place that is free.
     fn taken(places: &PullPlaces, text: &str, is_own: bool) -> Option<PullPlace> {
-        places.take(&reference(text), is_own).now_or_never()
+        places.take(&image(text), is_own).now_or_never()
     }
 
     #[tokio::test]
@@ -126,7 +129,7 @@ mod tests {
     async fn a_waiting_pull_gets_the_next_place_and_idle_groups_are_forgotten() {
         let places = PullPlaces::new(2);
         let first = taken(&places, "a.example/team/1", false).unwrap();
-        let second = reference("a.example/team/2");
+        let second = image("a.example/team/2");
         let mut waiting = pin!(places.take(&second, false));
         assert!(futures::poll!(waiting.as_mut()).is_pending());
         drop(taken(&places, "b.example/team/1", false).expect("another tenant"));

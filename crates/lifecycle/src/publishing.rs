@@ -2,8 +2,8 @@
 //! transitions.
 
 pub(crate) mod bring_ups;
+pub(crate) mod inputs;
 pub(crate) mod routing;
-pub(crate) mod sources;
 mod stages;
 mod steps;
 mod views;
@@ -16,7 +16,7 @@ use std::{
 use outrigger_core::ModelName;
 use tokio::sync::watch;
 
-use self::{bring_ups::BringUps, routing::Routing, sources::Sources, stages::Stages, steps::Steps};
+use self::{bring_ups::BringUps, inputs::Inputs, routing::Routing, stages::Stages, steps::Steps};
 use crate::snapshot::Snapshot;
 
 /// The outside view as last published. Each step processes only the models that have changed, so
@@ -42,16 +42,16 @@ impl Publishing {
     }
 
     /// Logs, counts and traces the changes of versions.
-    pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, sources: &Sources<'_>) {
-        let Sources { world, machines, now, .. } = *sources;
+    pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, inputs: &Inputs<'_>) {
+        let Inputs { world, machines, now, .. } = *inputs;
         self.stages.follow(changed, machines, now);
         self.bring_ups.follow(changed, machines, &world.config.tracer);
         self.steps.follow(changed, machines, now);
     }
 
     /// Whether all preloaded models have settled. Others are examined only when a model settles.
-    fn have_settled(&mut self, sources: &Sources<'_>) -> bool {
-        let Sources { machines, now, .. } = *sources;
+    fn have_settled(&mut self, inputs: &Inputs<'_>) -> bool {
+        let Inputs { machines, now, .. } = *inputs;
         let waits = |name: &ModelName| !machines.has_settled(name, now);
         if self.unsettled.as_ref().is_some_and(waits) {
             return false;
@@ -61,22 +61,22 @@ impl Publishing {
     }
 
     /// Publishes the snapshot if it has changed.
-    pub(crate) fn show(&mut self, changed: &BTreeSet<ModelName>, sources: &Sources<'_>) {
-        let engines = views::engines(sources.machines, &sources.world.engines);
+    pub(crate) fn show(&mut self, changed: &BTreeSet<ModelName>, inputs: &Inputs<'_>) {
+        let engines = views::engines(inputs.machines, &inputs.world.engines);
         let last = self.snapshot.borrow().clone();
         let configurations = self.configurations;
         let mut next = Snapshot { engines, configurations, ..(*last).clone() };
         // The start is complete only when an engine answers.
         let answers = next.an_engine_answers();
-        self.preloaded = self.preloaded || answers && self.have_settled(sources);
+        self.preloaded = self.preloaded || answers && self.have_settled(inputs);
         next.ready = self.preloaded && answers;
-        let views = changed.iter().map(|name| (name, views::model(name, sources, &self.routing)));
+        let views = changed.iter().map(|name| (name, views::model(name, inputs, &self.routing)));
         let views: Vec<_> = views
             .filter(|(name, view)| last.models.get(name).map(|it| &**it) != view.as_ref())
             .collect();
         let steps = self.steps.oldest().into_iter();
         let steps: BTreeMap<_, _> =
-            steps.map(|(step, since)| (step, sources.clock.instant(since))).collect();
+            steps.map(|(step, since)| (step, inputs.clock.instant(since))).collect();
         let others = (&next.engines, next.ready, configurations, &steps)
             == (&last.engines, last.ready, last.configurations, &last.steps);
         if views.is_empty() && others {

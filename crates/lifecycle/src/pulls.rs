@@ -37,7 +37,7 @@ impl Pulls {
     /// Removes `key` from the waiting versions. Cancels a pull that no version waits for.
     pub(crate) fn cancel(&mut self, key: &ModelKey) {
         // The origin of the key may have changed since the pull began.
-        let first = Origin { digest: key.digest, image: None };
+        let first = Origin { digest: key.digest, location: None };
         let pulls = self.0.range_mut(first..);
         let mut pulls = pulls.take_while(|(origin, _)| origin.digest == key.digest);
         let Some((origin, pull)) = pulls.find(|(_, pull)| pull.waiting.contains_key(key)) else {

@@ -14,7 +14,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use outrigger_core::{
-    EngineId, Failure, ModelKey, Moment, Policy, Version, Versions,
+    EngineId, Failure, ModelKey, ModelName, Moment, Policy, Version, Versions,
     engine::Condition,
     machines::{Event, Machines},
     model,
@@ -36,10 +36,11 @@ use crate::{
     jobs::{Done, Jobs},
     metrics,
     names::Names,
-    publishing::{Publishing, sources::Sources},
+    publishing::{Publishing, inputs::Inputs},
     pulls::Pulls,
     schedule::Schedule,
     signatures,
+    sources::directory::Watches,
     versions::VersionData,
     world::{World, blocking},
 };
@@ -64,6 +65,8 @@ pub struct Service {
     engine_events: mpsc::Receiver<(EngineId, run::Event)>,
     /// The sender given to each engine's task at its start.
     engine_reports: mpsc::Sender<(EngineId, run::Event)>,
+    /// The tasks that poll directories of versions.
+    watches: Watches,
     publishing: Publishing,
     trials: Trials,
     /// The results of decisions on canaries and their askers, who are answered when what followed has
@@ -119,6 +122,7 @@ pub fn start(
         couriers: BTreeMap::new(),
         engine_events,
         engine_reports,
+        watches: Watches::new(),
         publishing,
         trials,
         decisions: Vec::new(),
@@ -159,17 +163,20 @@ impl Service {
         let configured = self.world.names.load().begin(&self.world.config.tunables);
         configured.into_iter().for_each(|event| self.apply(event));
         self.apply(Event::Tick);
+        self.watch_directories();
         self.publish();
         let stop = loop {
             let (wake_at, judging) = (self.wake_at(), self.judging());
             // The order of the branches: events that free resources, results of jobs, new commands,
-            // canaries, and last the clock. The work under way bounds each of the first three.
+            // engines, directories, canaries, and last the clock. The work under way bounds each of
+            // the first three.
             let stop = tokio::select! {
                 biased;
                 drained = self.versions.drains.take() => self.drained(drained),
                 done = self.jobs.next() => self.done(done),
                 command = self.commands.recv() => self.command(command),
                 Some((engine, event)) = self.engine_events.recv() => self.engine(engine, event),
+                Some(model) = self.watches.changed() => self.directory_changed(model),
                 () = judging => self.judge(),
                 () = sleep_until(wake_at) => self.tick(),
             };
@@ -208,6 +215,22 @@ impl Service {
                 events: self.engine_reports.clone(),
             }));
         }
+    }
+
+    /// Polls the directories that the configuration names.
+    fn watch_directories(&mut self) {
+        let (names, world) = (self.world.names.load_full(), &self.world);
+        let period = world.config.images.directory_poll_interval;
+        self.watches.follow(names.directories(), &world.store, period);
+    }
+
+    fn directory_changed(&mut self, model: ModelName) -> Option<Stop> {
+        let names = self.world.names.load_full();
+        let tags = names.directory(&model).and_then(|versions| versions.tags());
+        if let Some(tags) = tags {
+            self.apply(Event::Listed(model, tags));
+        }
+        None
     }
 
     fn engine(&mut self, engine: EngineId, event: run::Event) -> Option<Stop> {
@@ -277,21 +300,21 @@ impl Service {
         self.try_canaries(|trials, cx| trials.renew(&changed, cx));
         changed.extend(self.trials.take_changed());
         changed.extend(self.machines.take_changed());
-        let (publishing, sources) = self.publishing(now);
-        let is_routed = publishing.routing.publish(&changed, &sources);
-        publishing.follow(&changed, &sources);
+        let (publishing, inputs) = self.publishing(now);
+        let is_routed = publishing.routing.publish(&changed, &inputs);
+        publishing.follow(&changed, &inputs);
         if is_routed {
             self.versions.forget_drained(&changed);
         }
         self.versions.forget_deleted(&changed, &self.machines);
         self.try_canaries(|trials, cx| trials.show(&changed, cx));
         changed.extend(self.trials.take_changed());
-        let (publishing, sources) = self.publishing(now);
-        publishing.show(&changed, &sources);
+        let (publishing, inputs) = self.publishing(now);
+        publishing.show(&changed, &inputs);
     }
 
-    fn publishing(&mut self, now: Moment) -> (&mut Publishing, Sources<'_>) {
-        let sources = Sources {
+    fn publishing(&mut self, now: Moment) -> (&mut Publishing, Inputs<'_>) {
+        let inputs = Inputs {
             world: &self.world,
             machines: &self.machines,
             versions: &self.versions,
@@ -299,7 +322,7 @@ impl Service {
             clock: self.clock,
             now,
         };
-        (&mut self.publishing, sources)
+        (&mut self.publishing, inputs)
     }
 
     fn sweep(&mut self) {

@@ -68,10 +68,9 @@ impl Verified {
 /// # Errors
 /// `SIGNATURE_MISSING`, `SIGNATURE_INVALID`, or the failure to ask the registry.
 pub(crate) async fn verify(world: &Arc<World>, key: &ModelKey) -> Result<Verified, Failure> {
-    let image = world.names.load().image(&key.name)?;
-    if world.signatures.rule(&image).is_none() {
-        return Ok(Verified::Free);
-    }
+    let location = world.names.load().location(&key.name)?;
+    let signed = location.image().filter(|image| world.signatures.rule(image).is_some());
+    let Some(image) = signed.cloned() else { return Ok(Verified::Free) };
     let result = verify_image(world, image, key.digest).await;
     Verified::outcome(&result).into_iter().for_each(metrics::verified);
     result
@@ -140,9 +139,11 @@ pub(crate) async fn revoked(world: &Arc<World>, keys: Vec<ModelKey>) -> Vec<(Mod
 impl World {
     /// Whether the signatures in the store are enough to serve `key`. Blocks.
     pub(crate) fn is_verified(&self, key: &ModelKey) -> bool {
-        let Ok(image) = self.names.load().image(&key.name) else { return false };
-        self.signatures.rule(&image).is_none()
-            || self.kept_signatures(&image, key.digest).is_some_and(|result| result.is_ok())
+        let Ok(location) = self.names.load().location(&key.name) else { return false };
+        let signed = location.image().filter(|image| self.signatures.rule(image).is_some());
+        signed.is_none_or(|image| {
+            self.kept_signatures(image, key.digest).is_some_and(|result| result.is_ok())
+        })
     }
 
     /// Verifies with the signatures stored with the files of `digest`, if there are any.

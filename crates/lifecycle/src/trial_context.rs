@@ -1,17 +1,15 @@
-//! The state of tags and versions as read by trials, and their access to the registry.
+//! The state of tags and versions as read by trials.
 
 use std::time::Duration;
 
-use futures::{FutureExt as _, future::BoxFuture};
 use outrigger_core::{
-    Digest, Failure, ModelKey, ModelName, Moment,
+    Digest, ModelKey, ModelName, Moment,
     machines::{Answer, Machines, TagKey},
     model::ModelMachine,
 };
-use outrigger_oci::{Client, Reference};
-use outrigger_trials::{Context, PackageFacts, Registry, TagState};
+use outrigger_trials::{Context, PackageFacts, TagState};
 
-use crate::{jobs::pull, versions::VersionData, world::World};
+use crate::versions::VersionData;
 
 /// Tags and versions at one moment.
 pub(crate) struct TrialContext<'a> {
@@ -77,19 +75,5 @@ impl Context for TrialContext<'_> {
 
     fn retry_delay(&self, failures: u32) -> Duration {
         self.machines.policy().backoff.delay(failures, rand::random(), None)
-    }
-}
-
-impl Registry for World {
-    fn client(&self) -> &Client {
-        &self.client
-    }
-
-    fn image(&self, model: &ModelName) -> Result<Reference, Failure> {
-        self.names.load().image(model)
-    }
-
-    fn resolve<'a>(&'a self, key: &'a TagKey) -> BoxFuture<'a, Result<Digest, Failure>> {
-        pull::resolve(self, &key.name, &key.tag).boxed()
     }
 }

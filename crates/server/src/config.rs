@@ -269,6 +269,9 @@ section! {
         default_tag: Tag = "latest";
         /// The interval at which followed tags are looked up.
         poll_interval: Period = "30s";
+        /// The interval between polls of the directories that `models[].directory` names. A version is
+        /// taken once two polls in a row have found the same files.
+        directory_poll_interval: Period = "5s";
         /// The maximum number of tags of a model that are followed because requests named them. For
         /// one more, the longest unused one is forgotten.
         max_tags: u32 = "64";

@@ -275,6 +275,7 @@ fn lifecycle_config(config: &Config, limits: &RequestLimits, tracer: &Tracer) ->
             signatures: images.signatures.iter().map(signed).collect(),
             default_tag: images.default_tag.clone(),
             poll_interval: images.poll_interval.0,
+            directory_poll_interval: images.directory_poll_interval.0,
         },
         tunables: tunables(config),
         pull_timeout: images.pull_timeout.0,
@@ -309,6 +310,11 @@ fn entry(model: &crate::config::Model) -> lifecycle::ModelEntry {
     lifecycle::ModelEntry {
         name: model.name.clone(),
         image: model.image.clone(),
+        directory: model.directory.as_ref().map(|path| lifecycle::VersionDirectory {
+            path: path.clone(),
+            policy: model.versions.clone().unwrap_or_default(),
+            labels: model.labels.clone(),
+        }),
         preload: model.preload,
         tag: model.tag.clone(),
         digest: model.digest,
@@ -352,6 +358,7 @@ mod tests {
         let ours = lifecycle_config(&config, &limits, &Tracer::off());
         assert_eq!(ours.tunables, theirs.tunables);
         assert_eq!(ours.images.poll_interval, theirs.images.poll_interval);
+        assert_eq!(ours.images.directory_poll_interval, theirs.images.directory_poll_interval);
         assert_eq!((ours.pull_timeout, ours.max_tags), (theirs.pull_timeout, theirs.max_tags));
         assert_eq!(ours.images.default_tag, theirs.images.default_tag);
     }

@@ -6,9 +6,10 @@ pub(crate) mod verdicts;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
-use outrigger_core::{Digest, Failure, ModelName, Moment, machines::TagKey};
-use outrigger_oci::{Client, Reference};
+use outrigger_core::{Digest, Failure, ModelKey, ModelName, Moment, machines::TagKey};
+use outrigger_oci::Artifact;
 
 use self::{
     promote::{Moved, Push},
@@ -16,20 +17,42 @@ use self::{
 };
 use crate::pair::Pair;
 
-/// Access to images and tags.
+/// Access to the sources of models: their tags, and the documents attached to their versions.
 pub trait Registry: Send + Sync {
-    /// The registries.
-    fn client(&self) -> &Client;
-
-    /// The image of a model, without tag and digest.
-    ///
-    /// # Errors
-    /// `MODEL_NOT_FOUND` and `IMAGE_NOT_ALLOWED`.
-    fn image(&self, model: &ModelName) -> Result<Reference, Failure>;
-
-    /// Asks the registry for the digest of a tag.
+    /// Asks the source for the digest of a tag.
     fn resolve<'a>(&'a self, key: &'a TagKey) -> BoxFuture<'a, Result<Digest, Failure>>;
+
+    /// Reports true if it is certain that the source does not have the tag.
+    fn is_missing<'a>(&'a self, key: &'a TagKey) -> BoxFuture<'a, Result<bool, Failure>>;
+
+    /// Points the tag at the canary, provided that it names the live version and `may_push` then
+    /// returns true. Returns the digest that the tag names afterwards.
+    fn move_tag<'a>(
+        &'a self,
+        key: &'a TagKey,
+        pair: Pair,
+        may_push: &'a MayPush<'a>,
+    ) -> BoxFuture<'a, Result<Digest, Failure>>;
+
+    /// Attaches a document to a version.
+    fn attach<'a>(
+        &'a self,
+        version: &'a ModelKey,
+        artifact: &'a Artifact,
+    ) -> BoxFuture<'a, Result<(), Failure>>;
+
+    /// The readable documents of that type, of at most `limit` bytes, that are attached to a
+    /// version.
+    fn attached<'a>(
+        &'a self,
+        version: &'a ModelKey,
+        artifact_type: &'a str,
+        limit: u64,
+    ) -> BoxFuture<'a, Result<Vec<Bytes>, Failure>>;
 }
+
+/// Decides immediately before a tag is moved if it may be.
+pub type MayPush<'a> = dyn Fn() -> bool + Send + Sync + 'a;
 
 /// A job with the registry, to run in the background.
 #[derive(Debug)]

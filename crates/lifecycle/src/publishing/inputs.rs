@@ -7,7 +7,7 @@ use crate::{trial_context::TrialContext, versions::VersionData, world::World};
 use outrigger_run::Clock;
 
 /// The state that the outside view is built from, at one moment.
-pub(crate) struct Sources<'a> {
+pub(crate) struct Inputs<'a> {
     pub(crate) world: &'a World,
     pub(crate) machines: &'a Machines,
     pub(crate) versions: &'a VersionData,
@@ -16,7 +16,7 @@ pub(crate) struct Sources<'a> {
     pub(crate) now: Moment,
 }
 
-impl<'a> Sources<'a> {
+impl<'a> Inputs<'a> {
     /// The same state, in the form that the trials read.
     pub(crate) fn trial_context(&self) -> TrialContext<'a> {
         TrialContext { machines: self.machines, versions: self.versions, now: self.now }

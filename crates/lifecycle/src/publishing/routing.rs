@@ -14,7 +14,7 @@ use outrigger_core::{
 use outrigger_trials::Arms;
 use tokio::sync::watch;
 
-use super::sources::Sources;
+use super::inputs::Inputs;
 use crate::{
     handle::stopping,
     routes::{Entry, LastAsked, ModelRoutes, Route, Routes},
@@ -101,9 +101,9 @@ impl Routing {
     }
 
     /// Publishes the routes of models whose answers have changed. Returns true if any have.
-    pub(crate) fn publish(&mut self, changed: &BTreeSet<ModelName>, sources: &Sources<'_>) -> bool {
-        let full = sources.machines.is_full();
-        let answers = changed.iter().map(|name| (name, answers(name, sources)));
+    pub(crate) fn publish(&mut self, changed: &BTreeSet<ModelName>, inputs: &Inputs<'_>) -> bool {
+        let full = inputs.machines.is_full();
+        let answers = changed.iter().map(|name| (name, answers(name, inputs)));
         let none = Answers::new();
         let differs = |(name, answers): &(&ModelName, Answers)| {
             self.answers.get(*name).unwrap_or(&none) != answers
@@ -119,7 +119,7 @@ impl Routing {
                 .then(|| Failure::new(Reason::Overloaded, "too many unknown models are asked for")),
         };
         for (name, answers) in answers {
-            self.renew(&mut routes, name, answers, sources);
+            self.renew(&mut routes, name, answers, inputs);
         }
         self.full = full;
         self.store(routes);
@@ -131,7 +131,7 @@ impl Routing {
         routes: &mut Routes,
         name: &ModelName,
         answers: Answers,
-        sources: &Sources<'_>,
+        inputs: &Inputs<'_>,
     ) {
         let mut model = ModelRoutes::default();
         let known = self.asked.entry(name.clone()).or_default();
@@ -140,7 +140,7 @@ impl Routing {
             let asked = known.entry(selector.clone());
             let asked = asked.or_insert_with(|| Asked { at: Arc::default(), reported: None });
             let asked = Arc::clone(&asked.at);
-            let entry = Entry { route: route_of(name, selector, routed, sources), asked };
+            let entry = Entry { route: route_of(name, selector, routed, inputs), asked };
             match selector {
                 Selector::Tag(tag) => drop(model.tags.insert(tag.clone(), entry)),
                 Selector::Digest(digest) => drop(model.digests.insert(*digest, entry)),
@@ -168,11 +168,11 @@ impl Routing {
     }
 }
 
-fn answers(name: &ModelName, sources: &Sources<'_>) -> Answers {
-    let Sources { machines, trials, now, .. } = *sources;
+fn answers(name: &ModelName, inputs: &Inputs<'_>) -> Answers {
+    let Inputs { machines, trials, now, .. } = *inputs;
     let tags = machines.tags_of(name).map(|(key, _)| {
         let answer = machines.answer_tag(key, now);
-        let arms = trials.arms(key, &answer, &sources.trial_context());
+        let arms = trials.arms(key, &answer, &inputs.trial_context());
         (Selector::Tag(key.tag.clone()), Routed { answer, arms })
     });
     let digests = machines.models_of(name).map(|model| {
@@ -183,13 +183,8 @@ fn answers(name: &ModelName, sources: &Sources<'_>) -> Answers {
     tags.chain(digests).collect()
 }
 
-fn route_of(
-    name: &ModelName,
-    selector: &Selector,
-    routed: &Routed,
-    sources: &Sources<'_>,
-) -> Route {
-    let Sources { versions, trials, .. } = *sources;
+fn route_of(name: &ModelName, selector: &Selector, routed: &Routed, inputs: &Inputs<'_>) -> Route {
+    let Inputs { versions, trials, .. } = *inputs;
     if let (Selector::Tag(tag), Some(arms), Answer::Ready(live, _)) =
         (selector, &routed.arms, &routed.answer)
     {

@@ -9,7 +9,7 @@ use outrigger_core::{
     tags::TagMachine,
 };
 
-use super::{routing::Routing, sources::Sources};
+use super::{inputs::Inputs, routing::Routing};
 use crate::{
     engines::Engines,
     snapshot::{EngineView, FailureView, ModelView, TagView, TransitionView, VersionView},
@@ -32,42 +32,39 @@ pub(super) fn engines(machines: &Machines, engines: &Engines) -> BTreeMap<Engine
 }
 
 /// The public view of a model; `None` if it is unknown.
-pub(super) fn model(
-    name: &ModelName,
-    sources: &Sources<'_>,
-    routing: &Routing,
-) -> Option<ModelView> {
-    let Sources { world, machines, now, .. } = *sources;
+pub(super) fn model(name: &ModelName, inputs: &Inputs<'_>, routing: &Routing) -> Option<ModelView> {
+    let Inputs { world, machines, now, .. } = *inputs;
     let versions = machines.models_of(name);
-    let versions = versions.map(|model| (model.key().digest, version(model, sources, routing)));
+    let versions = versions.map(|model| (model.key().digest, version(model, inputs, routing)));
     // A missing canary tag is normal and not shown.
     let named = |(_, tag): &(&TagKey, &TagMachine)| {
         let nobody = tag.is_accompanying() && !tag.is_wanted(machines.policy(), now);
         !nobody || tag.registry().or(tag.serving()).is_some()
     };
     let tags = machines.tags_of(name).filter(named);
-    let tags = tags.map(|(key, machine)| (key.tag.clone(), tag(key, machine, sources)));
+    let tags = tags.map(|(key, machine)| (key.tag.clone(), tag(key, machine, inputs)));
     let mut view =
         ModelView { image: String::new(), tags: tags.collect(), versions: versions.collect() };
     if view.tags.is_empty() && view.versions.is_empty() {
         return None;
     }
-    view.image = world.names.load().image(name).map(|image| image.to_string()).unwrap_or_default();
+    let location = world.names.load().location(name);
+    view.image = location.map(|location| location.to_string()).unwrap_or_default();
     Some(view)
 }
 
-fn version(model: &ModelMachine, sources: &Sources<'_>, routing: &Routing) -> VersionView {
-    let Sources { versions, clock, .. } = *sources;
+fn version(model: &ModelMachine, inputs: &Inputs<'_>, routing: &Routing) -> VersionView {
+    let Inputs { versions, clock, .. } = *inputs;
     let key = model.key();
     let kept = versions.kept.get(key);
     let used = routing.last_used(&key.name, &Selector::Digest(key.digest));
-    let used = used.max(model.asked_at()).max(tag_use(model, sources.machines, routing));
+    let used = used.max(model.asked_at()).max(tag_use(model, inputs.machines, routing));
     VersionView {
         digest: key.digest,
         platform_digest: kept.map(|kept| kept.platform_digest),
         stage: model.stage(),
-        activity: sources.machines.activity_of(model),
-        engine: sources.machines.engine_of(key).cloned(),
+        activity: inputs.machines.activity_of(model),
+        engine: inputs.machines.engine_of(key).cloned(),
         servable: model.state().servable().cloned(),
         size_bytes: kept.map_or(0, |kept| kept.size),
         last_used_at: used.map(|at| clock.wall(at)),
@@ -87,8 +84,8 @@ fn tag_use(model: &ModelMachine, machines: &Machines, routing: &Routing) -> Opti
     used.max()
 }
 
-fn tag(key: &TagKey, tag: &TagMachine, sources: &Sources<'_>) -> TagView {
-    let Sources { machines, trials, clock, now, .. } = *sources;
+fn tag(key: &TagKey, tag: &TagMachine, inputs: &Inputs<'_>) -> TagView {
+    let Inputs { machines, trials, clock, now, .. } = *inputs;
     TagView {
         serving: tag.serving(),
         registry: tag.registry(),

@@ -77,6 +77,7 @@ impl Service {
     /// Applies another configuration, and publishes the changes.
     fn reconfigure(&mut self, names: Arc<Names>, tunables: Tunables) {
         let old = self.world.names.swap(Arc::clone(&names));
+        self.watch_directories();
         let known = self.machines.names();
         let in_use = |(name, before): (&ModelName, &Selector)| {
             let is_up = self.machines.is_up(name, before, self.clock.now());

@@ -79,7 +79,7 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
     let names = world.names.load();
     for (name, tags) in record.tags {
         // A name that the configuration no longer allows must not be served.
-        if names.image(&name).is_ok() {
+        if names.location(&name).is_ok() {
             let key = |tag| TagKey { name: name.clone(), tag };
             legacy.tags.extend(tags.into_iter().map(|(tag, digest)| (key(tag), digest)));
         }
@@ -91,7 +91,7 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
     for desired in record.desired {
         // A version whose model names another engine now is loaded there, and not adopted here.
         let named = names.engine(&desired.key.name);
-        let usable = names.image(&desired.key.name).is_ok()
+        let usable = names.location(&desired.key.name).is_ok()
             && named.is_none_or(|named| *named == desired.engine)
             && world.is_verified(&desired.key)
             // A suspected version is loaded by itself, if at all.

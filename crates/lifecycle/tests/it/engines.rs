@@ -90,6 +90,7 @@ async fn an_engine_that_does_not_run_the_framework_cannot_be_named_for_it() {
     rig.config.tunables.models = vec![ModelEntry {
         name: name("tree"),
         image: None,
+        directory: None,
         preload: false,
         tag: None,
         digest: None,

@@ -34,6 +34,7 @@ async fn names_that_mean_nothing_are_refused_by_their_reasons() {
     rig.config.tunables.models = vec![ModelEntry {
         name: name("evil"),
         image: Some(format!("{}/team-evil/churn", rig.registry.host())),
+        directory: None,
         preload: false,
         tag: None,
         digest: None,

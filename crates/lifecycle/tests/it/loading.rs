@@ -42,6 +42,7 @@ async fn preloaded_models_come_up_by_themselves_and_make_it_ready() {
     rig.config.tunables.models = vec![ModelEntry {
         name: name("c"),
         image: Some(format!("{}/team/churn", rig.registry.host())),
+        directory: None,
         preload: true,
         tag: Some("stable".parse().expect("valid")),
         digest: None,
@@ -126,6 +127,7 @@ async fn models_of_one_image_share_one_pull() {
     let entry = |text: &str| ModelEntry {
         name: name(text),
         image: image.clone(),
+        directory: None,
         preload: true,
         tag: None,
         digest: None,

@@ -3,6 +3,7 @@
 
 mod batches;
 mod canaries;
+mod directories;
 mod engine;
 mod engines;
 mod failures;

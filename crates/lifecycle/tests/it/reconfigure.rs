@@ -21,6 +21,7 @@ pub(crate) fn entry(model: &str) -> ModelEntry {
     ModelEntry {
         name: name(model),
         image: None,
+        directory: None,
         preload: true,
         tag: None,
         digest: None,

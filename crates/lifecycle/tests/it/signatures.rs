@@ -152,6 +152,7 @@ async fn each_repository_is_verified_by_its_own_rule() {
     rig.config.tunables.models = vec![ModelEntry {
         name: name("free"),
         image: Some(format!("{host}/team/free/churn")),
+        directory: None,
         preload: false,
         tag: None,
         digest: None,

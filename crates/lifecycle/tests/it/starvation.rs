@@ -98,6 +98,7 @@ async fn unknown_names_hold_up_neither_operators_nor_listed_models() {
     rig.config.tunables.models = vec![outrigger_lifecycle::ModelEntry {
         name: name("team/listed"),
         image: None,
+        directory: None,
         preload: false,
         tag: None,
         digest: None,

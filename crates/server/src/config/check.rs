@@ -1,5 +1,7 @@
 //! Checks that types cannot express: limits, references, and settings that depend on each other.
 
+mod directory;
+
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use outrigger_canary::Settings;
@@ -193,6 +195,8 @@ impl Check {
         }
         let often = images.poll_interval.0 >= Duration::from_secs(1);
         self.require(often, "images.poll_interval", "must be at least 1s");
+        let often = images.directory_poll_interval.0 >= Duration::from_millis(100);
+        self.require(often, "images.directory_poll_interval", "must be at least 100ms");
         for (position, host) in images.identity_hosts.iter().enumerate() {
             let name = host.strip_prefix("*.").unwrap_or(host);
             let is_host = !name.is_empty() && !name.contains(['*', '/', '@', ' ']);
@@ -281,8 +285,10 @@ impl Check {
             self.require(one, key("digest"), "a tag or a digest, not both");
             let known = model.engine.as_ref().is_none_or(|engine| engines.contains(engine));
             self.require(known, key("engine"), "there is no engine of this name");
+            self.directory(config, model, key);
             match &model.image {
                 Some(image) => self.image(config, &key("image"), image),
+                None if model.directory.is_some() => {}
                 None => match &config.images.repository {
                     Some(repository) => {
                         self.image(config, &key("name"), &format!("{repository}/{}", model.name));

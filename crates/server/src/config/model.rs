@@ -1,6 +1,8 @@
 //! The models of the configuration.
 
-use outrigger_core::{Digest, EngineId, ModelName, Rollover, Tag};
+use std::{collections::BTreeMap, path::PathBuf};
+
+use outrigger_core::{Digest, EngineId, ModelName, Rollover, Tag, VersionPolicy};
 use serde::{Deserialize, Serialize};
 
 /// A model that is configured by name, before any request for it.
@@ -13,6 +15,15 @@ pub struct Model {
     /// name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// The directory of numbered versions that the model comes from instead of an image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<PathBuf>,
+    /// The versions of `directory` that are served; the default is the one with the highest number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub versions: Option<VersionPolicy>,
+    /// Further tags of versions of `directory`, by their numbers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<Tag, u64>,
     /// Loads the model at the start, before the server is ready, and keeps it loaded.
     #[serde(default)]
     pub preload: bool,

@@ -82,6 +82,27 @@ const MODEL_KEYS: &[Key] = &[
         reloads: true,
     },
     Key {
+        name: "directory",
+        kind: "path",
+        default: Some(""),
+        about: " A directory of numbered versions, from which the model comes instead of an image: docs/operations.md#directories-of-versions. Its versions are loaded and kept loaded without `preload`.",
+        reloads: true,
+    },
+    Key {
+        name: "versions",
+        kind: "`{latest: n}`, `all` or `{specific: [n, ...]}`",
+        default: Some("{latest: 1}"),
+        about: " The versions of `directory` that are served: those with the highest numbers, all, or those named; at most 100.",
+        reloads: true,
+    },
+    Key {
+        name: "labels",
+        kind: "numbers by tag",
+        default: Some("{}"),
+        about: " Further tags of versions of `directory`, as in `{stable: 7, canary: 8}`.",
+        reloads: true,
+    },
+    Key {
         name: "preload",
         kind: "true or false",
         default: Some("false"),
@@ -92,7 +113,7 @@ const MODEL_KEYS: &[Key] = &[
         name: "tag",
         kind: "tag",
         default: Some(""),
-        about: " The tag of a request that names no version; otherwise `images.default_tag`.",
+        about: " The tag of a request that names no version; otherwise `images.default_tag`, or `latest` with `directory`.",
         reloads: true,
     },
     Key {
@@ -165,7 +186,8 @@ mod tests {
     fn every_key_of_a_model_is_on_the_page() {
         let digest = format!("sha256:{}", "0".repeat(64));
         let model = serde_json::json!(
-            {"name": "a", "image": "r.example/a", "tag": "live", "digest": digest, "engine": "large"});
+            {"name": "a", "image": "r.example/a", "tag": "live", "digest": digest, "engine": "large",
+             "directory": "/a", "versions": {"latest": 2}, "labels": {"stable": 7}});
         let model: Model = serde_json::from_value(model).unwrap();
         let tree = serde_json::to_value(&model).unwrap();
         let mut keys: Vec<_> = tree.as_object().unwrap().keys().map(String::as_str).collect();

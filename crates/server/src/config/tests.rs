@@ -138,6 +138,42 @@ fn keys_of_a_model_are_checked_by_position() {
 }
 
 #[test]
+fn a_directory_of_versions_has_settings_of_its_own() {
+    let load = |model: &str| from_file(&format!("models: [{{name: a, {model}}}]"));
+    for (versions, policy) in [
+        ("", None),
+        ("versions: all", Some(VersionPolicy::All)),
+        ("versions: {latest: 2}", Some(VersionPolicy::Latest(2))),
+        ("versions: {specific: [8, 7]}", Some(VersionPolicy::Specific([7, 8].into()))),
+        ("labels: {stable: 7, canary: 8}", None),
+        ("rollover: replace, versions: {specific: [7]}", Some(VersionPolicy::Specific([7].into()))),
+    ] {
+        let loaded = load(&format!("directory: /models/a, {versions}")).expect("it is valid");
+        assert_eq!(loaded.config.models[0].versions, policy, "{versions}");
+    }
+    for (model, key) in [
+        ("directory: models/a", "models[0].directory"),
+        ("directory: /var/lib/outrigger/a", "models[0].directory"),
+        ("directory: /var", "models[0].directory"),
+        ("directory: /a, image: r.example/t/a", "models[0].directory"),
+        ("directory: /a, versions: latest", "models[0].versions"),
+        ("directory: /a, versions: {latest: 0}", "models[0].versions"),
+        ("directory: /a, versions: {latest: 101}", "models[0].versions"),
+        ("directory: /a, versions: {specific: []}", "models[0].versions"),
+        ("directory: /a, versions: {specific: [-1]}", "models[0].versions.specific[0]"),
+        ("directory: /a, versions: {latest: 2}, rollover: replace", "models[0].versions"),
+        ("directory: /a, labels: {latest: 7}", "models[0].labels.latest"),
+        ("directory: /a, labels: {'8': 7}", "models[0].labels.8"),
+        ("image: r.example/t/a, versions: all", "models[0].versions"),
+        ("image: r.example/t/a, labels: {stable: 7}", "models[0].labels"),
+    ] {
+        assert_eq!(keys(load(model)), [key], "{model}");
+    }
+    let often = "images: {directory_poll_interval: 10ms}\nmodels: [{name: a, directory: /a}]";
+    assert_eq!(keys(from_file(often)), ["images.directory_poll_interval"]);
+}
+
+#[test]
 fn rules_for_signatures_are_checked_by_position() {
     let file = "images: {repository: r.example/team, signatures: [\
                 {prefix: r.example/team, keys: [a.pub]}, {prefix: team}, {prefix: r.example/team/}]}";

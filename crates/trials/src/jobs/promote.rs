@@ -55,22 +55,17 @@ impl Push {
 pub(crate) async fn promote(
     registry: &dyn Registry,
     key: &TagKey,
-    Pair { live, canary }: Pair,
+    pair: Pair,
     push: &Push,
 ) -> Result<Moved, Failure> {
-    let version = registry.image(&key.name)?.with_digest(canary);
-    let client = registry.client();
-    let moved = client.move_tag(&version, &key.tag, live, || push.begin()).await;
+    let moved = registry.move_tag(key, pair, &|| push.begin()).await;
     let (named, failure) = match moved {
         Ok(named) => (named, None),
         // The registry may have moved the tag without confirming it.
-        Err(error) if push.has_begun() => {
-            let tagged = version.with_tag(key.tag.clone());
-            let named = client.resolve(&tagged).await.map_err(|error| error.failure())?;
-            (named, Some(error.failure()))
-        }
-        Err(error) => return Err(error.failure()),
+        Err(failure) if push.has_begun() => (registry.resolve(key).await?, Some(failure)),
+        Err(failure) => return Err(failure),
     };
+    let Pair { live, canary } = pair;
     let unchanged = || {
         let message = "the tag was pushed, and still names what was live";
         failure.unwrap_or_else(|| Failure::new(Reason::RegistryUnavailable, message))

@@ -17,11 +17,8 @@ pub(crate) async fn look(
     canary: &TagKey,
     live: &TagKey,
 ) -> Result<Option<Digest>, Failure> {
-    let reference = registry.image(&canary.name)?.with_tag(canary.tag.clone());
-    match registry.client().is_missing(&reference).await {
-        Ok(true) => {}
-        Ok(false) => return Err(unsure(canary)),
-        Err(error) => return Err(error.failure()),
+    if !registry.is_missing(canary).await? {
+        return Err(unsure(canary));
     }
     match registry.resolve(live).await {
         Ok(digest) => Ok(Some(digest)),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use outrigger_core::{Digest, Failure, ModelName, Tag, machines::TagKey};
+use outrigger_core::{Digest, Failure, ModelKey, ModelName, Tag, machines::TagKey};
 use outrigger_oci::Artifact;
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +69,6 @@ async fn attach(
     model: &ModelName,
     verdict: &Verdict,
 ) -> Result<(), Failure> {
-    let image = registry.image(model)?;
     let mut shortened = verdict.clone();
     shortened.by = printable(&verdict.by);
     shortened.reason = printable(&verdict.reason);
@@ -79,8 +78,8 @@ async fn attach(
         document: serde_json::to_vec(&shortened).expect("text only").into(),
         annotations: BTreeMap::from([("org.opencontainers.image.created".to_owned(), now)]),
     };
-    let attached = registry.client().attach(&image, verdict.canary, &artifact).await;
-    attached.map(drop).map_err(|error| error.failure())
+    let version = ModelKey { name: model.clone(), digest: verdict.canary };
+    registry.attach(&version, &artifact).await
 }
 
 /// Finds a verdict that ends the trial of that pair. Other attachments are ignored.
@@ -102,10 +101,8 @@ async fn find(
     key: &TagKey,
     pair: Pair,
 ) -> Result<Option<Verdict>, Failure> {
-    let image = registry.image(&key.name)?;
-    let client = registry.client();
-    let attached = client.attached(&image, pair.canary, ARTIFACT_TYPE, MAX_VERDICT).await;
-    let documents = attached.map_err(|error| error.failure())?.documents;
+    let version = ModelKey { name: key.name.clone(), digest: pair.canary };
+    let documents = registry.attached(&version, ARTIFACT_TYPE, MAX_VERDICT).await?;
     let verdicts = documents.iter().filter_map(|it| serde_json::from_slice::<Verdict>(it).ok());
     let found = verdicts.into_iter().find(|verdict| verdict.ends(&key.tag, pair));
     Ok(found.map(|verdict| Verdict {
