@@ -51,7 +51,7 @@ pub(crate) fn generated(bytes: &[u8]) {
             let apart = pack(apart).expect("packs as well");
             joined::same(metadata, packed, &apart, &of_apart);
         }
-        if metadata.inputs.iter().any(|input| is_ragged(input)) {
+        if metadata.inputs.iter().any(is_ragged) {
             let padded = pack(lists::padded(metadata)).expect("packs as well");
             lists::same(metadata, packed, &padded);
         }
