@@ -98,7 +98,8 @@ def write_raw(source: Path, target: Path) -> None:
     }
     parameters = learner["learner_model_param"]
     base = float(parameters["base_score"])
-    parameters["base_score"] = repr(math.log(base / (1 - base)))
+    # XGBoost 3.0.5 takes 0.5 for a number with more digits than it writes itself.
+    parameters["base_score"] = f"{math.log(base / (1 - base)):.8E}"
     target.write_text(json.dumps(model))
 
 

@@ -43,11 +43,12 @@ class Daal4py:
             converted = daal4py.mb.convert_model(Booster(model_file=raw(model)))
             _write(kept, pickle.dumps(converted.daal_model_))
         self._model = pickle.loads(kept.read_bytes())
-        self._algorithm = daal4py.gbt_regression_prediction(fptype="float")
+        self._algorithm = daal4py.gbt_regression_prediction
 
     def call(self, rows: np.ndarray) -> Call:
         """A call for these rows."""
-        compute, model = self._algorithm.compute, self._model
+        # It keeps its result, so it is for one number of rows.
+        compute, model = self._algorithm(fptype="float").compute, self._model
         return lambda: compute(rows, model).prediction
 
 
@@ -174,7 +175,7 @@ class Tl2cgen:
 def _treelite_model(model: Path):
     import treelite
 
-    return treelite.frontend.load_xgboost_model(raw(model), format_choice="xgboost_json")
+    return treelite.frontend.load_xgboost_model(raw(model), format_choice="json")
 
 
 LIBRARIES = {
