@@ -1,5 +1,7 @@
 //! An account of memory, and the charges on it.
 
+mod queue;
+
 use std::{
     fmt,
     hash::{BuildHasher as _, Hash, RandomState},
@@ -13,9 +15,10 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use outrigger_core::{Failure, Reason};
+use outrigger_core::{Digest, Failure, Reason};
 use tokio::sync::{Mutex, Notify};
 
+use self::queue::Queue;
 use crate::metrics;
 
 /// The number of counters that owners are spread over. Owners that share one, one pair in 4096, are
@@ -42,6 +45,7 @@ struct Inner {
     /// Held by the caller of [`Account::wait`] whose turn it is.
     turn: Mutex<()>,
     waiting: AtomicUsize,
+    queue: Queue,
     freed: Notify,
 }
 
@@ -98,6 +102,7 @@ impl Account {
             owners: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
             turn: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            queue: Queue::default(),
             freed: Notify::new(),
         }))
     }
@@ -156,16 +161,18 @@ impl Account {
         Err(if is_full { Lack::Account } else { Lack::Share })
     }
 
-    /// Charges `bytes` as soon as there is room. Callers get it in the order in which they ask, so
-    /// that small charges do not keep a large one waiting for ever.
+    /// Charges `bytes` for the version with the digest `version` as soon as there is room. Callers
+    /// get it in the order in which they ask, so that small charges do not keep a large one waiting
+    /// for ever.
     ///
     /// # Errors
     /// They are more than the account has.
-    pub async fn wait(&self, bytes: u64) -> Result<Charge, Failure> {
+    pub async fn wait(&self, version: Digest, bytes: u64) -> Result<Charge, Failure> {
         if bytes > self.limit() {
             return Err(self.refused(bytes, true));
         }
         let charge = Charge { account: self.clone(), owner: None, bytes: AtomicU64::new(0) };
+        let _queued = self.0.queue.enter(version);
         let _turn = self.0.turn.lock().await;
         let _waiting = Waiting::begin(&self.0.waiting);
         while !self.0.take(None, bytes) {
@@ -175,12 +182,17 @@ impl Account {
         Ok(charge)
     }
 
+    /// True while a version with this digest [waits](Self::wait).
+    pub fn is_awaited_by(&self, version: &Digest) -> bool {
+        self.0.queue.contains(version)
+    }
+
     fn refused(&self, bytes: u64, is_too_large: bool) -> Failure {
         let Inner { name, limit, refusals, .. } = &*self.0;
         let reason = if is_too_large { refusals.too_large } else { refusals.busy };
         metrics::refused(name, reason);
         let (bytes, limit) = (ByteSize(bytes), ByteSize(*limit));
-        Failure::new(
+        let failure = Failure::new(
             reason,
             match is_too_large {
                 true => format!(
@@ -191,7 +203,8 @@ impl Account {
                     ByteSize(self.used())
                 ),
             },
-        )
+        );
+        failure.without_room_in(name)
     }
 }
 

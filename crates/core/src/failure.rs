@@ -21,6 +21,8 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
     /// The request's fields at fault.
     pub violations: Vec<FieldViolation>,
+    /// The account of the server's memory that had no room, if that is the cause.
+    pub account: Option<&'static str>,
 }
 
 /// One field of a request that is at fault.
@@ -84,7 +86,7 @@ impl Failure {
     /// Creates a failure with a message, which is cut and escaped if need be.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         let message = printable(message.into());
-        Self { reason, message, retry_after: None, violations: Vec::new() }
+        Self { reason, message, retry_after: None, violations: Vec::new(), account: None }
     }
 
     /// Creates a failure for `error`; the message holds the error and its sources.
@@ -103,6 +105,13 @@ impl Failure {
     #[must_use]
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.retry_after = Some(delay);
+        self
+    }
+
+    /// Sets the account of the server's memory that had no room.
+    #[must_use]
+    pub fn without_room_in(mut self, account: &'static str) -> Self {
+        self.account = Some(account);
         self
     }
 

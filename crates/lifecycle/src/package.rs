@@ -3,7 +3,7 @@
 use std::{fs::File, io::BufReader, path::PathBuf, sync::Arc};
 
 use outrigger_budget::{Account, Charge};
-use outrigger_core::{Failure, Interface, Reason};
+use outrigger_core::{Digest, Failure, Interface, Reason};
 use outrigger_features::{GoldenCase, GoldenCases, MAX_GOLDEN_CASE, Metadata, Plan};
 use outrigger_run::Framework;
 use outrigger_store::Tree;
@@ -61,6 +61,7 @@ impl ModelFiles {
 /// The golden cases of a package. They stay in their file, and are read one at a time.
 #[derive(Debug, Clone)]
 pub struct Golden {
+    version: Digest,
     path: Option<PathBuf>,
     count: usize,
 }
@@ -71,7 +72,7 @@ impl Golden {
     /// # Errors
     /// If the file cannot be read, or a case in it is malformed.
     pub fn check(tree: &Tree, plan: &Plan) -> Result<Self, Failure> {
-        let mut golden = Self { path: tree.golden(), count: 0 };
+        let mut golden = Self { version: *tree.digest(), path: tree.golden(), count: 0 };
         let mut cases = golden.open()?;
         while next(cases.as_mut(), plan)?.is_some() {
             golden.count += 1;
@@ -90,7 +91,7 @@ impl Golden {
         let opened = blocking(move || golden.open().map(|file| (file, golden.size())));
         let (file, size) = opened.await?;
         let memory = parsed(size.min(MAX_GOLDEN_CASE as u64));
-        Ok(Cases { file, plan: Arc::clone(plan), memory })
+        Ok(Cases { version: self.version, file, plan: Arc::clone(plan), memory })
     }
 
     fn size(&self) -> u64 {
@@ -111,6 +112,7 @@ impl Golden {
 
 /// The cases of an open file.
 pub(crate) struct Cases {
+    version: Digest,
     file: Option<GoldenCases<BufReader<File>>>,
     plan: Arc<Plan>,
     /// The largest memory that a case takes while it is parsed.
@@ -124,7 +126,7 @@ impl Cases {
         packages: Option<&Account>,
     ) -> Result<Option<GoldenCase>, Failure> {
         let _memory: Option<Charge> = match packages {
-            Some(account) => Some(account.wait(self.memory).await?),
+            Some(account) => Some(account.wait(self.version, self.memory).await?),
             None => None,
         };
         let (mut file, plan) = (self.file.take(), Arc::clone(&self.plan));

@@ -141,7 +141,7 @@ impl Pull<'_> {
 
     async fn unpack(&self, image: &Image, span: &Parent) -> Result<Tree, Error> {
         let _memory = match self.memory {
-            Some(account) => account.wait(UNPACK.min(account.limit())).await.ok(),
+            Some(account) => account.wait(image.digest, UNPACK.min(account.limit())).await.ok(),
             None => None,
         };
         let mut part = span.child("unpack", SpanKind::Internal);

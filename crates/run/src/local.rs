@@ -238,9 +238,9 @@ impl fmt::Debug for Local {
 impl Models {
     /// Loads the published version `id`.
     async fn load(self: Arc<Self>, id: ServableId) -> Loaded {
-        let directory = lock(&self.published).get(&id).map(|(_, path)| path.clone());
-        let result = match directory {
-            Some(directory) => self.loader.load(Owner::of(&id.name), directory).await,
+        let published = lock(&self.published).get(&id).cloned();
+        let result = match published {
+            Some(published) => self.loader.load(Owner::of(&id.name), published).await,
             None => Err(Failure::new(Reason::Internal, "the version was not published")),
         };
         Loaded { id, result }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use outrigger_budget::Budget;
 use outrigger_core::{EngineId, Failure, ModelName, Reason, Stage};
 use outrigger_lifecycle::{
     EngineView, FailureView, Handle, ModelView, Replayed, TagCanaryView, TagView, TransitionView,
@@ -35,16 +36,36 @@ pub(crate) fn find(models: &Handle, name: &str) -> Result<(ModelName, Arc<ModelV
     }
 }
 
-/// A model and the engines of its versions, in the form of `outrigger.v1`.
+/// A model with the engines of its versions and the accounts of `budget` that have no room for
+/// them, in the form of `outrigger.v1`.
 ///
 /// # Errors
 /// Those of [`find`].
-pub(crate) fn described(models: &Handle, name: &str) -> Result<Model, Failure> {
+pub(crate) fn described(models: &Handle, budget: &Budget, name: &str) -> Result<Model, Failure> {
     let (name, view) = find(models, name)?;
     let engines: BTreeSet<_> = view.versions.values().filter_map(|it| it.engine.as_ref()).collect();
     let snapshot = models.models();
     let engines = engines.into_iter().filter_map(|id| Some(engine(id, snapshot.engines.get(id)?)));
-    Ok(Model { engines: engines.collect(), ..model(&name, &view, History::Included) })
+    let mut model = Model { engines: engines.collect(), ..model(&name, &view, History::Included) };
+    for (version, view) in model.versions.iter_mut().zip(view.versions.values()) {
+        version.memory_shortage = memory_shortage(view, budget);
+    }
+    Ok(model)
+}
+
+/// The account that the version waits for, or else the one that refused it.
+fn memory_shortage(view: &VersionView, budget: &Budget) -> Option<wire::MemoryShortage> {
+    let accounts = budget.accounts();
+    let awaited = accounts.iter().find(|account| account.is_awaited_by(&view.digest));
+    let refusing = view.failure.as_ref().and_then(|view| view.failure.account);
+    let refusing = accounts.iter().find(|account| Some(account.name()) == refusing);
+    let account = awaited.or(refusing)?;
+    Some(wire::MemoryShortage {
+        account: account.name().to_owned(),
+        waiting: awaited.is_some(),
+        used_bytes: account.used(),
+        limit_bytes: account.limit(),
+    })
 }
 
 fn engine(id: &EngineId, view: &EngineView) -> wire::Engine {
@@ -104,6 +125,7 @@ fn version(view: &VersionView, history: History) -> ModelVersion {
         history: transitions,
         replay: view.replayed.as_ref().map(replay),
         engine: view.engine.as_ref().map(ToString::to_string).unwrap_or_default(),
+        memory_shortage: None,
     }
 }
 
@@ -163,6 +185,7 @@ pub(crate) fn model_json(name: &ModelName, view: &ModelView, history: History) -
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
+    use outrigger_budget::Owner;
     use outrigger_core::{Digest, ServableId};
     use outrigger_lifecycle::CanaryPhase;
 
@@ -211,6 +234,33 @@ mod tests {
             tags: [("latest".parse().unwrap(), tag)].into(),
             versions: [(digest, version)].into(),
         }
+    }
+
+    #[tokio::test]
+    async fn a_version_names_the_account_that_it_waits_for_or_that_refused_it() {
+        let budget = Budget::new(1 << 20);
+        let (digest, view) = view().versions.pop_first().unwrap();
+        let shown = |view: &VersionView| {
+            let shortage = memory_shortage(view, &budget)?;
+            assert!(shortage.used_bytes <= shortage.limit_bytes);
+            Some((shortage.account, shortage.waiting, shortage.limit_bytes))
+        };
+        assert_eq!(shown(&view), None, "it failed for another reason");
+
+        let failure = budget.plans.charge(Owner::of(&"a"), 1 << 20).unwrap_err();
+        let failure = FailureView { failure, ..view.failure.clone().unwrap() };
+        let view = VersionView { failure: Some(failure), ..view };
+        let plans = budget.plans.limit();
+        assert_eq!(shown(&view), Some(("plans".to_owned(), false, plans)));
+
+        let all = budget.packages.limit();
+        let held = budget.packages.wait(Digest::of(b"b"), all).await.unwrap();
+        let mut waiting = Box::pin(budget.packages.wait(digest, 1));
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        assert_eq!(shown(&view), Some(("packages".to_owned(), true, all)));
+        drop(held);
+        waiting.await.unwrap();
+        assert_eq!(shown(&view), Some(("plans".to_owned(), false, plans)));
     }
 
     /// Checks the contract of `GET /v1/models/NAME`, key by key.

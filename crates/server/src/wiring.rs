@@ -190,7 +190,8 @@ impl Surfaces {
         );
         let predictor = Predictor::new(models, parts.limits.clone(), heavy, closing);
         let services = |access| {
-            let models = Models::new(parts.models.clone(), access, parts.drain.clone());
+            let (models, budget) = (parts.models.clone(), parts.limits.budget.clone());
+            let models = Models::new(models, budget, access, parts.drain.clone());
             let canaries = Canaries::new(parts.models.clone(), access);
             (models, canaries, Validations::new(validation.clone(), access))
         };

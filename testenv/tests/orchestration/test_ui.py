@@ -162,6 +162,8 @@ def test_each_account_of_memory_has_its_use_its_limit_and_its_refusals_by_reason
     page.resize(*PHONE, phone=True)
     assert page.run("document.documentElement.scrollWidth") <= PHONE[0]
     picture(page, "memory-phone")
+    why = stack.serve.run("models", "why", "team/large").stdout
+    assert "memory   refused by the account packages: 0 B of 32.0 MiB in use now" in why
 
 
 def test_a_canary_has_arms_and_bounds_that_close_in_and_a_verdict(stack, page, package, tmp_path):

@@ -10,6 +10,10 @@ fn account(limit: u64) -> Account {
     Account::new("test", limit, REFUSALS)
 }
 
+fn version() -> Digest {
+    Digest::of(b"a version")
+}
+
 /// Owners with counters of their own.
 fn owners() -> impl Iterator<Item = Owner> {
     (0..SLOTS).map(Owner)
@@ -94,9 +98,9 @@ fn threads_never_exceed_the_limit_and_leave_nothing_behind() {
 #[tokio::test]
 async fn those_who_wait_get_room_in_the_order_in_which_they_asked() {
     let account = account(100);
-    let held = account.wait(60).await.unwrap();
-    let mut large = Box::pin(account.wait(80));
-    let mut small = Box::pin(account.wait(10));
+    let held = account.wait(version(), 60).await.unwrap();
+    let mut large = Box::pin(account.wait(version(), 80));
+    let mut small = Box::pin(account.wait(version(), 10));
     assert!(futures::poll!(large.as_mut()).is_pending());
     assert!(futures::poll!(small.as_mut()).is_pending(), "it fits, but is not first");
     drop(held);
@@ -109,20 +113,39 @@ async fn those_who_wait_get_room_in_the_order_in_which_they_asked() {
 #[tokio::test]
 async fn one_who_stops_waiting_leaves_its_turn_to_the_next() {
     let account = account(100);
-    let held = account.wait(60).await.unwrap();
-    let mut large = Box::pin(account.wait(80));
+    let held = account.wait(version(), 60).await.unwrap();
+    let mut large = Box::pin(account.wait(version(), 80));
     assert!(futures::poll!(large.as_mut()).is_pending());
-    let mut small = Box::pin(account.wait(40));
+    let mut small = Box::pin(account.wait(version(), 40));
     assert!(futures::poll!(small.as_mut()).is_pending());
     drop(large);
     assert_eq!(small.await.unwrap().bytes() + held.bytes(), 100);
 }
 
 #[tokio::test]
+async fn a_version_is_listed_while_it_waits() {
+    let account = account(100);
+    let held = account.wait(version(), 60).await.unwrap();
+    assert!(!account.is_awaited_by(&version()), "it has its room");
+    let mut first = Box::pin(account.wait(version(), 80));
+    let mut second = Box::pin(account.wait(version(), 10));
+    for waiting in [&mut first, &mut second] {
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+    }
+    assert!(account.is_awaited_by(&version()));
+    assert!(!account.is_awaited_by(&Digest::of(b"another version")));
+    drop(first);
+    assert!(account.is_awaited_by(&version()), "it waits once more");
+    drop(second);
+    assert!(!account.is_awaited_by(&version()), "it does not wait any more");
+    drop(held);
+}
+
+#[tokio::test]
 async fn more_than_the_account_has_is_refused_without_waiting() {
     let account = account(100);
-    let refused = account.wait(101).now_or_never().expect("no wait").unwrap_err();
-    assert_eq!(refused.reason, Reason::TooLarge);
+    let refused = account.wait(version(), 101).now_or_never().expect("no wait").unwrap_err();
+    assert_eq!((refused.reason, refused.account), (Reason::TooLarge, Some("test")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -130,7 +153,7 @@ async fn no_release_is_missed() {
     let account = account(10);
     let turns = (0..1000_u64).map(|turn| {
         let account = account.clone();
-        tokio::spawn(async move { drop(account.wait(1 + turn % 10).await.unwrap()) })
+        tokio::spawn(async move { drop(account.wait(version(), 1 + turn % 10).await.unwrap()) })
     });
     for turn in join_all(turns).await {
         turn.unwrap();

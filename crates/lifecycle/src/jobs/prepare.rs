@@ -95,7 +95,7 @@ fn held(world: &World, tree: &Tree, name: &ModelName) -> Result<Charge, Failure>
 async fn room(world: &World, tree: &Tree) -> Result<Charge, Failure> {
     let largest = tree.largest_part(MAX_GOLDEN_CASE as u64);
     let interface = world.engines.memory_to_read(&tree.model_dir());
-    let room = world.config.budget.packages.wait(parsed(largest) + interface).await;
+    let room = world.config.budget.packages.wait(*tree.digest(), parsed(largest) + interface).await;
     room.map_err(|failure| {
         failure.map_message(|message| {
             let (largest, interface) = (ByteSize(largest), ByteSize(interface));

@@ -7,7 +7,7 @@ use std::{
 
 use bytesize::ByteSize;
 use outrigger_budget::{Budget, Owner};
-use outrigger_core::{Failure, Reason, ServableName};
+use outrigger_core::{Digest, Failure, Reason, ServableName};
 use outrigger_features::Limits;
 use outrigger_lifecycle::{ModelEntry, Retry};
 use outrigger_testkit::{
@@ -16,9 +16,10 @@ use outrigger_testkit::{
     registry::Rule,
 };
 use serde_json::json;
+use tokio::time::timeout;
 use tonic::Code;
 
-use crate::rig::{Rig, acquire, acquire_within, model, name, stage, until, version};
+use crate::rig::{PATIENCE, Rig, acquire, acquire_within, model, name, stage, until, version};
 
 /// A wait too long to end during a test.
 const LATER: Duration = Duration::from_secs(3600);
@@ -75,8 +76,29 @@ async fn a_package_that_no_memory_suffices_for_is_refused_with_the_limit() {
     let failure = refused(&handle, "large").await;
     assert_eq!(failure.reason, Reason::ImageInvalid, "{failure}");
     assert!(failure.message.contains("32.0 MiB for packages"), "{failure}");
+    assert_eq!(failure.account, Some("packages"));
     acquire(&handle, "churn").await.expect("others are served");
     assert_eq!(rig.config.budget.packages.used(), 0);
+}
+
+#[tokio::test]
+async fn a_version_is_listed_while_it_waits_for_memory_to_be_read() {
+    let mut rig = Rig::new().await;
+    let packages = rig.config.budget.packages.clone();
+    let held = packages.wait(Digest::of(b"another"), packages.limit()).await.expect("it is empty");
+    let digest = rig.push("churn", "latest", &model(1));
+    let handle = rig.start();
+    let asking = async { acquire(&handle, "churn").await.map(drop) };
+    let watching = async {
+        while !packages.is_awaited_by(&digest) {
+            tokio::task::yield_now().await;
+        }
+        drop(held);
+    };
+    let (served, listed) = tokio::join!(asking, timeout(PATIENCE, watching));
+    listed.expect("it waits");
+    served.expect("there is room");
+    assert!(!packages.is_awaited_by(&digest));
 }
 
 /// Three names of models whose memory is counted apart; rarely two share a counter.
@@ -116,6 +138,7 @@ async fn a_version_without_memory_for_its_plan_waits_until_another_is_unloaded()
     let failure = failure.expect_err("there is no room");
     assert_eq!(failure.reason, Reason::MemoryFull, "{failure}");
     assert!(failure.message.contains("plans"), "{failure}");
+    assert_eq!(failure.account, Some("plans"));
     let plans = &rig.config.budget.plans;
     let held = plans.used();
     drop(first);

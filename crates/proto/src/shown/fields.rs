@@ -52,4 +52,4 @@ pub const SHOWN_BY: [(&str, &[&str]); 7] = [
 pub const RENAMED: [(&str, &str); 1] = [("Replay.took", "took_seconds")];
 
 /// Fields that the JSON does not have.
-pub const OMITTED: [&str; 1] = ["Model.engines"];
+pub const OMITTED: [&str; 2] = ["Model.engines", "ModelVersion.memory_shortage"];

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use outrigger_budget::{Budget, Charge, Owner};
-use outrigger_core::{Failure, Reason};
+use outrigger_core::{Digest, Failure, Reason};
 use tokio::task::spawn_blocking;
 
 use super::{Load, Model};
@@ -24,16 +24,20 @@ pub(super) struct Held {
 }
 
 impl Loader {
-    /// Loads the model in `directory` for `owner`.
+    /// Loads the model of `version` in `directory` for `owner`.
     ///
     /// # Errors
     /// IMAGE_INVALID if the account of packages can never hold what reading the model takes,
     /// MEMORY_FULL if the loaded model does not fit into the account of plans, or the failure of the
     /// function that loads.
-    pub(super) async fn load(&self, owner: Owner, directory: PathBuf) -> Result<Held, Failure> {
+    pub(super) async fn load(
+        &self,
+        owner: Owner,
+        (version, directory): (Digest, PathBuf),
+    ) -> Result<Held, Failure> {
         let Budget { packages, plans, .. } = &self.budget;
         let _reading = packages
-            .wait(memory_to_read(&self.frameworks, &directory))
+            .wait(version, memory_to_read(&self.frameworks, &directory))
             .await
             .map_err(|failure| prefixed(failure, "the model cannot be read"))?;
         let load = self.load;

@@ -4,6 +4,7 @@
 use std::{collections::BTreeSet, pin::Pin, sync::Arc};
 
 use futures::{Stream, StreamExt as _};
+use outrigger_budget::Budget;
 use outrigger_core::{Failure, ModelName, Reason};
 use outrigger_lifecycle::{Handle, Snapshot};
 use outrigger_proto::outrigger::v1::{
@@ -32,6 +33,7 @@ const MOST_WATCHES: usize = 256;
 #[derive(Clone)]
 pub(crate) struct Models {
     models: Handle,
+    budget: Budget,
     access: Access,
     /// Cancelled when the server stops: from then on no model is loaded.
     closing: CancellationToken,
@@ -39,8 +41,13 @@ pub(crate) struct Models {
 }
 
 impl Models {
-    pub(crate) fn new(models: Handle, access: Access, closing: CancellationToken) -> Self {
-        Self { models, access, closing, watches: Arc::new(Semaphore::new(MOST_WATCHES)) }
+    pub(crate) fn new(
+        models: Handle,
+        budget: Budget,
+        access: Access,
+        closing: CancellationToken,
+    ) -> Self {
+        Self { models, budget, access, closing, watches: Arc::new(Semaphore::new(MOST_WATCHES)) }
     }
 
     async fn load(
@@ -79,7 +86,7 @@ impl ModelService for Models {
         &self,
         request: Request<GetModelRequest>,
     ) -> Result<Response<GetModelResponse>, Status> {
-        let found = described(&self.models, &request.get_ref().name);
+        let found = described(&self.models, &self.budget, &request.get_ref().name);
         let response = |model| Response::new(GetModelResponse { model: Some(model) });
         Call::of(request.extensions()).conclude(found.map(response))
     }

@@ -7,7 +7,8 @@ use std::{
 
 use bytesize::ByteSize;
 use outrigger_proto::outrigger::v1::{
-    Engine, Failure, Model, ModelVersion, Replay, Tag, TagCanary, model_version::State,
+    Engine, Failure, MemoryShortage, Model, ModelVersion, Replay, Tag, TagCanary,
+    model_version::State,
 };
 use prost_types::Timestamp;
 
@@ -82,6 +83,7 @@ fn version_lines(text: &mut String, model: &Model, version: &ModelVersion) -> st
     }
     version.replay.iter().try_for_each(|replay| replay_lines(text, replay))?;
     version.failure.iter().try_for_each(|failure| failure_lines(text, failure))?;
+    version.memory_shortage.iter().try_for_each(|shortage| shortage_line(text, shortage))?;
     for step in &version.history {
         let at = step.at.as_ref().map(age).unwrap_or_default();
         let (from, to) = (self::state(step.from()), self::state(step.to()));
@@ -117,6 +119,13 @@ fn replay_lines(text: &mut String, replay: &Replay) -> std::fmt::Result {
 fn failure_lines(text: &mut String, failure: &Failure) -> std::fmt::Result {
     let outlook = if failure.permanent { "until something changes" } else { "tried again" };
     writeln!(text, "    failed   {}: {} ({outlook})", failure.reason, failure.message)
+}
+
+fn shortage_line(text: &mut String, shortage: &MemoryShortage) -> std::fmt::Result {
+    let MemoryShortage { account, waiting, .. } = shortage;
+    let (used, limit) = (bytes(shortage.used_bytes), bytes(shortage.limit_bytes));
+    let relation = if *waiting { "waits for" } else { "refused by" };
+    writeln!(text, "    memory   {relation} the account {account}: {used} of {limit} in use now")
 }
 
 fn serving_tags(model: &Model, version: &ModelVersion) -> Vec<String> {
@@ -163,6 +172,12 @@ mod tests {
             activity: "idle".to_owned(),
             size_bytes: 3 << 20,
             replay: Some(Replay { answered: 15, failed: 1, ..Replay::default() }),
+            memory_shortage: failure.is_some().then(|| MemoryShortage {
+                account: "plans".to_owned(),
+                used_bytes: 30 << 20,
+                limit_bytes: 40 << 20,
+                ..MemoryShortage::default()
+            }),
             failure,
             engine: "large".to_owned(),
             ..ModelVersion::default()
@@ -206,5 +221,17 @@ mod tests {
         let engine = "engine   large, which does not answer: connection refused";
         assert!(text.contains(engine), "{text}");
         assert!(text.contains("15 recent requests answered, 0 skipped, 1 failed"), "{text}");
+    }
+
+    #[test]
+    fn why_names_the_account_of_memory_that_has_no_room() {
+        let mut model = churn();
+        let (plans, used) = ("the account plans", "30.0 MiB of 40.0 MiB in use now");
+        let text = why(&model);
+        assert_eq!(text.matches("    memory   ").count(), 1, "{text}");
+        assert!(text.contains(&format!("memory   refused by {plans}: {used}\n")), "{text}");
+        model.versions[1].memory_shortage.as_mut().unwrap().waiting = true;
+        let text = why(&model);
+        assert!(text.contains(&format!("memory   waits for {plans}: {used}\n")), "{text}");
     }
 }
