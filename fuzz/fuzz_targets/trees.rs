@@ -1,11 +1,14 @@
 //! The input as a tree model. Rows by themselves, and in the blocks that other kernels score, have
-//! the same results.
+//! the same results. One is explained.
 #![no_main]
 
 use outrigger_trees::{Limits, Model, Options, Output, Rows};
 
 /// Rows that are more than a block, and a few.
 const ROWS: usize = 19;
+
+/// The most contributions that are computed.
+const COLUMNS: usize = 1 << 16;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let limits = Limits { depth: 100, ..Limits::default() };
@@ -25,6 +28,11 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             let equal = |a: &f32, b: &f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
             assert!(same.into_iter().all(|(a, b)| equal(a, b)), "row {at}");
         }
+    }
+    let explainer = model.explainer(None).ok().filter(|it| it.columns() <= COLUMNS);
+    if let Some(explainer) = explainer {
+        let rows = Rows::new(&values[..width], width).expect("a row");
+        assert!(explainer.explain(rows, &mut vec![0.0; explainer.columns()], &|| true));
     }
 });
 

@@ -139,6 +139,9 @@ reasons! {
     EngineNotChosen = "ENGINE_NOT_CHOSEN", FailedPrecondition, Never;
     /// The model itself failed in the engine.
     EngineFailed = "ENGINE_FAILED", Internal, Never;
+    /// The model has no contributions to explain its scores by: its engine computes none, or its file
+    /// lacks what they are computed from.
+    ContributionsUnsupported = "CONTRIBUTIONS_UNSUPPORTED", Unimplemented, Never;
     /// The limit of concurrent requests is reached.
     Overloaded = "OVERLOADED", ResourceExhausted, Backoff;
     /// The model store is full and everything in it is in use.

@@ -1,6 +1,9 @@
 //! Explain: the exact tensors of a call, and the origin of each value in them.
 
-use std::ops::Range;
+mod contributions;
+mod json;
+
+use std::{ops::Range, slice};
 
 use bytes::Bytes;
 use outrigger_core::{Content, Failure, Tensor};
@@ -10,11 +13,12 @@ use outrigger_proto::outrigger::v1::{
 
 use crate::{
     call::{Call, Trace},
-    limits::Limits,
+    limits::{Limits, check_users},
     metadata::{Feature, Input},
     pack::{Metered, pack_traced},
     packed::{Packed, UserRows},
     plan::Plan,
+    transcode::{self, Request},
 };
 
 impl Metered<'_> {
@@ -33,6 +37,22 @@ impl Metered<'_> {
         let call = Call { prefixed: requests.len() > 1, traced: true, meter, ..Call::new(limits) };
         let (packed, trace) = pack_traced(plan, requests, &call)?;
         Ok(users(plan, &packed, &trace))
+    }
+
+    /// As [`Self::explain`], for one request that has already been split into parts within its
+    /// limits. Returns the packed tensors too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn explain_request(
+        self,
+        request: &Request<'_>,
+    ) -> Result<(ExplainResponse, Packed), Failure> {
+        check_users(1, &request.limits)?;
+        let call = Call { traced: true, meter: self.meter, ..Call::new(&request.limits) };
+        let packed = transcode::pack_requests(self.plan, slice::from_ref(request), &call);
+        let (packed, trace) = packed?;
+        Ok((self.plan.explain_user(0, &packed, &trace), packed))
     }
 }
 
@@ -58,6 +78,7 @@ impl Plan {
             request_id: packed.users[user].request_id.to_string(),
             unknown_features: trace.unknown[user].clone(),
             treatment_errors: packed.users[user].errors.clone(),
+            contributions: None,
         }
     }
 }

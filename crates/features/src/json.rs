@@ -30,6 +30,7 @@ mod row;
 mod scan;
 mod template;
 mod vector;
+pub(crate) mod writer;
 
 use outrigger_core::{Failure, Reason};
 use outrigger_proto::outrigger::v1::ModelSelector;

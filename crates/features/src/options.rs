@@ -3,7 +3,7 @@
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{OnTreatmentError, ResponseOptions};
 
-use crate::{metadata::OutputKind, place::Place, plan::Plan};
+use crate::{call::Call, metadata::OutputKind, place::Place, plan::Plan};
 
 /// The options of a response.
 #[derive(Debug)]
@@ -22,19 +22,20 @@ impl Options {
         self.treatment_ids.then(|| Vec::with_capacity(count))
     }
 
-    /// The options that apply to a request: the batch's, else its own. A request of a
-    /// batch must have neither options nor a model.
+    /// The options that apply to a request of `call`: the batch's, else its own. A request of a
+    /// batch must have neither options nor a model. Only Explain, whose calls are traced, computes
+    /// contributions.
     pub(crate) fn read(
         own: Option<&ResponseOptions>,
         has_model: bool,
-        batch: Option<&ResponseOptions>,
+        call: &Call<'_>,
         plan: &Plan,
         place: &Place,
     ) -> Result<Self, Failure> {
-        let Some(batch) = batch else {
+        let Some(batch) = call.batch else {
             return own.map_or_else(
-                || Self::check(&ResponseOptions::default(), plan, place),
-                |own| Self::check(own, plan, place),
+                || Self::check(&ResponseOptions::default(), call, plan, place),
+                |own| Self::check(own, call, plan, place),
             );
         };
         let message = "is the batch's to give, not that of one of its requests";
@@ -44,10 +45,18 @@ impl Options {
         if has_model {
             return Err(place.malformed("model", message));
         }
-        Self::check(batch, plan, &Place::default())
+        Self::check(batch, call, plan, &Place::default())
     }
 
-    fn check(options: &ResponseOptions, plan: &Plan, place: &Place) -> Result<Self, Failure> {
+    fn check(
+        options: &ResponseOptions,
+        call: &Call<'_>,
+        plan: &Plan,
+        place: &Place,
+    ) -> Result<Self, Failure> {
+        if options.contributions && !call.traced {
+            return Err(place.malformed("options.contributions", "only Explain computes them"));
+        }
         let outputs = choose_outputs(&options.outputs, plan, place)?;
         let score = &plan.metadata.outputs[outputs[0]];
         if options.top_k > 0 && score.kind == OutputKind::Single {

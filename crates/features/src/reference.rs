@@ -115,7 +115,7 @@ impl<'p> Reference<'p> {
     ) -> Result<(), Failure> {
         let view = View::read(message, count, &self.names, call.traced, place)?;
         let (own, has_model) = (message.options.as_ref(), message.model.is_some());
-        let options = Options::read(own, has_model, call.batch, self.plan, place)?;
+        let options = Options::read(own, has_model, call, self.plan, place)?;
         packer.add(&message.request_id, view, options, place);
         Ok(())
     }

@@ -124,7 +124,7 @@ fn add<'p, 'r>(
     let mut unknown = Unknown::new(call.traced);
     part.match_names(packer.plan, &mut unknown, place)?;
     let (own, has_model) = (part.request.options.as_ref(), part.request.model.is_some());
-    let options = Options::read(own, has_model, call.batch, packer.plan, place)?;
+    let options = Options::read(own, has_model, call, packer.plan, place)?;
     packer.add(&mut part, unknown, options, place)
 }
 

@@ -1,6 +1,6 @@
 //! One tree model.
 
-use std::{borrow::Cow, ops::Range, sync::Arc};
+use std::{borrow::Cow, ops::Range, sync::Arc, time::Instant};
 
 use outrigger_core::{DType, Failure, Interface, Shape, Tensor, TensorSpec};
 use outrigger_run::{
@@ -14,6 +14,8 @@ use crate::Scoring;
 /// The only signature.
 const SIGNATURE: &str = "serving_default";
 const FEATURES: &str = "features";
+/// The name of the tensor of contributions.
+const CONTRIBUTIONS: &str = "contributions";
 /// The outputs by name.
 const OUTPUTS: [(&str, Output); 3] =
     [("value", Output::Value), ("margin", Output::Margin), ("leaf", Output::Leaf)];
@@ -41,6 +43,25 @@ impl Model {
         let Some(missing) = self.missing else { return values };
         let replaced = |value: &f32| if *value == missing { f32::NAN } else { *value };
         Cow::Owned(values.iter().map(replaced).collect())
+    }
+
+    /// The features of a call, with NaN for each missing value.
+    fn values<'a>(&self, call: &'a Call) -> Result<Cow<'a, [f32]>, RunError> {
+        let (features, columns) = (call.input(FEATURES)?, self.trees.features());
+        if !matches!(features.shape[..], [_, width] if width == size(columns)) {
+            return Err(malformed(format!("{FEATURES} must be rows of {columns} columns")));
+        }
+        Ok(self.with_missing(floats(features)?))
+    }
+
+    fn rows<'a>(&self, values: &'a [f32]) -> Result<Rows<'a>, RunError> {
+        Rows::new(values, self.trees.features())
+            .ok_or_else(|| malformed(format!("{FEATURES} must be whole rows")))
+    }
+
+    fn explainer(&self) -> Result<trees::Explainer<'_>, RunError> {
+        let explainer = self.trees.explainer(Some(self.iterations.clone()));
+        explainer.map_err(|unexplained| RunError::Unexplained(unexplained.to_string()))
     }
 
     /// The predictions for `rows` as the output called `name`.
@@ -89,18 +110,28 @@ impl local::Model for Model {
     }
 
     fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
-        let features = call.input(FEATURES)?;
-        let columns = self.trees.features();
-        if !matches!(features.shape[..], [_, width] if width == size(columns)) {
-            return Err(malformed(format!("{FEATURES} must be rows of {columns} columns")));
-        }
-        let values = self.with_missing(floats(features)?);
-        let rows = Rows::new(&values, columns)
-            .ok_or_else(|| malformed(format!("{FEATURES} must be whole rows")))?;
+        let values = self.values(&call)?;
+        let rows = self.rows(&values)?;
         match &call.outputs[..] {
             [] => OUTPUTS.iter().map(|(name, _)| self.predict(&Arc::from(*name), rows)).collect(),
             wanted => wanted.iter().map(|name| self.predict(name, rows)).collect(),
         }
+    }
+
+    fn contributions(&self) -> Result<usize, RunError> {
+        self.explainer().map(|explainer| explainer.columns())
+    }
+
+    fn explain(&self, call: Call) -> Result<Tensor, RunError> {
+        let (explainer, values) = (self.explainer()?, self.values(&call)?);
+        let rows = self.rows(&values)?;
+        let mut contributions = vec![0.0; rows.len() * explainer.columns()];
+        let deadline = call.deadline.into_std();
+        if !explainer.explain(rows, &mut contributions, &|| Instant::now() < deadline) {
+            return Err(RunError::DeadlineExceeded);
+        }
+        let shape = [rows.len(), self.trees.groups(), self.trees.features() + 1].map(size);
+        Ok(tensor(CONTRIBUTIONS.into(), shape.into(), &contributions))
     }
 
     fn memory(&self) -> usize {

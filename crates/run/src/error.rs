@@ -65,6 +65,9 @@ pub enum RunError {
         /// The engine's message.
         message: String,
     },
+    /// The engine, or this version, has no contributions. The text says why.
+    #[error("{0}")]
+    Unexplained(String),
     /// The model has no signature of that name.
     #[error("the model has no signature {signature:?}, only {known:?}")]
     NoSignature {
@@ -104,6 +107,7 @@ impl RunError {
             Self::Overloaded | Self::EngineOverloaded { .. } => Reason::Overloaded,
             Self::DeadlineExceeded => Reason::Deadline,
             Self::Failed { .. } => Reason::EngineFailed,
+            Self::Unexplained(_) => Reason::ContributionsUnsupported,
             Self::NoSignature { .. } => Reason::ImageInvalid,
             Self::TooLarge { .. } => Reason::TooLarge,
             Self::Answer { reason, .. } => *reason,

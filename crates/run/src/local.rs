@@ -24,7 +24,10 @@ use tokio::{
 
 pub use self::floats::{floats, integers, malformed, tensor};
 use self::loader::{Held, Loader};
-use crate::{Call, Engine, Event, Failed, Framework, Location, Pace, Run, RunError, Start, Target};
+use crate::{
+    Call, Engine, Event, Failed, Framework, Location, Pace, Run, RunError, Start, Target,
+    run::UNEXPLAINED,
+};
 
 /// A model loaded into this process.
 pub trait Model: Send + Sync + 'static {
@@ -36,6 +39,24 @@ pub trait Model: Send + Sync + 'static {
     /// # Errors
     /// [`RunError`].
     fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError>;
+
+    /// See [`Run::contributions`].
+    ///
+    /// # Errors
+    /// [`RunError::Unexplained`].
+    fn contributions(&self) -> Result<usize, RunError> {
+        Err(RunError::Unexplained(UNEXPLAINED.to_owned()))
+    }
+
+    /// See [`Run::explain`]. Blocks, and ends soon after the call's deadline. It is called only if
+    /// the model has contributions.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    fn explain(&self, call: Call) -> Result<Tensor, RunError> {
+        drop(call);
+        Err(RunError::Unexplained(UNEXPLAINED.to_owned()))
+    }
 
     /// The memory that the model takes as long as it is loaded, in bytes.
     fn memory(&self) -> usize;
@@ -251,13 +272,33 @@ impl Run for Bound {
                 return timed(&*held.model, call, bytes, &pace);
             }
             let deadline = call.deadline;
-            // A run cannot be interrupted, so it goes on after its caller has stopped waiting.
-            let run = spawn_blocking(move || timed(&*held.model, call, bytes, &pace));
-            let ended = timeout_at(deadline, run).await.map_err(|_| RunError::DeadlineExceeded)?;
-            let (code, message) = ("Internal".to_owned(), "the run panicked".to_owned());
-            ended.unwrap_or(Err(RunError::Failed { code, message }))
+            aside(deadline, move || timed(&*held.model, call, bytes, &pace)).await
         })
     }
+
+    fn contributions(&self) -> Result<usize, RunError> {
+        self.models.get(&self.id)?.model.contributions()
+    }
+
+    fn explain(&self, call: Call) -> BoxFuture<'_, Result<Tensor, RunError>> {
+        Box::pin(async move {
+            let held = self.models.get(&self.id)?;
+            held.model.contributions()?;
+            aside(call.deadline, move || held.model.explain(call)).await
+        })
+    }
+}
+
+/// Runs `work` on a thread that may block, and waits for it until `deadline`. Work cannot be
+/// interrupted, so it goes on after its caller has stopped waiting.
+async fn aside<T: Send + 'static>(
+    deadline: Instant,
+    work: impl FnOnce() -> Result<T, RunError> + Send + 'static,
+) -> Result<T, RunError> {
+    let ended = timeout_at(deadline, spawn_blocking(work)).await;
+    let ended = ended.map_err(|_| RunError::DeadlineExceeded)?;
+    let (code, message) = ("Internal".to_owned(), "the run panicked".to_owned());
+    ended.unwrap_or(Err(RunError::Failed { code, message }))
 }
 
 /// Runs the model on this thread, and records the time it took.

@@ -21,7 +21,32 @@ pub trait Run: Send + Sync + 'static {
     /// # Errors
     /// [`RunError`].
     fn run(&self, call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>>;
+
+    /// The number of contributions that [`Self::explain`] returns for each row.
+    ///
+    /// # Errors
+    /// [`RunError::Unexplained`] if the engine, or this version, has no contributions;
+    /// [`RunError::NotServed`].
+    fn contributions(&self) -> Result<usize, RunError> {
+        Err(RunError::Unexplained(UNEXPLAINED.to_owned()))
+    }
+
+    /// Computes the contributions of the features to the margins of each row, for joined inputs:
+    /// float32 `[R, margins, columns + 1]`. A margin is a sum before the model's last
+    /// transformation. The contributions to it are those of the columns of all inputs, in the order
+    /// of the call, and the base value; they add up to the margin. The call's `outputs` are not
+    /// used.
+    ///
+    /// # Errors
+    /// [`RunError`]; [`RunError::Unexplained`] as [`Self::contributions`].
+    fn explain(&self, call: Call) -> BoxFuture<'_, Result<Tensor, RunError>> {
+        drop(call);
+        Box::pin(std::future::ready(Err(RunError::Unexplained(UNEXPLAINED.to_owned()))))
+    }
 }
+
+/// The reason of engines that compute no contributions.
+pub(crate) const UNEXPLAINED: &str = "the model's engine computes no contributions";
 
 /// One run of a model.
 #[derive(Debug, Clone, PartialEq)]

@@ -78,6 +78,25 @@ impl Scorer {
         self.plan.pack_arrived(request, &self.limits())
     }
 
+    /// The number of contributions for each row that the model explains.
+    ///
+    /// # Errors
+    /// CONTRIBUTIONS_UNSUPPORTED: the model, or its engine, has none.
+    pub fn contributions(&self) -> Result<usize, Failure> {
+        Ok(self.run.contributions()?)
+    }
+
+    /// Computes the contributions of the columns to the margins of a packed call, as
+    /// [`Run::explain`] does. Takes the tensors out of `packed`.
+    ///
+    /// # Errors
+    /// As [`Self::contributions`], and the failure of the engine.
+    pub async fn explain(&self, packed: &mut Packed, by: Instant) -> Result<Tensor, Failure> {
+        let (inputs, outputs) = (std::mem::take(&mut packed.tensors), Vec::new());
+        let call = Call { inputs, outputs, deadline: by, headers: HeaderMap::new() };
+        Ok(self.run.explain(call).await?)
+    }
+
     /// Runs the model on the tensors, which it takes out of `packed`; if the engine ends before or
     /// during the run, it puts them back. The engine is not called if there is nothing to compute.
     ///

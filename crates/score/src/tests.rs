@@ -137,3 +137,15 @@ async fn of_calls_in_turns_the_engine_had_only_the_first_lost_one() {
     let were_lost = suspects.map(|suspect| suspect.flight.take_cuts().lost.is_some());
     assert_eq!(were_lost, [true, false], "the second call was sent after the engine's end");
 }
+
+#[tokio::test]
+async fn an_engine_without_contributions_refuses_to_explain() {
+    let (scorer, recorded) = scorer();
+    let request = PredictRequest::default().encode_to_vec();
+    let mut packed = scorer.pack(&request).expect("packs");
+    let by = Instant::now() + Duration::from_secs(1);
+    for refused in [scorer.contributions().err(), scorer.explain(&mut packed, by).await.err()] {
+        assert_eq!(refused.expect("refused").reason, Reason::ContributionsUnsupported);
+    }
+    assert!(recorded.0.lock().expect("no panic").is_empty(), "the model is not run");
+}

@@ -1,4 +1,4 @@
-//! The HTTP surface: predictions and model states as JSON.
+//! The HTTP surface: predictions, their explanations and model states as JSON.
 
 mod body;
 mod document;
@@ -36,6 +36,7 @@ use crate::{
 
 /// The paths of the surface.
 pub(crate) const PREDICT_PATH: &str = "/v1/predict";
+pub(crate) const EXPLAIN_PATH: &str = "/v1/explain";
 pub(crate) const MODELS_PATH: &str = "/v1/models";
 pub(crate) const DOCUMENT_PATH: &str = "/openapi.json";
 
@@ -48,6 +49,7 @@ pub(crate) static FRONT: Front = Front {
     index: 1,
     routes: &[
         Route::compute(PREDICT_PATH, Method::Predict, "POST /v1/predict"),
+        Route::compute(EXPLAIN_PATH, Method::Explain, "POST /v1/explain"),
         Route::read(Path::Under(MODELS_PATH), Method::Models, "GET /v1/models"),
         Route::open(DOCUMENT_PATH),
     ],
@@ -76,6 +78,7 @@ pub(crate) fn routes(
 ) -> Router {
     Router::new()
         .route(PREDICT_PATH, post(predict))
+        .route(EXPLAIN_PATH, post(explain))
         .route(MODELS_PATH, get(list))
         .route(&format!("{MODELS_PATH}/{{*name}}"), get(show))
         .route(DOCUMENT_PATH, get(describe))
@@ -90,7 +93,26 @@ async fn predict(
     Extension(call): Extension<Call>,
     request: Request,
 ) -> Response {
-    match predicted(&app, &call, request).await {
+    compute(&app, &call, request, Computed::Scores).await
+}
+
+async fn explain(
+    State(app): State<App>,
+    Extension(call): Extension<Call>,
+    request: Request,
+) -> Response {
+    compute(&app, &call, request, Computed::Contributions).await
+}
+
+/// The documents that are computed from a request.
+#[derive(Debug, Clone, Copy)]
+enum Computed {
+    Scores,
+    Contributions,
+}
+
+async fn compute(app: &App, call: &Call, request: Request, computed: Computed) -> Response {
+    match answered(app, call, request, computed).await {
         Ok(response) => {
             call.answered();
             response
@@ -109,7 +131,12 @@ async fn predict(
     }
 }
 
-async fn predicted(app: &App, call: &Call, request: Request) -> Result<Response, Failure> {
+async fn answered(
+    app: &App,
+    call: &Call,
+    request: Request,
+    computed: Computed,
+) -> Result<Response, Failure> {
     let App { predictor, compression, max_message, .. } = app;
     let (head, body) = request.into_parts();
     // A body in an unknown encoding is not read.
@@ -121,7 +148,10 @@ async fn predicted(app: &App, call: &Call, request: Request) -> Result<Response,
             decompress(call, predictor.heavy(), encoding, compressed, *max_message).await?;
         body = Received::from(decompressed);
     }
-    let document = document::predict(predictor, call, body).await?;
+    let document = match computed {
+        Computed::Scores => document::predict(predictor, call, body).await?,
+        Computed::Contributions => document::explain(predictor, call, body).await?,
+    };
     Ok(written(app, call, &head.headers, document.into()).await)
 }
 
@@ -192,8 +222,8 @@ async fn states(
 async fn unknown_path(Extension(call): Extension<Call>) -> Response {
     let failure = Failure::new(
         Reason::MethodUnknown,
-        "no such path; there are POST /v1/predict, GET /v1/models, GET /v1/models/NAME and \
-         GET /openapi.json",
+        "no such path; there are POST /v1/predict, POST /v1/explain, GET /v1/models, \
+         GET /v1/models/NAME and GET /openapi.json",
     );
     call.failed(&failure);
     failure::to_http_as(StatusCode::NOT_FOUND, &failure)
@@ -202,8 +232,8 @@ async fn unknown_path(Extension(call): Extension<Call>) -> Response {
 async fn wrong_verb(Extension(call): Extension<Call>) -> Response {
     let failure = Failure::new(
         Reason::MethodUnknown,
-        "the path takes another verb: POST /v1/predict, GET /v1/models, GET /v1/models/NAME and \
-         GET /openapi.json",
+        "the path takes another verb: POST /v1/predict, POST /v1/explain, GET /v1/models, \
+         GET /v1/models/NAME and GET /openapi.json",
     );
     call.failed(&failure);
     failure::to_http_as(StatusCode::METHOD_NOT_ALLOWED, &failure)

@@ -14,6 +14,7 @@ mod compression;
 pub mod config;
 mod cpus;
 mod error;
+mod explain;
 mod failure;
 mod file_error;
 mod front;

@@ -1,6 +1,7 @@
 //! The description of the HTTP interface: an OpenAPI document, made of the descriptors of
 //! `outrigger.v1` and of the table of reasons.
 
+mod explanations;
 mod models;
 mod predictions;
 
@@ -10,7 +11,7 @@ use axum::body::Bytes;
 use outrigger_core::Reason;
 use serde_json::{Map, Value, json};
 
-use crate::http::{DOCUMENT_PATH, MODELS_PATH, PREDICT_PATH, TIMEOUT_HEADER};
+use crate::http::{DOCUMENT_PATH, EXPLAIN_PATH, MODELS_PATH, PREDICT_PATH, TIMEOUT_HEADER};
 
 /// The document as text, as it is served.
 pub(crate) static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| document().into());
@@ -22,6 +23,7 @@ pub(crate) static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| document().into()
 pub fn document() -> String {
     let mut schemas = models::schemas();
     schemas.extend(predictions::schemas());
+    schemas.extend(explanations::schemas());
     schemas.insert("Error".to_owned(), error());
     let document = json!({
         "openapi": "3.1.0",
@@ -37,6 +39,7 @@ pub fn document() -> String {
         "security": [{}, {"token": []}],
         "paths": {
             PREDICT_PATH: {"post": predict()},
+            EXPLAIN_PATH: {"post": explain()},
             MODELS_PATH: {"get": list()},
             format!("{MODELS_PATH}/{{name}}"): {"get": show()},
             DOCUMENT_PATH: {"get": described()},
@@ -50,8 +53,8 @@ pub fn document() -> String {
 }
 
 fn predict() -> Value {
-    let refused = [Reason::AdminOnly, Reason::MethodUnknown];
-    let reasons = Reason::ALL.iter().filter(|reason| !refused.contains(reason));
+    let others = [Reason::AdminOnly, Reason::MethodUnknown, Reason::ContributionsUnsupported];
+    let reasons = Reason::ALL.iter().filter(|reason| !others.contains(reason));
     json!({
         "operationId": "predict",
         "summary": "Scores one user's treatments.",
@@ -60,6 +63,20 @@ fn predict() -> Value {
         "parameters": [timeout()],
         "requestBody": {"required": true, "content": content("PredictRequest")},
         "responses": responses("The scores.", "PredictResponse", reasons),
+    })
+}
+
+fn explain() -> Value {
+    let others = [Reason::AdminOnly, Reason::MethodUnknown];
+    let reasons = Reason::ALL.iter().filter(|reason| !others.contains(reason));
+    json!({
+        "operationId": "explain",
+        "summary": "Explains the scores of one user's treatments by the contributions of features.",
+        "description": "The request is that of a prediction, with at most 100 treatments. \
+            Contributions are SHAP values; models of trees have them (docs/trees.md).",
+        "parameters": [timeout()],
+        "requestBody": {"required": true, "content": content("PredictRequest")},
+        "responses": responses("The contributions.", "ExplainResponse", reasons),
     })
 }
 

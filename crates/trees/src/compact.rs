@@ -45,6 +45,11 @@ impl Node {
         (self.link >> Self::SLOT) as usize
     }
 
+    /// The left child of this node, which is the node `at` of its tree. None for a leaf.
+    pub(crate) fn left(self, at: u32) -> Option<u32> {
+        (self.next(f32::NAN) != at).then_some(self.link & Self::CHILD)
+    }
+
     /// The child to which a row goes that has `value` in the slot of this node.
     #[inline(always)]
     pub(crate) fn next(self, value: f32) -> u32 {

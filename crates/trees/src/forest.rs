@@ -1,5 +1,7 @@
 //! The trees of a model, and the ways to score with them.
 
+mod view;
+
 use std::ops::Range;
 
 use crate::{
@@ -9,6 +11,7 @@ use crate::{
     kernel::{Choice, LANES, Leaves, Vectors},
     tree::Tree,
 };
+pub(crate) use view::{Split, View};
 
 /// The trees of a model.
 #[derive(Debug)]
@@ -70,6 +73,14 @@ impl Forest {
                 let mut ids = Ids { ids, trees: trees.clone(), out, blocks };
                 choice.run(compact, rows, trees, &mut ids);
             }
+        }
+    }
+
+    /// The tree with this number.
+    pub(crate) fn tree(&self, number: usize) -> View<'_> {
+        match self {
+            Self::Any(trees) => View::Any(&trees[number]),
+            Self::Compact(compact, _) => View::Compact(compact, number),
         }
     }
 

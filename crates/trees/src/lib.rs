@@ -1,5 +1,5 @@
-//! Tree models: reads the files of XGBoost, validates them, and scores dense rows. Sync, no I/O
-//! but the reader that is passed in.
+//! Tree models: reads the files of XGBoost, validates them, scores dense rows, and explains the
+//! scores. Sync, no I/O but the reader that is passed in.
 //!
 //! ```
 //! use outrigger_trees::{Limits, Model, Options, Rows};
@@ -17,6 +17,7 @@
 
 mod budget;
 mod compact;
+mod contributions;
 mod error;
 mod forest;
 mod kernel;
@@ -27,6 +28,7 @@ mod rows;
 mod tree;
 
 pub use budget::Limits;
+pub use contributions::{Explainer, Unexplained};
 pub use error::Error;
 pub use model::Model;
 pub use rows::{Options, Output, Rows};

@@ -3,7 +3,8 @@
 use std::{io::BufRead, ops::Range};
 
 use crate::{
-    Error, Limits, Options, Output, Rows,
+    Error, Explainer, Limits, Options, Output, Rows, Unexplained,
+    contributions::Covers,
     forest::Forest,
     objective::{Objective, Transform},
     read,
@@ -22,6 +23,8 @@ pub struct Model {
     base: Vec<f32>,
     objective: Objective,
     forest: Forest,
+    /// The covers of the trees; None if the file has none.
+    covers: Option<Covers>,
     /// The output of each tree.
     groups: Vec<u32>,
     /// The first tree of each iteration, and the number of trees.
@@ -48,6 +51,7 @@ impl Model {
             names: content.names,
             base: content.base,
             objective,
+            covers: Covers::take(&mut content.trees, &mut budget)?,
             forest: Forest::new(content.trees, &mut budget)?,
             groups: content.groups,
             iterations: content.iterations,
@@ -136,12 +140,30 @@ impl Model {
         self.forest.leaves(rows, trees, out);
     }
 
+    /// Explains the margins of rows by the contributions of their features. `iterations` are those
+    /// of [`Options::iterations`].
+    ///
+    /// # Errors
+    /// [`Unexplained`].
+    pub fn explainer(&self, iterations: Option<Range<u32>>) -> Result<Explainer<'_>, Unexplained> {
+        let explainer = Explainer {
+            forest: &self.forest,
+            covers: self.covers.as_ref().ok_or(Unexplained::NoCovers)?,
+            trees: self.trees(&Options { output: Output::Margin, iterations }),
+            groups: &self.groups,
+            base: &self.base,
+            features: self.features,
+        };
+        explainer.checked()
+    }
+
     /// Bytes held.
     pub fn memory(&self) -> usize {
         let names: usize = self.names.iter().map(String::capacity).sum();
         let words = self.base.capacity() + self.groups.capacity() + self.iterations.capacity();
         let names = names + size_of::<String>() * self.names.capacity();
-        size_of::<Self>() + names + self.forest.memory() + 4 * words
+        let covers = self.covers.as_ref().map_or(0, Covers::memory);
+        size_of::<Self>() + names + self.forest.memory() + covers + 4 * words
     }
 
     /// The trees of the iterations that count.

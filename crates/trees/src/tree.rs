@@ -61,6 +61,9 @@ pub(crate) struct Tree {
     vectors: Box<[f32]>,
     /// Values of a leaf's vector; 1 if leaves have one value.
     pub(crate) width: usize,
+    /// The part of the cover of each split that its left child has, in the order of the splits.
+    /// Empty if the file has no covers.
+    pub(crate) left_parts: Box<[f32]>,
 }
 
 impl Tree {
@@ -68,17 +71,21 @@ impl Tree {
     pub(crate) fn leaf(&self, row: &[f32]) -> Node {
         let mut node = self.nodes[0];
         while !node.is_leaf() {
-            let value = row.get(node.feature()).copied().unwrap_or(f32::NAN);
-            let left = if value.is_nan() {
-                node.default_left()
-            } else if node.is_categorical() {
-                !self.categories.contains(node.content, value)
-            } else {
-                value < node.value()
-            };
-            node = self.nodes[node.left as usize + usize::from(!left)];
+            node = self.nodes[node.left as usize + usize::from(!self.goes_left(node, row))];
         }
         node
+    }
+
+    /// True if `row` goes from the split `node` to its left child.
+    pub(crate) fn goes_left(&self, node: Node, row: &[f32]) -> bool {
+        let value = row.get(node.feature()).copied().unwrap_or(f32::NAN);
+        if value.is_nan() {
+            node.default_left()
+        } else if node.is_categorical() {
+            !self.categories.contains(node.content, value)
+        } else {
+            value < node.value()
+        }
     }
 
     /// The vector of `leaf`, a leaf of this tree. Its leaves must have vectors.
@@ -107,6 +114,7 @@ impl Tree {
         size_of::<Self>()
             + size_of_val(&*self.nodes)
             + size_of_val(&*self.vectors)
+            + size_of_val(&*self.left_parts)
             + self.categories.memory()
     }
 }

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use outrigger_trees::{Error, Limits, Model, Options, Output, Rows};
+use outrigger_trees::{Error, Limits, Model, Options, Output, Rows, Unexplained};
 
 /// A table of a fixture: columns, and numbers.
 type Table = (usize, Vec<f32>);
@@ -118,6 +118,60 @@ fn leaves_as_integers_are_equal() {
 #[test]
 fn values_are_equal_but_for_the_mathematical_library() {
     compare("rows", "value", 2, |_| options(Output::Value));
+}
+
+/// XGBoost before 3.3 computes contributions in another way, in f32.
+#[test]
+fn contributions_are_equal_but_for_the_precision() {
+    let mut count = 0;
+    for path in fixtures().into_iter().filter(|path| !is_named(path, "linear")) {
+        let tables = expected(&path);
+        let Some((columns, expected)) = tables.get("contributions") else { continue };
+        let model = read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        let explainer = model.explainer(None).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        assert_eq!(explainer.columns(), *columns, "{path:?}");
+        let (width, values) = &tables["rows"];
+        let mut found = vec![f32::NAN; expected.len()];
+        let rows = Rows::new(values, *width).expect("whole rows");
+        assert!(explainer.explain(rows, &mut found, &|| true));
+        let margins = predict(&model, &tables["rows"], &options(Output::Margin)).1;
+        for (at, (of_output, margin)) in found.chunks(width + 1).zip(&margins).enumerate() {
+            let expected = &expected[at * (width + 1)..];
+            let near = |(found, expected): (&f32, &f32)| (found - expected).abs() < 1e-4;
+            assert!(of_output.iter().zip(expected).all(near), "{path:?} {of_output:?}");
+            let sum: f32 = of_output.iter().sum();
+            assert!((sum - margin).abs() < 1e-4 * margin.abs().max(1.0), "{path:?} {sum} {margin}");
+        }
+        count += 1;
+    }
+    assert!(count > 20, "{count} models");
+}
+
+#[test]
+fn leaves_with_vectors_are_explained_if_the_file_has_covers() {
+    let (mut with, mut without) = (0, 0);
+    for path in fixtures().into_iter().filter(|path| is_named(path, "vector-leaves")) {
+        let (model, tables) = (read(&path).expect("a model"), expected(&path));
+        // XGBoost has written them since 3.2.
+        let explainer = match model.explainer(None) {
+            Ok(explainer) => explainer,
+            Err(error) => {
+                assert_eq!(error, Unexplained::NoCovers, "{path:?}");
+                without += 1;
+                continue;
+            }
+        };
+        with += 1;
+        let (width, values) = &tables["rows"];
+        let rows = Rows::new(values, *width).expect("whole rows");
+        let mut found = vec![f32::NAN; rows.len() * explainer.columns()];
+        assert!(explainer.explain(rows, &mut found, &|| true));
+        for (of_output, margin) in found.chunks(width + 1).zip(&tables["margin"].1) {
+            let sum: f32 = of_output.iter().sum();
+            assert!((sum - margin).abs() < 1e-4 * margin.abs().max(1.0), "{path:?} {sum} {margin}");
+        }
+    }
+    assert_eq!((with, without), (2, 2));
 }
 
 #[test]

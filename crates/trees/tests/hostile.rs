@@ -12,7 +12,10 @@ fn read(file: &[u8]) -> Result<Model, Error> {
     Model::read(&mut &*file, file.len() as u64, &Limits::default())
 }
 
-/// Scores rows with a model, if the file is one.
+/// The largest output that is asked for.
+const COLUMNS: usize = 1 << 20;
+
+/// Scores rows with a model, and explains the scores, if the file is one.
 fn use_it(file: &[u8]) -> bool {
     let Ok(model) = read(file) else { return false };
     let values = [f32::NAN, 0.0, 1.0, -1.0, f32::INFINITY].repeat(17);
@@ -20,6 +23,11 @@ fn use_it(file: &[u8]) -> bool {
     for output in [Output::Value, Output::Margin, Output::Leaf] {
         let mut out = vec![0.0; rows.len() * model.width(output)];
         model.predict(rows, &Options { output, iterations: None }, &mut out);
+    }
+    let explainer = model.explainer(None).ok().filter(|it| it.columns() <= COLUMNS);
+    if let Some(explainer) = explainer {
+        let mut out = vec![0.0; rows.len() * explainer.columns()];
+        assert!(explainer.explain(rows, &mut out, &|| true));
     }
     true
 }

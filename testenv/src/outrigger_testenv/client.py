@@ -205,9 +205,26 @@ class Client:
     def explain(
         self, message: pb.PredictRequest, timeout: float | None = None
     ) -> tuple[dict[str, np.ndarray], pb.ExplainResponse]:
-        """The tensors that the engine would receive, as arrays, and the whole answer."""
+        """The tensors that the engine would receive, as arrays, and the whole answer.
+
+        With `options.contributions` the answer has contributions.
+        """
         answer = self._invoke(self.prediction.Explain, message, timeout)
         return {tensor.name: array(tensor) for tensor in answer.tensors}, answer
+
+    def contributions(self, message: pb.PredictRequest, timeout: float | None = None) -> np.ndarray:
+        """The contributions of each treatment's features to its margins, as an array of
+        [treatments, margins, columns + 1], of which the last column is the base value.
+
+        `explain` names the features of the columns. Raises OutriggerError.
+        """
+        asked = pb.PredictRequest()
+        asked.CopyFrom(message)
+        asked.options.contributions = True
+        _, answer = self.explain(asked, timeout)
+        given = answer.contributions
+        columns = sum(feature.length for feature in given.features) + 1
+        return np.array(given.values, np.float32).reshape(-1, given.margins, columns)
 
     def models(self) -> Mapping[str, model_pb2.Model]:
         """The models that the control plane knows, by name."""

@@ -134,10 +134,9 @@ def test_classes_and_leaves_are_outputs_of_several_columns(client, serving, tmp_
         "leaves": {"output": "leaf", "width": 15, "score_column": 14},
     }
     users = pd.DataFrame({"age": [20.0, 47.5]})
-    for name, package in made.items():
-        package = tree_package(
-            booster, TINY, tmp_path / name, golden=(users, PRICES), **package
-        )
+    for name, settings in made.items():
+        golden = (users, PRICES)
+        package = tree_package(booster, TINY, tmp_path / name, golden=golden, **settings)
         serving(package, f"trees/{name}")
         scores = client.predict(f"trees/{name}", users, PRICES)
         own = np.concatenate(package.values(users, PRICES))
@@ -157,6 +156,48 @@ def test_http_gives_the_same_scores(stack, serving, customers, trained):
         scores = json.load(answer)["scores"]
     served = np.array([each["score"] for each in scores], "f4")
     assert served.tobytes() == package.score(users, OFFERS)[0].tobytes()
+
+
+def test_contributions_equal_xgboosts(client, serving, customers, trained):
+    import xgboost
+
+    package = trained()
+    serving(package, "trees/contributions")
+    booster = xgboost.Booster(model_file=package.directory / "xgboost" / "model.ubj")
+    for user in requests.rows(customers.iloc[:5]):
+        message = request(user, OFFERS)
+        message.model.CopyFrom(selector("trees/contributions"))
+        tensors, _ = client.explain(message)
+        rows = xgboost.DMatrix(
+            tensors["features"],
+            feature_names=booster.feature_names,
+            feature_types=booster.feature_types,
+            enable_categorical=True,
+        )
+        own = booster.predict(rows, pred_contribs=True)
+        contributions = client.contributions(message)[:, 0]
+        np.testing.assert_allclose(contributions, own, atol=1e-4)
+        margins = booster.predict(rows, output_margin=True)
+        np.testing.assert_allclose(contributions.sum(axis=1), margins, atol=1e-4)
+
+
+def test_contributions_name_the_features_and_need_a_model_that_has_them(
+    client, serving, customers, trained, package
+):
+    serving(trained(), "trees/named")
+    message = request(next(requests.rows(customers.iloc[:1])), OFFERS)
+    message.model.CopyFrom(selector("trees/named"))
+    message.options.contributions = True
+    _, answer = client.explain(message)
+    named = [(each.entity, each.feature) for each in answer.contributions.features]
+    assert named == [(column.entity, column.name) for column in campaign_trees.COLUMNS]
+    serving(package(good), "plain")
+    message = request({"age": 30}, PRICES)
+    message.model.CopyFrom(selector("plain"))
+    message.options.contributions = True
+    with pytest.raises(OutriggerError) as caught:
+        client.explain(message)
+    assert caught.value.reason == "CONTRIBUTIONS_UNSUPPORTED"
 
 
 def test_options_limit_the_iterations_and_name_the_missing_value(

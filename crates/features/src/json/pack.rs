@@ -76,7 +76,7 @@ pub(super) fn pack(
         text.map(|text| text.map(Cursor::new))
     };
     let sent = options(part(&members.options)?)?;
-    let options = Options::read(Some(&sent), false, None, plan, &place);
+    let options = Options::read(Some(&sent), false, call, plan, &place);
     let mut packer = Packer::new(plan, call, members.count);
     packer.user(part(&members.user)?, &place)?;
     let wanted = Wanted { ids: sent.treatment_ids, skip: options.as_ref().is_ok_and(|it| it.skip) };

@@ -97,6 +97,11 @@ impl<'a> Request<'a> {
         Routing { model: model.as_ref(), request_id, routing_key }
     }
 
+    /// True if the request asks for the contributions of features.
+    pub fn wants_contributions(&self) -> bool {
+        self.options.as_ref().is_some_and(|options| options.contributions)
+    }
+
     /// The same request without treatments.
     pub(crate) fn user_only(&self) -> Request<'_> {
         let user = self.user.reborrowed();

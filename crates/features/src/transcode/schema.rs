@@ -36,8 +36,13 @@ pub(super) static REQUEST: Schema = Schema(&[
     (9, Kind::Message(&OPTIONS)),
 ]);
 pub(super) static SELECTOR: Schema = Schema(&[(1, Kind::Text), (2, Kind::Text), (3, Kind::Text)]);
-pub(super) static OPTIONS: Schema =
-    Schema(&[(1, Kind::Varint), (2, Kind::Varint), (3, Kind::Text), (4, Kind::Varint)]);
+pub(super) static OPTIONS: Schema = Schema(&[
+    (1, Kind::Varint),
+    (2, Kind::Varint),
+    (3, Kind::Text),
+    (4, Kind::Varint),
+    (5, Kind::Varint),
+]);
 pub(super) static FEATURES: Schema = Schema(&[(1, Kind::Entry(&ENTRY))]);
 static TREATMENT: Schema = Schema(&[(1, Kind::Text), (2, Kind::Entry(&ENTRY))]);
 pub(super) static ENTRY: Schema = Schema(&[(1, Kind::Text), (2, Kind::Message(&VALUE))]);

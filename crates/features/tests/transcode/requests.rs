@@ -70,6 +70,7 @@ pub(crate) fn options(entropy: &mut Entropy<'_>) -> ResponseOptions {
         treatment_ids: entropy.chance(128),
         outputs: if entropy.chance(40) { outputs } else { Vec::new() },
         on_treatment_error: if entropy.chance(4) { 9 } else { entropy.one_of(&[0, 2, 2, 1]) },
+        contributions: entropy.chance(4),
     }
 }
 

@@ -1,6 +1,6 @@
 use std::{fs, time::Duration};
 
-use outrigger_core::{Content, ElementType};
+use outrigger_core::{Content, ElementType, Reason};
 use outrigger_run::local::Model as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -18,6 +18,7 @@ fn stump(column: usize, threshold: f32, left: f32, right: f32) -> Value {
         "split_indices": [column, 0, 0], "split_conditions": [threshold, left, right],
         "default_left": [1, 0, 0], "split_type": [0, 0, 0], "categories": [],
         "categories_nodes": [], "categories_segments": [], "categories_sizes": [],
+        "sum_hessian": [4.0, 1.0, 3.0],
     })
 }
 
@@ -62,8 +63,12 @@ fn call(shape: &[i64], values: &[f32], outputs: &[&str]) -> Call {
 /// The margins of two rows: one whose features are less than the thresholds, one whose first feature
 /// is missing and whose second one is -1.
 fn margins(model: &Model) -> Vec<f32> {
-    let rows = call(&[2, 2], &[0.0, 20.0, f32::NAN, -1.0], &["margin"]);
-    let outputs = model.run(rows).expect("scores");
+    margins_of(model, &[0.0, 20.0, f32::NAN, -1.0])
+}
+
+/// The margins of two rows.
+fn margins_of(model: &Model, rows: &[f32; 4]) -> Vec<f32> {
+    let outputs = model.run(call(&[2, 2], rows, &["margin"])).expect("scores");
     floats(&outputs[0]).expect("floats").into_owned()
 }
 
@@ -104,6 +109,54 @@ fn leaves_are_integers() {
         let sizes = [&[-1], &shape[1..]].concat();
         assert_eq!((&leaf.shape, &leaf.dtype), (&Shape::of(&sizes), &DType::Int32.into()));
     }
+}
+
+#[test]
+fn contributions_add_up_to_the_margin() {
+    let model = model(Some(r#"{"missing": -1}"#));
+    assert_eq!(model.contributions().expect("a number"), 3);
+    let explained = model.explain(call(&[2, 2], &[0.0, 20.0, 5.0, -1.0], &[]));
+    let explained = explained.expect("contributions");
+    assert_eq!((&*explained.name, &explained.shape[..]), ("contributions", &[2, 1, 3][..]));
+    // The means of the trees are 1.75 and 0.4375; the base score is 0.5.
+    let expected = [-0.75, 0.0625, 2.6875, 0.25, -0.1875, 2.6875];
+    assert_eq!(*floats(&explained).expect("floats"), expected);
+    assert_eq!(margins_of(&model, &[0.0, 20.0, 5.0, -1.0]), [2.0, 2.75]);
+}
+
+#[test]
+fn contributions_are_those_of_the_iterations_that_count() {
+    let model = model(Some(r#"{"iterations": [1, 2]}"#));
+    let explained = model.explain(call(&[1, 2], &[0.0, 20.0], &[])).expect("contributions");
+    assert_eq!(*floats(&explained).expect("floats"), [0.0, 0.0625, 0.9375]);
+}
+
+#[test]
+fn a_model_without_covers_has_no_contributions() {
+    let mut file = squares();
+    let trees = &mut file["learner"]["gradient_booster"]["model"]["trees"];
+    trees[1].as_object_mut().expect("a tree").remove("sum_hessian");
+    let model = read(package("model.json", &file, None).path()).expect("a model");
+    for refused in [model.contributions().err(), model.explain(call(&[1, 2], &[1.0; 2], &[])).err()]
+    {
+        let error = refused.expect("it has none");
+        assert_eq!(error.reason(), Reason::ContributionsUnsupported);
+        assert!(error.to_string().contains("sum_hessian"), "{error}");
+    }
+}
+
+#[test]
+fn an_explanation_ends_at_the_deadline() {
+    let rows = vec![0.0; 2 * 4000];
+    let late = Call { deadline: Instant::now(), ..call(&[4000, 2], &rows, &[]) };
+    let ended = model(None).explain(late).expect_err("it is late");
+    assert_eq!(ended.reason(), Reason::Deadline);
+}
+
+#[test]
+fn explanations_take_the_same_calls_as_runs() {
+    let refused = model(None).explain(call(&[1, 3], &[1.0; 3], &[])).expect_err("three columns");
+    assert!(refused.to_string().contains("rows of 2 columns"), "{refused}");
 }
 
 #[test]

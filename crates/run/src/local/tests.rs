@@ -33,8 +33,12 @@ impl Model for Meeting {
 
 /// Binds a version whose runs wait for `runs` of them.
 fn bound(runs: usize) -> Bound {
+    bind(Arc::new(Meeting(Barrier::new(runs))))
+}
+
+/// Binds a version of this model.
+fn bind(model: Arc<dyn Model>) -> Bound {
     let (id, models) = (id(1), engine(&Budget::default()).models);
-    let model: Arc<dyn Model> = Arc::new(Meeting(Barrier::new(runs)));
     let memory = Budget::default().plans.open(Owner::of(&id.name));
     lock(&models.loaded).insert(id.clone(), Arc::new(Held { model, _memory: memory }));
     Bound { id, models, pace: Arc::default() }
@@ -126,6 +130,58 @@ async fn a_run_that_hangs_ends_for_its_caller_at_the_deadline() {
     assert!(matches!(answer, Err(RunError::DeadlineExceeded)), "{answer:?}");
     // Lets the run end, because the runtime waits for it.
     bound.run(call(WAIT)).await.expect("two runs are under way");
+}
+
+/// A model with one contribution for each row, whose explanation waits for `self.0` to be dropped.
+struct Explained(Mutex<Option<std::sync::mpsc::Receiver<()>>>);
+
+impl Model for Explained {
+    fn interface(&self, _: &str) -> Option<Interface> {
+        None
+    }
+
+    fn run(&self, _: Call) -> Result<Vec<Tensor>, RunError> {
+        Ok(Vec::new())
+    }
+
+    fn contributions(&self) -> Result<usize, RunError> {
+        Ok(1)
+    }
+
+    fn explain(&self, _: Call) -> Result<Tensor, RunError> {
+        if let Some(end) = lock(&self.0).take() {
+            // The sender is dropped, so that there is nothing to receive.
+            end.recv().ok();
+        }
+        Ok(tensor("contributions".into(), vec![1, 1, 1], &[0.5]))
+    }
+
+    fn memory(&self) -> usize {
+        0
+    }
+}
+
+#[tokio::test]
+async fn an_explanation_does_not_occupy_the_callers_thread_and_ends_at_the_deadline() {
+    let (end, ended) = std::sync::mpsc::channel();
+    let bound = bind(Arc::new(Explained(Mutex::new(Some(ended)))));
+    assert_eq!(bound.contributions().expect("a number"), 1);
+    let late = bound.explain(call(Duration::from_millis(1))).await;
+    assert!(matches!(late, Err(RunError::DeadlineExceeded)), "{late:?}");
+    drop(end);
+    let explained = bound.explain(call(WAIT)).await.expect("contributions");
+    assert_eq!(explained.shape, [1, 1, 1]);
+}
+
+#[tokio::test]
+async fn a_model_without_contributions_says_so() {
+    let bound = bound(1);
+    let refused = [bound.contributions().err(), bound.explain(call(WAIT)).await.err()];
+    for error in refused {
+        let error = error.expect("there are none");
+        assert_eq!(error.reason(), Reason::ContributionsUnsupported);
+        assert!(error.to_string().contains("computes no contributions"), "{error}");
+    }
 }
 
 #[tokio::test]

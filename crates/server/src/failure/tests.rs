@@ -32,6 +32,7 @@ const TABLE: &[(Reason, Code, u16)] = &[
     (Reason::EngineUnavailable, Code::Unavailable, 503),
     (Reason::EngineNotChosen, Code::FailedPrecondition, 409),
     (Reason::EngineFailed, Code::Internal, 500),
+    (Reason::ContributionsUnsupported, Code::Unimplemented, 501),
     (Reason::Overloaded, Code::ResourceExhausted, 429),
     (Reason::StoreFull, Code::ResourceExhausted, 429),
     (Reason::MemoryFull, Code::ResourceExhausted, 429),

@@ -2,20 +2,19 @@
 //! framed messages.
 
 mod batch;
+mod explain;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use outrigger_core::{Failure, Reason};
 use outrigger_features::{Answer, Arrived, Packed, Request};
-use outrigger_proto::{outrigger::v1::ExplainResponse, raw::unary};
+use outrigger_proto::raw::unary;
 use outrigger_score::Scorer;
-use prost::Message as _;
 
-pub(super) use self::batch::batch;
+pub(super) use self::{batch::batch, explain::explain};
 use crate::{
     call::Call,
-    metrics::Stage,
-    predict::{Exchange, Predictor, Scored, timed},
-    served::{encoded, served},
+    predict::{Exchange, Predictor, Scored},
+    served::encoded,
     trial::Attempts,
 };
 
@@ -80,28 +79,6 @@ impl Exchange for Single<'_, '_> {
     }
 }
 
-/// Explains an encoded `PredictRequest`: returns the tensors that it packs to as a framed
-/// `ExplainResponse`.
-///
-/// # Errors
-/// As [`predict`], except for failures of the engine.
-pub(super) async fn explain(
-    predictor: &Predictor,
-    call: &Call,
-    message: &Bytes,
-    named: Option<&[u8]>,
-) -> Result<Bytes, Failure> {
-    let limits = &predictor.limits();
-    let parts = Request::read(message, limits)?;
-    // Explain must not count as the key's first exposure.
-    let lease = predictor.uncounted().inspect(call, parts.routing(), named).await?;
-    let explain = || lease.scorer.plan.metered(call).explain(&[message], limits);
-    let explained = timed(call, Stage::Decode, explain)?;
-    let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };
-    call.charge_answer((unary::PREFIX + response.encoded_len()) as u64)?;
-    Ok(unary::framed(&response.encode_to_vec()))
-}
-
 /// Encodes an answer with its prefix, in one pass.
 fn framed(call: &Call, answer: &Answer<'_>) -> Result<Bytes, Failure> {
     let length = answer.encoded_len();
@@ -110,11 +87,4 @@ fn framed(call: &Call, answer: &Answer<'_>) -> Result<Bytes, Failure> {
     framed.put_slice(&unary::prefix(length));
     answer.encode(&mut framed);
     Ok(framed.freeze())
-}
-
-fn only<T>(mut all: Vec<T>) -> Result<T, Failure> {
-    match (all.pop(), all.len()) {
-        (Some(one), 0) => Ok(one),
-        _ => Err(Failure::new(Reason::Internal, "one request gave other than one answer")),
-    }
 }

@@ -1,4 +1,4 @@
-//! Predictions as JSON documents, typed by the model's metadata.
+//! Predictions and their explanations as JSON documents, typed by the model's metadata.
 
 use outrigger_core::{Failure, Reason};
 use outrigger_features::{Arrived, Packed, json::Request};
@@ -7,7 +7,9 @@ use outrigger_score::Scorer;
 use super::body::Received;
 use crate::{
     call::Call,
-    predict::{Exchange, Predictor, Scored},
+    explain::contributions,
+    metrics::Stage,
+    predict::{Exchange, Predictor, Scored, timed},
     served::served,
     trial::Attempts,
 };
@@ -32,6 +34,37 @@ pub(super) async fn predict(
     }
     let (with, call) = (predictor.clone(), call.clone());
     predictor.heavy().run(async move { answer(&with, &call, body).await }).await
+}
+
+/// Explains one user's scores by the contributions of the features. This is heavy work.
+///
+/// # Errors
+/// The failure of the request, the model or the engine, and of the contributions.
+pub(super) async fn explain(
+    predictor: &Predictor,
+    call: &Call,
+    body: Received,
+) -> Result<Vec<u8>, Failure> {
+    let (with, call) = (predictor.clone(), call.clone());
+    predictor.heavy().run(async move { explanation(&with, &call, body).await }).await
+}
+
+async fn explanation(
+    predictor: &Predictor,
+    call: &Call,
+    body: Received,
+) -> Result<Vec<u8>, Failure> {
+    let request = read(call, body)?;
+    // Explain must not count as the key's first exposure.
+    let lease = predictor.uncounted().inspect(call, request.routing(), None).await;
+    let lease = lease.map_err(|failure| refused(&request, failure))?;
+    let Scorer { plan, .. } = &lease.scorer;
+    let pack = || plan.metered(call).pack_json(&request, &predictor.limits());
+    let mut packed = timed(call, Stage::Decode, pack)?;
+    let contributions = contributions(call, &lease, &mut packed).await?;
+    let written = plan.contributions_json(&packed, &contributions, &served(&lease));
+    call.charge_answer(written.capacity() as u64)?;
+    Ok(written)
 }
 
 /// As in the gRPC form, a request that is not needed again is freed as soon as it is packed.

@@ -127,6 +127,8 @@ async fn http_says_401_and_403() {
         ("POST", "/v1/predict", None, 401, Some("UNAUTHENTICATED")),
         ("POST", "/v1/predict", Some(CI), 403, Some("PERMISSION_DENIED")),
         ("POST", "/v1/predict", Some(SHOP), 400, Some("REQUEST_MALFORMED")),
+        ("POST", "/v1/explain", Some(CI), 403, Some("PERMISSION_DENIED")),
+        ("POST", "/v1/explain", Some(SHOP), 400, Some("REQUEST_MALFORMED")),
     ] {
         let mut asked = client.request(method.parse().unwrap(), stack.http(path)).body("{}");
         if let Some(token) = token {

@@ -91,6 +91,7 @@ async fn unknown_paths_and_wrong_verbs_are_answered_in_json() {
     let stack = Stack::start().await;
     for (verb, path, status) in [
         (Method::GET, "/v1/predict", 405),
+        (Method::GET, "/v1/explain", 405),
         (Method::POST, "/v1/models", 405),
         (Method::POST, "/openapi.json", 405),
         (Method::GET, "/v2/models", 404),

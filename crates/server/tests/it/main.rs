@@ -8,6 +8,7 @@ mod canary_batches;
 mod certificates;
 mod collector;
 mod compression;
+mod contributions;
 mod engines;
 mod http;
 mod life;

@@ -59,9 +59,15 @@ fn identity(column: i32) -> Value {
         "split_conditions": (0..nodes).map(condition).collect::<Vec<_>>(),
         "default_left": vec![0; nodes as usize],
         "split_type": vec![0; nodes as usize],
+        "sum_hessian": (0..nodes).map(leaves_below).collect::<Vec<_>>(),
         "categories": [], "categories_nodes": [], "categories_segments": [],
         "categories_sizes": [],
     })
+}
+
+/// The number of leaves below a node, or 1 for a leaf.
+fn leaves_below(node: i32) -> i32 {
+    LEAVES >> (node + 1).ilog2()
 }
 
 /// The value of a leaf, or the threshold of a node: the value of the first leaf on its right.

@@ -96,6 +96,7 @@ fn tree(source: &mut Source<'_>, arrays: &mut Arrays, budget: &mut Budget) -> Re
     budget.reserve(&mut arrays.feature, count)?;
     budget.reserve(&mut arrays.condition, count)?;
     budget.reserve(&mut arrays.default_left, count)?;
+    budget.reserve(&mut arrays.covers, count)?;
     for _ in 0..count {
         source.skip(4)?;
         arrays.left.push(i32::from_le_bytes(source.array()?));
@@ -105,7 +106,11 @@ fn tree(source: &mut Source<'_>, arrays: &mut Arrays, budget: &mut Budget) -> Re
         arrays.default_left.push((split >> 31) as u8);
         arrays.condition.push(f32::from_le_bytes(source.array()?));
     }
-    source.skip(STATISTICS * count as u64)?;
+    for _ in 0..count {
+        source.skip(4)?;
+        arrays.covers.push(f32::from_le_bytes(source.array()?));
+        source.skip(2 * 4)?;
+    }
     arrays.tree(budget)
 }
 

@@ -1,7 +1,7 @@
 //! Models in JSON and UBJSON, which have the same keys.
 //!
-//! The keys are described by XGBoost's `doc/model.schema`. Keys that scores do not depend on, such
-//! as statistics of training, are skipped.
+//! The keys are described by XGBoost's `doc/model.schema`. Keys that neither scores nor their
+//! contributions depend on, such as other statistics of training, are skipped.
 
 use super::{
     model::{Booster, Content},
@@ -145,6 +145,7 @@ impl Reading<'_> {
             "categories_segments" => document.numbers(&mut arrays.segments, budget),
             "categories_sizes" => document.numbers(&mut arrays.sizes, budget),
             "leaf_weights" => document.numbers(&mut arrays.vectors, budget),
+            "sum_hessian" => document.numbers(&mut arrays.covers, budget),
             "base_weights" if weights => document.numbers(&mut arrays.weights, budget),
             "tree_param" => document.object(&mut |document, key| match key {
                 "size_leaf_vector" => set(&mut arrays.width, number(document)),

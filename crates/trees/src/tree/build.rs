@@ -29,6 +29,9 @@ pub(crate) struct Arrays {
     pub(crate) vectors: Vec<f32>,
     /// A vector for each node, in files without `vectors`.
     pub(crate) weights: Vec<f32>,
+    /// The cover of each node: the weight of the training rows that came to it, the sum of their
+    /// second derivatives. Empty if the file has none.
+    pub(crate) covers: Vec<f32>,
     /// Nodes in breadth-first order.
     order: Vec<u32>,
     /// True for each node that has been reached.
@@ -52,6 +55,7 @@ impl Arrays {
         self.width = 0;
         self.vectors.clear();
         self.weights.clear();
+        self.covers.clear();
         self.order.clear();
         self.reached.clear();
     }
@@ -69,6 +73,7 @@ impl Arrays {
             categories: Categories::default(),
             vectors: Box::default(),
             width: self.width.max(1),
+            left_parts: self.left_parts(budget)?,
         };
         let sets = self.sets(&mut tree.categories, budget)?;
         let mut nodes = Vec::new();
@@ -207,6 +212,32 @@ impl Arrays {
             }
             Some(other) => Err(invalid(format!("{other} is no type of a split"))),
         }
+    }
+
+    /// The part of the cover of each split that its left child has, in the order of the splits.
+    /// Empty if the file has no covers, or numbers that are none.
+    fn left_parts(&self, budget: &mut Budget) -> Result<Box<[f32]>, Error> {
+        let mut parts = Vec::new();
+        if self.covers.len() != self.left.len() {
+            return Ok(Box::default());
+        }
+        budget.reserve(&mut parts, self.order.len() / 2)?;
+        for node in self.order.iter().map(|node| *node as usize) {
+            if self.left[node] == -1 {
+                continue;
+            }
+            let children = [self.left[node], self.right[node]];
+            let [left, right] = children.map(|child| f64::from(self.covers[child as usize]));
+            let (both, is_root) = (left + right, parts.is_empty());
+            // No row of the training came to a split without cover. Its children count alike.
+            let part = if both > 0.0 { left / both } else { 0.5 };
+            if left.min(right) < 0.0 || !both.is_finite() || is_root && both == 0.0 {
+                budget.release::<f32>(parts.capacity());
+                return Ok(Box::default());
+            }
+            parts.push(part as f32);
+        }
+        Ok(parts.into_boxed_slice())
     }
 
     /// The vector of a leaf.

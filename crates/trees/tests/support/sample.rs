@@ -39,6 +39,12 @@ impl Sample {
         (0..self.nodes()).map(|at| (at as f32 * 0.618).sin()).collect()
     }
 
+    /// The covers of the nodes: as many as there are leaves below.
+    fn covers(&self) -> Vec<f32> {
+        let levels = (0..self.nodes()).map(|at| (at + 1).ilog2());
+        levels.map(|level| (1 << (self.depth - level)) as f32).collect()
+    }
+
     fn flags(&self) -> Vec<u8> {
         (0..self.nodes()).map(|at| (at % 2) as u8).collect()
     }
@@ -51,7 +57,8 @@ impl Sample {
         };
         let integers = |values: Vec<i32>| values.iter().map(i32::to_string).collect();
         let flags = || self.flags().iter().map(u8::to_string).collect();
-        let floats = || self.floats().iter().map(|value| format!("{value:E}")).collect();
+        let texts = |values: Vec<f32>| values.iter().map(|value| format!("{value:E}")).collect();
+        let floats = || texts(self.floats());
         array("base_weights", floats());
         array("default_left", flags());
         array("left_children", integers(self.left()));
@@ -61,7 +68,7 @@ impl Sample {
         array("split_conditions", floats());
         array("split_indices", integers(self.features()));
         array("split_type", self.flags().iter().map(|_| "0".to_owned()).collect());
-        array("sum_hessian", floats());
+        array("sum_hessian", texts(self.covers()));
         tree.push_str("\"tree_param\":{\"size_leaf_vector\":\"1\"}}");
         let trees = vec![tree; self.trees].join(",");
         let groups = vec!["0"; self.trees].join(",");
@@ -79,7 +86,9 @@ impl Sample {
 
     /// The model in UBJSON.
     pub(crate) fn ubjson(&self) -> Vec<u8> {
-        let floats = typed(b'd', self.floats().iter().flat_map(|value| value.to_be_bytes()), 4);
+        let typed_floats =
+            |values: Vec<f32>| typed(b'd', values.into_iter().flat_map(f32::to_be_bytes), 4);
+        let floats = typed_floats(self.floats());
         let integers =
             |values: Vec<i32>| typed(b'l', values.into_iter().flat_map(i32::to_be_bytes), 4);
         let tree = object(&[
@@ -92,7 +101,7 @@ impl Sample {
             ("split_conditions", floats.clone()),
             ("split_indices", integers(self.features())),
             ("split_type", typed(b'U', self.flags().iter().map(|_| 0), 1)),
-            ("sum_hessian", floats),
+            ("sum_hessian", typed_floats(self.covers())),
             ("tree_param", object(&[("size_leaf_vector", string("1"))])),
         ]);
         let trees = [b"[#L".to_vec(), length(self.trees), tree.repeat(self.trees)].concat();
@@ -133,7 +142,9 @@ impl Sample {
                 words(&mut file, &node.map(i32::cast_unsigned), 0);
                 words(&mut file, &[split | (at as u32 % 2) << 31, floats[at].to_bits()], 0);
             }
-            words(&mut file, &[], 4 * left.len());
+            for cover in self.covers() {
+                words(&mut file, &[0, cover.to_bits()], 2);
+            }
         }
         words(&mut file, &[], self.trees);
         file

@@ -98,9 +98,11 @@ class Booster:
         self._library.call("XGBoosterLoadModel", self._handle, str(path).encode())
 
     def predict(self, matrix: Matrix, kind: str, iterations: tuple[int, int] = (0, 0)):
-        """The `kind` of result, `value`, `margin` or `leaf`: a row for each row of the matrix."""
+        """The `kind` of result, `value`, `margin`, `contributions` or `leaf`: a row for each row of
+        the matrix.
+        """
         config = {
-            "type": {"value": 0, "margin": 1, "leaf": 6}[kind],
+            "type": {"value": 0, "margin": 1, "contributions": 2, "leaf": 6}[kind],
             "training": False,
             "iteration_begin": iterations[0],
             "iteration_end": iterations[1],

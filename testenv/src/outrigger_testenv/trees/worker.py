@@ -26,6 +26,11 @@ COMMON = {
 PLAIN = ["1.5.0", "3.4.1"]
 """The versions for models of which only the objective is special."""
 
+EXPLAINING = ["1.5.0", "3.0.5"]
+"""The versions whose contributions are kept. They have none for leaves with vectors; 3.3 and later
+versions compute them in another way.
+"""
+
 
 def main() -> None:
     library, version, directory = Library(Path(sys.argv[1])), sys.argv[2], Path(sys.argv[3])
@@ -105,6 +110,8 @@ def expected(booster: Booster, matrix: Matrix, rows: np.ndarray, case: Case, ver
         if kind == "leaf" and case.rounds == 0:
             continue
         yield kind, booster.predict(matrix, kind)
+    if version in EXPLAINING and "multi_strategy" not in case.parameters:
+        yield "contributions", booster.predict(matrix, "contributions")
     # XGBoost 1.5 forgets the number of parallel trees when it reads a model.
     if case.rounds > 1 and (version != "1.5.0" or "num_parallel_tree" not in case.parameters):
         yield "first", booster.predict(matrix, "margin", (0, 1))

@@ -159,14 +159,14 @@ fn outputs_of_several_columns_go_to_the_users_by_whole_rows() {
     let mut ranked = PredictRequest { options: Some(options), ..second() };
     ranked.treatments.truncate(1);
     let packed = pack(&plan, &[first(), ranked]).expect("packs");
-    let answer = |shape: &[i64], values: &[f32]| {
+    let answer = |shape: &[i64], values: &[f32]| -> Result<Vec<_>, Failure> {
         let outputs = [output("scores", shape, values)];
         let bytes = plan.answer_batch(&packed, &outputs, &[], "")?.to_vec();
         Ok(BatchPredictResponse::decode(bytes.as_slice()).expect("a response").responses)
     };
     let mut values: Vec<_> = (0..9).map(|at| at as f32).collect();
-    let responses: Result<_, Failure> = answer(&[3, 3], &values);
-    let lists = responses.expect("answers").into_iter().map(|response| match response.output {
+    let responses = answer(&[3, 3], &values).expect("answers");
+    let lists = responses.into_iter().map(|response| match response.output {
         Some(Output::Scores(list)) => (list.values, list.width, list.score_column, list.indices),
         other => panic!("expected scores, found {other:?}"),
     });

@@ -1,0 +1,40 @@
+//! The contributions of features to scores, independent of the front that asks for them.
+
+use outrigger_core::{Failure, Reason};
+use outrigger_features::Packed;
+use outrigger_lifecycle::Lease;
+use outrigger_proto::outrigger::v1::Contributions;
+
+use crate::call::Call;
+
+/// The most treatments whose contributions one call may ask for: they take far more time than the
+/// scores.
+const MOST: usize = 100;
+
+/// The contributions of the features to the margins of a packed request. Takes the tensors out of
+/// `packed`.
+///
+/// # Errors
+/// The failure of the engine; `CONTRIBUTIONS_UNSUPPORTED` if the model has none, and
+/// `TOO_MANY_TREATMENTS`.
+pub(crate) async fn contributions(
+    call: &Call,
+    lease: &Lease,
+    packed: &mut Packed,
+) -> Result<Contributions, Failure> {
+    let scorer = &lease.scorer;
+    let of_row = scorer.contributions()?;
+    let rows = scorer.plan.rows(packed);
+    if rows > MOST {
+        let message = format!(
+            "contributions are computed for at most {MOST} treatments, the request has {rows}"
+        );
+        return Err(Failure::new(Reason::TooManyTreatments, message));
+    }
+    // They exist as a tensor and as a message, and are written.
+    let bytes = rows.saturating_mul(of_row).saturating_mul(2 * size_of::<f32>());
+    let written = scorer.plan.contributions_room(packed, of_row);
+    call.charge_answer(bytes.saturating_add(written) as u64)?;
+    let tensor = scorer.explain(packed, call.deadline()).await?;
+    scorer.plan.contributions(rows, &tensor)
+}

@@ -1,0 +1,87 @@
+//! One tree of a model, in the form in which the model holds it.
+
+use crate::{
+    compact::{self, Compact},
+    tree::Tree,
+};
+
+/// A tree whose nodes are visited one by one. The root is node 0; nodes are numbered in breadth-first
+/// order, the right child of a split behind its left one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum View<'a> {
+    Any(&'a Tree),
+    /// The tree with this number.
+    Compact(&'a Compact, usize),
+}
+
+/// A split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Split {
+    pub(crate) feature: usize,
+    /// The left child.
+    pub(crate) left: u32,
+}
+
+impl View<'_> {
+    /// The split at a node. None for a leaf.
+    pub(crate) fn split(self, node: u32) -> Option<Split> {
+        match self {
+            Self::Any(tree) => {
+                let node = tree.nodes[node as usize];
+                (!node.is_leaf()).then(|| Split { feature: node.feature(), left: node.left })
+            }
+            Self::Compact(compact, tree) => {
+                let found = node_of(compact, tree, node);
+                let feature = || compact.features[found.slot()] as usize;
+                found.left(node).map(|left| Split { feature: feature(), left })
+            }
+        }
+    }
+
+    /// True if `row` goes to the left child of the split at `node`.
+    pub(crate) fn goes_left(self, node: u32, row: &[f32]) -> bool {
+        match self {
+            Self::Any(tree) => tree.goes_left(tree.nodes[node as usize], row),
+            Self::Compact(compact, tree) => {
+                let found = node_of(compact, tree, node);
+                let feature = compact.features[found.slot()] as usize;
+                let value = row.get(feature).copied().unwrap_or(f32::NAN);
+                found.left(node) == Some(found.next(value))
+            }
+        }
+    }
+
+    /// The value that a leaf adds to an output; that of the leaf's vector if it has one.
+    pub(crate) fn value(self, leaf: u32, output: usize) -> f32 {
+        match self {
+            Self::Any(tree) => {
+                let leaf = tree.nodes[leaf as usize];
+                if tree.width == 1 { leaf.value() } else { tree.vector(leaf)[output] }
+            }
+            Self::Compact(compact, tree) => {
+                compact.values[compact.roots[tree] as usize + leaf as usize]
+            }
+        }
+    }
+
+    /// Values of a leaf.
+    pub(crate) fn width(self) -> usize {
+        match self {
+            Self::Any(tree) => tree.width,
+            Self::Compact(..) => 1,
+        }
+    }
+
+    /// The longest way from the root to a leaf, in splits.
+    pub(crate) fn depth(self) -> u32 {
+        match self {
+            Self::Any(tree) => tree.depth,
+            Self::Compact(compact, tree) => compact.depths[tree],
+        }
+    }
+}
+
+/// A node of a compact tree.
+fn node_of(compact: &Compact, tree: usize, node: u32) -> compact::Node {
+    compact.nodes[compact.roots[tree] as usize + node as usize]
+}
