@@ -1,8 +1,8 @@
 """Outrigger's test environment.
 
-`Stack` runs the real binaries, `ModelBuilder` makes model packages from TensorFlow functions and
-`tree_package` from boosters of XGBoost, `pack` computes the tensors that the control plane will
-send, and `Client` scores pandas DataFrames.
+`Stack` runs the real binaries, `ModelBuilder` makes model packages from TensorFlow functions,
+`tree_package` and `machine_package` from boosters of XGBoost, `pack` computes the tensors that the
+control plane will send, and `Client` scores pandas DataFrames.
 """
 
 from importlib import import_module
@@ -21,6 +21,7 @@ _HOME = {
     "TLearner": "uplift",
     "hashed": "features",
     "list_of": "features",
+    "machine_package": "builder",
     "numeric": "features",
     "pack": "packing",
     "reference_model": "reference",
