@@ -166,7 +166,7 @@ mod tests {
             permanent: true,
             ..Failure::default()
         };
-        let version = |digit: &str, state: State, failure| ModelVersion {
+        let version = |digit: &str, state: State, failure: Option<Failure>| ModelVersion {
             digest: format!("sha256:{}", digit.repeat(64)),
             state: state.into(),
             activity: "idle".to_owned(),
