@@ -1,8 +1,9 @@
 //! The input as a tree model. Rows by themselves, and in the blocks that other kernels score, have
-//! the same results, in f64 too, and so have sparse rows of the same values. One is explained.
+//! the same results, in f64 too, and so have sparse rows of the same values. One is explained. A
+//! file with a valid model has a valid header.
 #![no_main]
 
-use outrigger_trees::{Limits, Model, Options, Output, Rows, SparseRows};
+use outrigger_trees::{Header, Limits, Model, Options, Output, Rows, SparseRows};
 
 /// Rows that are more than a block, and a few.
 const ROWS: usize = 19;
@@ -13,7 +14,10 @@ const COLUMNS: usize = 1 << 16;
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let limits = Limits { depth: 100, ..Limits::default() };
     let read = Model::read(&mut &*bytes, bytes.len() as u64, &limits);
+    let header = Header::read(&mut &*bytes, bytes.len() as u64, &limits);
     let Ok(model) = read else { return };
+    let header = header.expect("a header");
+    assert_eq!(header.features(), model.features());
     let width = model.features().clamp(1, 40);
     let values: Vec<_> = (0..ROWS * width).map(value).collect();
     let ids: Vec<_> = (0..ROWS).flat_map(|_| 0..width as u64).collect();

@@ -57,8 +57,7 @@ fn printable(mut text: String) -> String {
     const CUT: &str = "... (cut)";
     if text.len() > MAX_MESSAGE {
         // A new text: the long one would keep its memory when it is cut.
-        let end = (0..=MAX_MESSAGE - CUT.len()).rev().find(|end| text.is_char_boundary(*end));
-        text = text[..end.unwrap_or(0)].to_owned() + CUT;
+        text = text[..text.floor_char_boundary(MAX_MESSAGE - CUT.len())].to_owned() + CUT;
     }
     if !text.contains(is_unprintable) {
         return text;

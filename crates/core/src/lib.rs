@@ -25,6 +25,7 @@ mod step;
 pub mod tags;
 mod tensor;
 mod turns;
+mod version_policy;
 
 pub use arm::Arm;
 pub use crashes::Crashes;
@@ -45,3 +46,4 @@ pub use stage::Stage;
 pub use step::Step;
 pub use tensor::{Content, DType, Tensor};
 pub use turns::{Ticket, Turns};
+pub use version_policy::VersionPolicy;

@@ -8,6 +8,7 @@ mod demand;
 mod exchange;
 mod index;
 mod limits;
+mod listed;
 mod reconcile;
 mod rollover;
 #[cfg(test)]
@@ -51,6 +52,8 @@ pub struct Machines {
     /// Models of which an engine has one version at a time, each with the selector of requests that
     /// name neither tag nor digest.
     replaced: BTreeMap<ModelName, Selector>,
+    /// The tags of each model whose source lists them.
+    listed: BTreeMap<ModelName, BTreeSet<Tag>>,
     /// The canary tags that are followed along with other tags; `None` if canaries are off.
     canaries: Option<canaries::Canaries>,
     /// The model version of each servable, from its publication until the engine has dropped it.
@@ -139,6 +142,12 @@ pub enum Event {
     /// The configuration no longer names the tag: it is now treated like a tag that only requests
     /// named.
     Unfollow(TagKey),
+    /// The source of the model has exactly these tags, which are followed for ever. Its other tags
+    /// stop answering as soon as one of these answers with the digest that the source names.
+    Listed(ModelName, BTreeSet<Tag>),
+    /// The source of the model does not list its tags any more: those that it listed are treated
+    /// like tags that only requests named.
+    Unlisted(ModelName),
     /// From now on, the configuration keeps this version up.
     Pin(ModelKey),
     /// The configuration no longer keeps this version up.
@@ -222,6 +231,7 @@ impl Machines {
             placed: BTreeMap::new(),
             pinned: BTreeSet::new(),
             replaced: BTreeMap::new(),
+            listed: BTreeMap::new(),
             canaries: None,
             ids: BTreeMap::new(),
             sharing: BTreeMap::new(),
@@ -319,6 +329,8 @@ impl Machines {
             Event::Unfollow(key) => {
                 turn.events.push_back(Event::Tag(key, tags::Event::Configure(false)));
             }
+            Event::Listed(name, tags) => self.set_listed(turn, name, tags),
+            Event::Unlisted(name) => self.unlist(turn, &name),
             Event::Pin(key) => self.pin(turn, key),
             Event::Unpin(key) => self.unpin(&key),
             Event::Policy(policy) => self.set_policy(turn, policy),

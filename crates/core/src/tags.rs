@@ -62,6 +62,12 @@ pub enum Event {
         /// Whether to forget the digests of the old image.
         forget: bool,
     },
+    /// The source reports a change, so the tag may name another digest: look it up now, if it is
+    /// followed.
+    LookUp,
+    /// The source does not have the tag any more: its digest stops answering for it, whatever requests
+    /// asked before.
+    Withdrawn,
     /// True: this tag is the canary tag of a followed tag. False: it is none any more.
     Accompany(bool),
     /// That digest is rejected as a canary: the tag does not keep it up until the registry moves
@@ -146,6 +152,12 @@ impl TagMachine {
             }
             Event::Configure(configured) => self.configured = configured,
             Event::ImageChanged { forget } => self.image_changed(c.now, forget),
+            // The result of a look-up under way may be older than the change.
+            Event::LookUp => self.lookup = Lookup::Due(c.now),
+            Event::Withdrawn => {
+                self.asked_at = None;
+                self.image_changed(c.now, true);
+            }
             Event::Accompany(accompanies) => self.accompanies = accompanies,
             Event::Reject(digest) => self.rejected = Some(digest),
             Event::Promote(digest) => {
@@ -291,6 +303,14 @@ impl TagMachine {
     /// The digest that should take over.
     pub fn candidate(&self) -> Option<Digest> {
         self.target().filter(|digest| self.serving != Some(*digest))
+    }
+
+    /// True if the tag answers with the digest that it should answer with, as the last look-up found
+    /// it, and no look-up is under way.
+    pub fn is_current(&self) -> bool {
+        matches!(self.lookup, Lookup::Due(_))
+            && self.trouble.is_none()
+            && self.target().is_some_and(|target| self.serving == Some(target))
     }
 
     /// The digest that should answer: the one promoted in place of the registry's, or else the

@@ -80,8 +80,7 @@ fn shortened(mut message: String) -> String {
     if message.len() <= MESSAGE_LIMIT {
         return message;
     }
-    let end = (0..=MESSAGE_LIMIT).rev().find(|&at| message.is_char_boundary(at));
-    message.truncate(end.unwrap_or(0));
+    message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
     message.push_str(MARK);
     message
 }

@@ -49,6 +49,13 @@ impl Place {
     }
 }
 
+/// The failure for an object in place of a user's sparse feature: in a `user_object` the keys of an
+/// object are parts of names.
+pub(crate) fn sparse_object(feature: &str, place: &Place) -> Failure {
+    let message = "an object, but ids with weights are only taken in user_features";
+    place.failure(Reason::FeatureType, format!("user[{feature:?}]"), message)
+}
+
 /// The failure for a user's feature that is given twice, as `{"a.b": 1}` and as `{"a":
 /// {"b": 2}}`: a map has no order that could decide between them.
 pub(crate) fn given_twice(feature: &str, place: &Place) -> Failure {

@@ -136,7 +136,7 @@ impl Plan {
     /// True if the entity's feature of this name takes ids with weights.
     pub(crate) fn is_sparse(&self, entity: Entity, feature: &str) -> bool {
         let fields = self.fields.of(entity);
-        fields.is_some_and(|fields| fields.is_sparse(feature.as_bytes(), &self.inputs))
+        fields.is_some_and(|fields| fields.is_sparse(feature.as_bytes()))
     }
 
     /// The length in bytes of the longest feature name of an entity.

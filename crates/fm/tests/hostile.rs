@@ -205,8 +205,8 @@ fn the_trees_are_checked() {
 fn columns_that_no_split_uses_take_no_memory() {
     let limits = Limits { memory: 1 << 18, ..Limits::default() };
     let reading = Reading { limits, ..Reading::new(Kind::Binary) };
-    let far = [(0, 0.5, true), (1 << 29, 0.5, true), (1 << 20, 0.5, true)];
-    let wide = Content { trees: trees(&[far], 1 << 30), ..content(SERVING, "0 3:5 5:6") };
+    let far = [(0, 0.5, true), (1 << 28, 0.5, true), (1 << 20, 0.5, true)];
+    let wide = Content { trees: trees(&[far], 1 << 29), ..content(SERVING, "0 3:5 5:6") };
     let model = wide.read(&reading).expect("a small model");
     let rows = [vec![(0, 0.0)], vec![(0, 1.0), (1 << 20, 0.0)]].map(|row| (row, vec![]));
     let margins = score(&model, &rows, Output::Margin, Precision::Single);

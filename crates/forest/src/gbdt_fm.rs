@@ -54,7 +54,7 @@ const fn framework(name: &'static str, interface: ReadInterface) -> Framework {
         max_file: 8 << 30,
         versioned: false,
     };
-    Framework { name, layout, reading, interface }
+    Framework { name, layout, reading, interface, others: None }
 }
 
 fn reading(size: u64) -> u64 {

@@ -12,6 +12,9 @@
 //! are float32, `[R]`, or `[R, groups]` for a model that predicts several numbers. The output `leaf`
 //! has the number of the leaf of each tree, int32 `[R, trees]`, or `[R]` for a model of one tree.
 //!
+//! An uplift model ([`Uplift`]) compares the prediction for each row with that for its control, and
+//! has outputs for both and for their difference.
+//!
 //! The signature `sparse` has rows of ids with weights in place of `features`: the inputs
 //! `xgboost_features`, int64 `[N]`, the ids of all rows; `xgboost_features_weights`, float32 `[N]`;
 //! and `xgboost_features_lengths`, int64 `[R]`, the number of ids of each row. An id is the number of
@@ -26,6 +29,7 @@
 //! alone, both in three tensors as above. Its outputs are `score` and `margin`, float32 `[R]`, or
 //! `[R, classes]`.
 
+mod files;
 mod gbdt_fm;
 mod libraries;
 mod model;
@@ -33,21 +37,23 @@ mod scoring;
 mod sparse;
 #[cfg(test)]
 mod testing;
+mod uplift;
 
-use std::{fs::File, io::BufReader, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use outrigger_budget::Budget;
 use outrigger_core::{Failure, Interface, Reason};
 use outrigger_run::{
     Framework,
-    local::{self, Local, Model as _},
+    local::{self, Local},
 };
-use outrigger_trees::{self as trees, Library, Limits};
+use outrigger_trees::Library;
 
 pub use gbdt_fm::{GBDT_FM, GBDT_FM_SOFTMAX, GbdtFm};
 pub use libraries::{CATBOOST, LIGHTGBM, XGBOOST};
 pub use model::Model;
 pub use scoring::{Iterations, Named, Scoring};
+pub use uplift::Uplift;
 
 /// All frameworks of [`engine`].
 pub const FRAMEWORKS: [Framework; 5] = [XGBOOST, LIGHTGBM, CATBOOST, GBDT_FM, GBDT_FM_SOFTMAX];
@@ -57,44 +63,41 @@ pub fn engine(budget: &Budget) -> Local {
     Local::new(FRAMEWORKS.into(), load, budget)
 }
 
-/// Loads the model in `directory`, of whichever framework its files are. Blocks.
-fn load(directory: &Path) -> Result<Arc<dyn local::Model>, Failure> {
-    match gbdt_fm::is_in(directory) {
-        true => Ok(Arc::new(gbdt_fm::read(directory)?)),
-        false => Ok(Arc::new(read(directory)?)),
-    }
-}
-
-/// Reads the interface of the signature called `signature` of a model of `library`.
+/// Reads the interface of a model of `library` from the description of the trees: they are read
+/// once, by [`load`].
 fn interface(directory: &Path, signature: &str, library: Library) -> Result<Interface, Failure> {
     if gbdt_fm::is_in(directory) {
         let frameworks = [GBDT_FM, GBDT_FM_SOFTMAX].map(|framework| framework.name).join(" or ");
         return Err(invalid(format!("its files are those of a model of {frameworks}")));
     }
-    let model = read(directory)?;
-    libraries::check(model.library(), library)?;
-    let interface = model.interface(signature);
-    interface.ok_or_else(|| invalid(format!("a tree model has no signature {signature:?}")))
+    let no_signature = || invalid(format!("a tree model has no signature {signature:?}"));
+    if !model::SIGNATURES.contains(&signature) {
+        return Err(no_signature());
+    }
+    let (scoring, header) = (Scoring::read(directory)?, files::header(directory)?);
+    libraries::check(header.library(), library)?;
+    let iterations = scoring.iterations.of(&header)?;
+    match &scoring.uplift {
+        None => model::interface(&header, &iterations, signature).ok_or_else(no_signature),
+        Some(uplift) if signature == model::SIGNATURE => uplift.interface(&header),
+        Some(_) => Err(no_signature()),
+    }
 }
 
-/// Reads the model in `directory`. Blocks.
+/// Loads the model in `directory`, of whichever framework its files are. Blocks.
 ///
 /// # Errors
 /// IMAGE_INVALID when a file is missing or is not valid.
-pub fn read(directory: &Path) -> Result<Model, Failure> {
-    let path = libraries::file(directory)?;
+pub fn load(directory: &Path) -> Result<Arc<dyn local::Model>, Failure> {
+    if gbdt_fm::is_in(directory) {
+        return Ok(Arc::new(gbdt_fm::read(directory)?));
+    }
     let scoring = Scoring::read(directory)?;
-    let trees = read_trees(&path).map_err(|error| {
-        let file = path.file_name().unwrap_or_default().display();
-        invalid(format!("{file}: {error}"))
-    })?;
-    Model::new(trees, &scoring)
-}
-
-fn read_trees(path: &Path) -> Result<trees::Model, trees::Error> {
-    let file = File::open(path)?;
-    let size = file.metadata()?.len();
-    trees::Model::read(&mut BufReader::new(file), size, &Limits::default())
+    let model = Model::new(files::model(directory)?, &scoring)?;
+    match &scoring.uplift {
+        None => Ok(Arc::new(model)),
+        Some(uplift) => uplift.load(model, directory, &scoring),
+    }
 }
 
 fn invalid(message: String) -> Failure {

@@ -6,7 +6,7 @@ use outrigger_core::{Failure, Interface, PackageLayout};
 use outrigger_run::Framework;
 use outrigger_trees::{Library, Limits};
 
-use crate::{interface, invalid};
+use crate::{interface, invalid, uplift};
 
 /// The framework of XGBoost's models.
 pub const XGBOOST: Framework = framework(
@@ -39,7 +39,7 @@ const fn framework(
     let directory = name;
     let (max_file, versioned) = (8 << 30, false);
     let layout = PackageLayout { directory, files, parts: &[], max_file, versioned };
-    Framework { name, layout, reading, interface }
+    Framework { name, layout, reading, interface, others: Some(uplift::ARMS) }
 }
 
 /// Reading takes at most twice the file, as the crate `trees` promises.

@@ -18,6 +18,8 @@ use crate::{
 pub(crate) const SIGNATURE: &str = "serving_default";
 /// The signature with sparse rows.
 const SPARSE: &str = "sparse";
+/// All signatures.
+pub(crate) const SIGNATURES: [&str; 2] = [SIGNATURE, SPARSE];
 const FEATURES: &str = "features";
 /// The name of the tensor of contributions.
 const CONTRIBUTIONS: &str = "contributions";
@@ -48,55 +50,62 @@ impl Model {
     /// # Errors
     /// IMAGE_INVALID if the model does not have the iterations of the settings.
     pub fn new(trees: trees::Model, scoring: &Scoring) -> Result<Self, Failure> {
-        let iterations = scoring.iterations.of(&trees)?;
+        let iterations = scoring.iterations.of(trees.header())?;
         let (missing, truncate_ids) = (scoring.missing, scoring.truncate_ids);
         Ok(Self { trees, iterations, missing, truncate_ids })
     }
 
-    /// The library that wrote the trees.
-    pub fn library(&self) -> trees::Library {
-        self.trees.library()
+    /// The description of the trees.
+    pub(crate) fn header(&self) -> &trees::Header {
+        self.trees.header()
+    }
+
+    /// The rows of the call's features, with NaN for each missing value.
+    ///
+    /// # Errors
+    /// The call has no such rows.
+    pub(crate) fn values<'c>(&self, call: &'c Call) -> Result<Cow<'c, [f32]>, RunError> {
+        let (features, columns) = (call.input(FEATURES)?, self.trees.features());
+        if !matches!(features.shape[..], [_, width] if width == size(columns)) {
+            return Err(malformed(format!("{FEATURES} must be rows of {columns} columns")));
+        }
+        let values = self.with_missing(floats(features)?);
+        match Rows::new(&values, columns) {
+            Some(_) => Ok(values),
+            None => Err(malformed(format!("{FEATURES} must be whole rows"))),
+        }
     }
 
     /// Rows of features with NaN for each missing value.
-    fn with_missing<'a>(&self, values: Cow<'a, [f32]>) -> Cow<'a, [f32]> {
+    pub(crate) fn with_missing<'a>(&self, values: Cow<'a, [f32]>) -> Cow<'a, [f32]> {
         let Some(missing) = self.missing else { return values };
         let replaced = |value: &f32| if *value == missing { f32::NAN } else { *value };
         Cow::Owned(values.iter().map(replaced).collect())
     }
 
-    fn values<'c>(&self, call: &'c Call) -> Result<Values<'c>, RunError> {
-        if XGBOOST_FEATURES.is_in(call) {
-            let rows = XGBOOST_FEATURES.rows(call)?;
-            let rows = rows.map_weights(|weights| self.with_missing(weights));
-            if let Some((row, id)) = rows.get().infinite() {
-                return Err(malformed(format!("row {row}: the feature {id} is infinite")));
-            }
-            return Ok(Values::Sparse(rows));
+    /// The input of a call.
+    fn input<'c>(&self, call: &'c Call) -> Result<Values<'c>, RunError> {
+        if !XGBOOST_FEATURES.is_in(call) {
+            return self.values(call).map(Values::Dense);
         }
-        self.dense(call).map(Values::Dense)
+        let rows = XGBOOST_FEATURES.rows(call)?;
+        let rows = rows.map_weights(|weights| self.with_missing(weights));
+        match rows.get().infinite() {
+            Some((row, id)) => Err(malformed(format!("row {row}: the feature {id} is infinite"))),
+            None => Ok(Values::Sparse(rows)),
+        }
     }
 
-    /// The dense features of a call, with NaN for each missing value.
-    fn dense<'c>(&self, call: &'c Call) -> Result<Cow<'c, [f32]>, RunError> {
-        let (features, columns) = (call.input(FEATURES)?, self.trees.features());
-        if !matches!(features.shape[..], [_, width] if width == size(columns)) {
-            return Err(malformed(format!("{FEATURES} must be rows of {columns} columns")));
-        }
-        Ok(self.with_missing(floats(features)?))
-    }
-
-    fn rows<'a>(&self, values: &'a Values<'_>) -> Result<AnyRows<'a>, RunError> {
+    fn rows_of<'a>(&self, values: &'a Values<'_>) -> AnyRows<'a> {
         match values {
-            Values::Dense(values) => Ok(self.dense_rows(values)?.into()),
-            Values::Sparse(rows) if self.truncate_ids => Ok(rows.get().truncated().into()),
-            Values::Sparse(rows) => Ok(rows.get().into()),
+            Values::Dense(values) => self.rows(values).into(),
+            Values::Sparse(rows) if self.truncate_ids => rows.get().truncated().into(),
+            Values::Sparse(rows) => rows.get().into(),
         }
     }
 
-    fn dense_rows<'a>(&self, values: &'a [f32]) -> Result<Rows<'a>, RunError> {
-        Rows::new(values, self.trees.features())
-            .ok_or_else(|| malformed(format!("{FEATURES} must be whole rows")))
+    fn rows<'a>(&self, values: &'a [f32]) -> Rows<'a> {
+        Rows::new(values, self.trees.features()).expect("whole rows")
     }
 
     fn explainer(&self) -> Result<trees::Explainer<'_>, RunError> {
@@ -104,62 +113,46 @@ impl Model {
         explainer.map_err(|unexplained| RunError::Unexplained(unexplained.to_string()))
     }
 
+    /// The predictions for whole rows: the columns of the output, row after row.
+    pub(crate) fn scores(&self, output: Output, values: &[f32]) -> Vec<f32> {
+        self.scores_of(output, self.rows(values).into())
+    }
+
+    fn scores_of(&self, output: Output, rows: AnyRows<'_>) -> Vec<f32> {
+        let mut scores = vec![0.0; rows.len() * self.width(output)];
+        let options = Options { output, iterations: Some(self.iterations.clone()) };
+        self.trees.predict(rows, &options, &mut scores);
+        scores
+    }
+
     /// The predictions for `rows` as the output called `name`.
     fn predict(&self, name: &Arc<str>, rows: AnyRows<'_>) -> Result<Tensor, RunError> {
         let output = OUTPUTS.iter().find(|(known, _)| *known == &**name);
-        let (_, output) =
-            *output.ok_or_else(|| malformed(format!("the model has no output {name}")))?;
-        let (name, shape) = (Arc::clone(name), sizes(rows.len(), self.width(output)));
-        let count = rows.len() * self.width(output);
+        let (_, output) = *output.ok_or_else(|| no_output(name))?;
+        let width = self.width(output);
+        let (name, shape) = (Arc::clone(name), sizes(rows.len(), width));
         if output == Output::Leaf {
-            let mut leaves = vec![0; count];
+            let mut leaves = vec![0; rows.len() * width];
             self.trees.leaves(rows, Some(self.iterations.clone()), &mut leaves);
             return Ok(integers(name, shape, &leaves));
         }
-        let mut values = vec![0.0; count];
-        self.trees.predict(rows, &self.options(output), &mut values);
-        Ok(tensor(name, shape, &values))
-    }
-
-    fn options(&self, output: Output) -> Options {
-        Options { output, iterations: Some(self.iterations.clone()) }
-    }
-
-    /// The input of dense features.
-    fn features(&self) -> TensorSpec {
-        let columns = self.trees.feature_names().iter().map(|name| Arc::from(name.as_str()));
-        let shape = Shape::of(&[-1, size(self.trees.features())]);
-        let columns = columns.collect();
-        TensorSpec { columns, ..TensorSpec::new(FEATURES, DType::Float32.into(), shape) }
+        Ok(tensor(name, shape, &self.scores_of(output, rows)))
     }
 
     /// Columns of an output.
-    fn width(&self, output: Output) -> usize {
-        self.trees.columns(&self.options(output))
+    pub(crate) fn width(&self, output: Output) -> usize {
+        width(self.header(), &self.iterations, output)
     }
 }
 
 impl local::Model for Model {
     fn interface(&self, signature: &str) -> Option<Interface> {
-        let inputs = match signature {
-            SIGNATURE => vec![self.features()],
-            // LightGBM and CatBoost take features that a sparse row lacks for zero, and not for
-            // missing.
-            SPARSE if self.library() == trees::Library::Xgboost => {
-                XGBOOST_FEATURES.specs(false).into()
-            }
-            _ => return None,
-        };
-        let outputs = OUTPUTS.map(|(name, output)| {
-            let dtype = if output == Output::Leaf { DType::Int32 } else { DType::Float32 };
-            output_spec(name, dtype, self.width(output))
-        });
-        Some(Interface::new(inputs, outputs.into()))
+        interface(self.header(), &self.iterations, signature)
     }
 
     fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
-        let values = self.values(&call)?;
-        let rows = self.rows(&values)?;
+        let values = self.input(&call)?;
+        let rows = self.rows_of(&values);
         match &call.outputs[..] {
             [] => OUTPUTS.iter().map(|(name, _)| self.predict(&Arc::from(*name), rows)).collect(),
             wanted => wanted.iter().map(|name| self.predict(name, rows)).collect(),
@@ -175,8 +168,8 @@ impl local::Model for Model {
             let text = "contributions are those of dense features, and its rows are sparse";
             return Err(RunError::Unexplained(text.to_owned()));
         }
-        let (explainer, values) = (self.explainer()?, self.dense(&call)?);
-        let rows = self.dense_rows(&values)?;
+        let (explainer, values) = (self.explainer()?, self.values(&call)?);
+        let rows = self.rows(&values);
         let mut contributions = vec![0.0; rows.len() * explainer.columns()];
         let deadline = call.deadline.into_std();
         if !explainer.explain(rows, &mut contributions, &|| Instant::now() < deadline) {
@@ -191,10 +184,50 @@ impl local::Model for Model {
     }
 }
 
-/// An output with `width` columns.
+/// The inputs and outputs of the signature called `signature` of a model of which these iterations
+/// count, if there is such a signature.
+pub(crate) fn interface(
+    header: &trees::Header,
+    iterations: &Range<u32>,
+    signature: &str,
+) -> Option<Interface> {
+    let inputs = match signature {
+        SIGNATURE => vec![features_spec(header)],
+        // The other libraries take what a sparse row lacks for zero, and not for missing.
+        SPARSE if header.library() == trees::Library::Xgboost => {
+            XGBOOST_FEATURES.specs(false).into()
+        }
+        _ => return None,
+    };
+    let outputs = OUTPUTS.map(|(name, output)| {
+        let dtype = if output == Output::Leaf { DType::Int32 } else { DType::Float32 };
+        output_spec(name, dtype, width(header, iterations, output))
+    });
+    Some(Interface::new(inputs, outputs.into()))
+}
+
+/// Columns of an output of which these iterations count.
+fn width(header: &trees::Header, iterations: &Range<u32>, output: Output) -> usize {
+    header.columns(&Options { output, iterations: Some(iterations.clone()) })
+}
+
+/// The input of features.
+pub(crate) fn features_spec(header: &trees::Header) -> TensorSpec {
+    let columns = header.feature_names().iter().map(|name| Arc::from(name.as_str()));
+    let shape = Shape::of(&[-1, size(header.features())]);
+    let columns = columns.collect();
+    TensorSpec { columns, ..TensorSpec::new(FEATURES, DType::Float32.into(), shape) }
+}
+
+/// An output of `width` columns.
 pub(crate) fn output_spec(name: &str, dtype: DType, width: usize) -> TensorSpec {
     let sizes = [&[-1][..], &sizes(0, width)[1..]].concat();
     TensorSpec::new(name, dtype.into(), Shape::of(&sizes))
+}
+
+/// The error of a call that wants an output that there is not.
+pub(crate) fn no_output(name: &str) -> RunError {
+    malformed(format!("the model has no output {name}"))
 }
 
 /// The sizes of an output: one number for each row, or several.
@@ -205,9 +238,9 @@ pub(crate) fn sizes(rows: usize, width: usize) -> Vec<i64> {
     }
 }
 
-fn size(size: usize) -> i64 {
+pub(crate) fn size(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

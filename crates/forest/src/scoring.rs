@@ -6,9 +6,9 @@ use outrigger_core::Failure;
 use outrigger_trees as trees;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::invalid;
+use crate::{invalid, uplift::Uplift};
 
-const FILE: &str = "options.json";
+pub(crate) const FILE: &str = "options.json";
 /// The largest size allowed for the file, in bytes.
 const MAX_FILE: u64 = 64 << 10;
 
@@ -22,6 +22,8 @@ pub struct Scoring {
     pub missing: Option<f32>,
     /// True if only the lower 32 bits of the ids of sparse rows count, as in XGBoost Serving.
     pub truncate_ids: bool,
+    /// The control that rows are compared with, of an uplift model.
+    pub uplift: Option<Uplift>,
 }
 
 /// Boosting iterations of a model.
@@ -52,11 +54,11 @@ impl Default for Iterations {
 }
 
 impl Iterations {
-    /// The iterations of `model` that count.
+    /// The iterations of a model that count.
     ///
     /// # Errors
     /// IMAGE_INVALID if the model has no best iteration, or not all of the range.
-    pub(crate) fn of(self, model: &trees::Model) -> Result<Range<u32>, Failure> {
+    pub(crate) fn of(self, model: &trees::Header) -> Result<Range<u32>, Failure> {
         let all = 0..model.iterations();
         let (range, problem) = match self {
             Self::Named(Named::All) => return Ok(all),
@@ -122,6 +124,7 @@ mod tests {
             iterations: Iterations::Range(0, 42),
             missing: Some(-999.0),
             truncate_ids: true,
+            uplift: None,
         };
         assert_eq!(
             read(r#"{"iterations": [0, 42], "missing": -999, "truncate_ids": true}"#),
@@ -130,6 +133,12 @@ mod tests {
         let iterations = Iterations::Named(Named::Best);
         let best = Scoring { iterations, ..Scoring::default() };
         assert_eq!(read(r#"{"iterations": "best"}"#), Ok(best));
+        let arms = read(r#"{"uplift": {"arms": ["control", "mens"]}}"#).expect("settings").uplift;
+        assert_eq!(arms, Some(Uplift::Arms(["control", "mens"].map(str::to_owned).into())));
+        let control = read(r#"{"uplift": {"control": {"discount": 0, "offer": null}}}"#);
+        let values = [("discount", Some(0.0)), ("offer", None)];
+        let values = values.map(|(name, value)| (name.to_owned(), value)).into();
+        assert_eq!(control.expect("settings").uplift, Some(Uplift::Control(values)));
         for text in ["{}", r#"{"iterations": "all"}"#] {
             assert_eq!(read(text), Ok(Scoring::default()));
         }
@@ -137,6 +146,8 @@ mod tests {
             (r#"{"iterations": "some"}"#, r#"expected "all", "best" or [first, end]"#),
             (r#"{"iteration": [0, 3]}"#, "unknown field `iteration`"),
             (r#"{"missing": "-999"}"#, "invalid type"),
+            (r#"{"uplift": {"treated": {}}}"#, "unknown variant `treated`"),
+            (r#"{"uplift": {"arms": [], "control": {}}}"#, "options.json is not valid"),
             ("", "options.json is not valid"),
         ] {
             let message = read(text).expect_err(text);

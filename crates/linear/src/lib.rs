@@ -37,6 +37,7 @@ pub const LINEAR: Framework = Framework {
     },
     reading: |size| size * PARSED,
     interface,
+    others: None,
 };
 
 /// An engine for linear models, whose memory is charged to `budget`.

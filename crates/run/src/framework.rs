@@ -1,7 +1,8 @@
 //! The kinds of model packages.
 
 use std::{
-    fs,
+    fs::{self, DirEntry, Metadata},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -20,6 +21,8 @@ pub struct Framework {
     ///
     /// The failure's reason is IMAGE_INVALID if the model is at fault.
     pub interface: fn(model: &Path, signature: &str) -> Result<Interface, Failure>,
+    /// A directory in the model's directory whose files are parts of the model too, if it exists.
+    pub others: Option<&'static str>,
 }
 
 impl Framework {
@@ -29,10 +32,15 @@ impl Framework {
     }
 
     /// The size of the model's files in `directory` in bytes, if it holds all of them. Blocks.
-    pub fn size(&self, directory: &Path) -> Option<u64> {
+    fn size(&self, directory: &Path) -> Option<u64> {
         let parts = self.layout.parts.iter().map(|part| directory.join(part));
         let files = [self.file(directory)?].into_iter().chain(parts);
-        files.map(|file| Some(fs::metadata(file).ok()?.len())).sum()
+        let main: u64 =
+            files.map(|file| Some(fs::metadata(file).ok()?.len())).sum::<Option<_>>()?;
+        let others = self.others.and_then(|others| fs::read_dir(directory.join(others)).ok());
+        let size = |entry: io::Result<DirEntry>| fs::metadata(entry.ok()?.path()).ok();
+        let others = others.into_iter().flatten().filter_map(size).filter(Metadata::is_file);
+        Some(others.fold(main, |sum, file| sum.saturating_add(file.len())))
     }
 }
 

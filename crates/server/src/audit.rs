@@ -129,6 +129,5 @@ impl Drop for Record {
 
 /// Cuts a caller's text to [`MOST`] bytes, at a character boundary.
 fn cut(text: &str) -> &str {
-    let end = (0..=MOST.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
-    &text[..end.unwrap_or(0)]
+    &text[..text.floor_char_boundary(MOST)]
 }

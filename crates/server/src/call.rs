@@ -260,8 +260,7 @@ impl Meter for Call {
 /// Cuts a request id for the logs: callers choose it, of any length.
 fn shortened(request_id: &str) -> &str {
     const MOST: usize = 128;
-    let end = (0..=MOST.min(request_id.len())).rev().find(|&end| request_id.is_char_boundary(end));
-    &request_id[..end.unwrap_or(0)]
+    &request_id[..request_id.floor_char_boundary(MOST)]
 }
 
 impl Inner {

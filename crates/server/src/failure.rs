@@ -69,8 +69,7 @@ fn cut(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
-    let end = (0..=limit).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
-    format!("{}…", &text[..end])
+    format!("{}…", &text[..text.floor_char_boundary(limit)])
 }
 
 /// The delay after which the caller should retry; `None` if it should not.

@@ -61,6 +61,21 @@ pub enum Error {
         #[source]
         problem: PackageProblem,
     },
+    /// The directory of a model's versions does not exist.
+    #[error("there is no directory {}", .0.display())]
+    NoDirectory(PathBuf),
+    /// A version in a directory is refused.
+    #[error("the version {}: {problem}", path.display())]
+    Version {
+        /// The version's directory.
+        path: PathBuf,
+        /// The problem.
+        #[source]
+        problem: VersionProblem,
+    },
+    /// A version in a directory has changed since it was looked at.
+    #[error("the version {} changes while it is read", .0.display())]
+    Changed(PathBuf),
     /// No known engine runs the image's model.
     #[error(transparent)]
     Framework(#[from] UnknownFramework),
@@ -175,6 +190,38 @@ pub enum EntryProblem {
     Whiteout,
 }
 
+/// The reason why a version in a directory is refused.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum VersionProblem {
+    #[error("it has more than {0} entries")]
+    TooManyEntries(u64),
+    #[error("its files have more than {0}")]
+    TooLarge(ByteSize),
+    #[error("its paths have more than {0} in total")]
+    Names(ByteSize),
+    #[error("the name {0:?} has control characters or backslashes, or is not UTF-8")]
+    Name(String),
+    #[error("the path of a file is longer than {0} bytes")]
+    NameTooLong(usize),
+    #[error("a file lies deeper than {0} directories")]
+    TooDeep(usize),
+    #[error("{0} is neither a file nor a directory nor a symbolic link")]
+    Kind(String),
+    #[error("the symbolic link {0} leads out of the directory of the model's versions")]
+    LinkOutside(String),
+    #[error("the symbolic link {0} leads to nothing")]
+    LinkTarget(String),
+    #[error("the symbolic link {0} leads to a directory; only links to files are allowed")]
+    LinkDirectory(String),
+    #[error("{0}: {1}")]
+    Path(String, #[source] EntryProblem),
+    #[error("{0} has more than {1}")]
+    FileTooLarge(String, ByteSize),
+    #[error("it has no metadata.json{0}")]
+    NoMetadata(&'static str),
+}
+
 /// The reason why an image's files are not a model package.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
@@ -199,7 +246,13 @@ impl Error {
     /// The stable reason.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::Layer { .. } | Self::Entry { .. } | Self::Package { .. } => Reason::ImageInvalid,
+            Self::Layer { .. }
+            | Self::Entry { .. }
+            | Self::Package { .. }
+            | Self::Version { .. } => Reason::ImageInvalid,
+            Self::NoDirectory(_) => Reason::ModelNotFound,
+            // A later attempt may find it complete.
+            Self::Changed(_) => Reason::RegistryUnavailable,
             Self::Framework(_) => Reason::EngineNotChosen,
             Self::Full { .. } | Self::NoSpace { .. } => Reason::StoreFull,
             _ => Reason::Internal,

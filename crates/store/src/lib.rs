@@ -26,8 +26,10 @@
 //!
 //! All calls block; asynchronous callers use `spawn_blocking`.
 
+mod beneath;
 mod blobs;
 mod config;
+mod directory;
 mod disk;
 mod error;
 mod journal;
@@ -43,7 +45,8 @@ mod tree;
 mod unpack;
 
 pub use config::{Config, UnpackLimits};
-pub use error::{EntryProblem, Error, LayerProblem, PackageProblem, Result};
+pub use directory::{Directory, Files};
+pub use error::{EntryProblem, Error, LayerProblem, PackageProblem, Result, VersionProblem};
 pub use journal::Journal;
 pub use record::{Desired, Promoted, Record};
 pub use serving::{Published, Serving};

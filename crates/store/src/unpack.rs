@@ -7,6 +7,7 @@ mod name;
 mod root;
 mod seal;
 mod source;
+mod take;
 mod writer;
 
 use std::{
@@ -22,7 +23,7 @@ use self::{
     archive::Archive,
     name::shown,
     root::{Fault, Root},
-    seal::Links,
+    seal::{Links, Parts},
     source::{Budget, Source},
     writer::{Room, Writer},
 };
@@ -57,13 +58,19 @@ impl Store {
     /// [`Error::BlobMissing`] and [`Error::BlobCorrupt`] if a layer has to be pulled again;
     /// [`Error::Full`] and [`Error::NoSpace`] if the tree does not fit.
     pub fn unpack(&self, package: &Package, in_use: InUse<'_>) -> Result<Tree> {
-        let turn = self.inner.turn(package.digest);
+        self.once(package.digest, || self.unpack_new(package, in_use))
+    }
+
+    /// The tree of `digest`, which `make` makes if the store does not have it. Concurrent calls for
+    /// the same digest wait for one another.
+    fn once(&self, digest: Digest, make: impl FnOnce() -> Result<Tree>) -> Result<Tree> {
+        let turn = self.inner.turn(digest);
         let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tree) = self.tree(&package.digest) {
+        if let Some(tree) = self.tree(&digest) {
             return Ok(tree);
         }
         let started = Instant::now();
-        match self.unpack_new(package, in_use) {
+        match make() {
             Ok(tree) => {
                 metrics::unpacked(started.elapsed());
                 self.refresh_metrics();
@@ -93,13 +100,20 @@ impl Store {
             unpacking.layer(*layer)?;
         }
         let links = std::mem::take(&mut unpacking.links);
-        let (parts, bytes) = seal::seal(&staging.0, package.digest, &links, &self.inner.layouts)?;
+        let sealed = seal::seal(&staging.0, package.digest, &links, &self.inner.layouts)?;
+        self.keep(&staging, package.clone(), sealed)
+    }
+
+    /// Makes `staging`, which holds the files of `package`, its tree.
+    fn keep(&self, staging: &Staging, package: Package, sealed: (Parts, u64)) -> Result<Tree> {
+        let (layout, (parts, bytes)) = (&self.inner.layout, sealed);
+        let Package { digest, platform_digest, labels, layers } = package;
         let sidecar = Sidecar {
-            digest: package.digest,
-            platform_digest: package.platform_digest,
+            digest,
+            platform_digest,
             bytes,
-            labels: package.labels.clone(),
-            layers: digests,
+            labels,
+            layers: layers.into_iter().map(|(layer, _)| layer).collect(),
             model: parts.model,
             metadata: parts.metadata,
             golden: parts.golden,
@@ -108,11 +122,11 @@ impl Store {
         sidecar.write(&staging.0)?;
         disk::sync_dir(&staging.0)?;
         // An entry at the final path was not a valid tree, or it would have been returned above.
-        disk::remove_tree(&layout.tree(&package.digest))?;
-        disk::rename(&staging.0, &layout.tree(&package.digest))?;
-        self.inner.seen().forget(&package.digest);
+        disk::remove_tree(&layout.tree(&digest))?;
+        disk::rename(&staging.0, &layout.tree(&digest))?;
+        self.inner.seen().forget(&digest);
         sidecar.layers.iter().for_each(|layer| disk::touch(&layout.blob(layer)));
-        self.tree(&package.digest).ok_or(Error::TreeMissing(package.digest))
+        self.tree(&digest).ok_or(Error::TreeMissing(digest))
     }
 }
 

@@ -28,6 +28,7 @@ pub const TENSORFLOW: Framework = Framework {
     },
     reading: |_| READING,
     interface,
+    others: None,
 };
 
 fn interface(model: &Path, signature: &str) -> Result<Interface, Failure> {

@@ -24,6 +24,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1..200_u8, 0..200_u8).prop_map(|(idle, retain)| Step::Policy(idle, retain)),
         1 => (0..3_u8, any::<bool>()).prop_map(|(name, forget)| Step::ImageChanged(name, forget)),
         1 => (0..3_u8).prop_map(Step::EngineChanged),
+        1 => (0..3_u8, any::<bool>(), any::<bool>())
+            .prop_map(|(name, latest, number)| Step::List(name, latest, number)),
         1 => any::<bool>().prop_map(Step::Canaries),
         1 => (0..3_u8, any::<bool>()).prop_map(|(name, on)| Step::Rollover(name, on)),
         12 => any::<u8>().prop_map(Step::Complete),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
 use bytesize::ByteSize;
-use outrigger_core::{DType, Digest, ElementType, LayerKind, Shape, TensorSpec};
+use outrigger_core::{DType, Digest, LayerKind, Shape, TensorSpec};
 use outrigger_features::Metadata;
 use outrigger_lifecycle::ModelFiles;
 use outrigger_oci::{Client, Progress, Reference, signature::PublicKey};
@@ -80,7 +80,7 @@ pub struct FeatureReport {
 pub struct TensorReport {
     /// Its name in the signature.
     pub name: String,
-    /// TensorFlow's name of the element type.
+    /// The element type, as metadata.json and other reports call it.
     pub dtype: String,
     /// Its sizes, -1 if unknown; null if the rank is unknown.
     pub shape: Option<Vec<i64>>,
@@ -186,19 +186,7 @@ pub(crate) fn tensor(spec: &TensorSpec) -> TensorReport {
         Shape::Any => None,
         Shape::Sizes(sizes) => Some(sizes.iter().map(size).collect()),
     };
-    TensorReport { name: spec.name.to_string(), dtype: tensorflow_name(&spec.dtype), shape }
-}
-
-fn tensorflow_name(dtype: &ElementType) -> String {
-    match dtype {
-        ElementType::Known(DType::Float32) => "DT_FLOAT".to_owned(),
-        ElementType::Known(DType::Float64) => "DT_DOUBLE".to_owned(),
-        ElementType::Known(dtype) => format!("DT_{}", dtype.as_str().to_uppercase()),
-        ElementType::Unsupported(name) if !name.contains(' ') => {
-            format!("DT_{}", name.to_uppercase())
-        }
-        other => other.to_string(),
-    }
+    TensorReport { name: spec.name.to_string(), dtype: spec.dtype.to_string(), shape }
 }
 
 impl Report {

@@ -95,7 +95,7 @@ async fn inspect_reports_the_place_of_each_feature() {
     assert!(report.inputs.len() >= 3 && report.outputs.len() == 1, "{report:?}");
     let treatment = report.inputs.iter().find(|input| input.name == "treatment");
     let treatment = treatment.expect("an input of the model");
-    assert_eq!(treatment.dtype, "DT_FLOAT");
+    assert_eq!(treatment.dtype, "float32");
     assert_eq!(treatment.shape.as_deref(), Some(&[-1, -1, 2][..]));
     let text = report.text();
     assert!(text.contains(&digest.to_string()) && text.contains("label      dev.example.run=7"));

@@ -162,6 +162,5 @@ fn truncated(text: StringValue) -> StringValue {
 }
 
 fn shortened(text: &str) -> &str {
-    let end = (0..=LONGEST.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
-    &text[..end.unwrap_or(0)]
+    &text[..text.floor_char_boundary(LONGEST)]
 }

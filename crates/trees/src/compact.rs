@@ -1,10 +1,12 @@
-//! Trees in the form that the kernels walk: nodes of eight bytes, and the top of each tree as
-//! comparisons that need no walk.
+//! Trees in the form that the kernels walk: nodes of eight bytes, or of sixteen where numbers are
+//! too large for eight, and the top of each tree as comparisons that need no walk.
 
 mod build;
+mod nodes;
 mod top;
 
 pub(crate) use build::used;
+pub(crate) use nodes::{Nodes, Wide};
 pub(crate) use top::{EXITS, LEVELS, Record, Top};
 
 use crate::budget::Budget;
@@ -46,11 +48,6 @@ impl Node {
         (self.link >> Self::SLOT) as usize
     }
 
-    /// The left child of this node, which is the node `at` of its tree. None for a leaf.
-    pub(crate) fn left(self, at: u32) -> Option<u32> {
-        (self.next(f32::NAN) != at).then_some(self.link & Self::CHILD)
-    }
-
     /// The child to which a row goes that has `value` in the slot of this node.
     #[inline(always)]
     pub(crate) fn next(self, value: f32) -> u32 {
@@ -70,7 +67,7 @@ pub(crate) struct Compact {
     /// The longest way from the root of each tree to a leaf, in splits.
     pub(crate) depths: Vec<u32>,
     /// The nodes of all trees. The children of a node are within its tree.
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Nodes,
     /// The value of each node that is a leaf.
     pub(crate) values: Values,
     /// The number of each node in the file.
@@ -97,7 +94,7 @@ impl Compact {
         size_of_val(&*self.features)
             + size_of_val(&*self.roots)
             + size_of_val(&*self.depths)
-            + size_of_val(&*self.nodes)
+            + self.nodes.memory()
             + values
             + size_of_val(&*self.ids)
             + size_of_val(&*self.records)

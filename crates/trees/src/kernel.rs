@@ -12,6 +12,7 @@ mod block;
 mod choice;
 mod portable;
 mod row;
+mod step;
 mod vectors;
 
 use std::ops::Range;

@@ -5,12 +5,12 @@ mod double;
 use std::{io::BufRead, ops::Range};
 
 use crate::{
-    AnyRows, Budget, Error, Explainer, Library, Limits, Options, Output, SparseRows, Unexplained,
+    AnyRows, Budget, Error, Explainer, Header, Library, Limits, Options, Output, SparseRows,
+    Unexplained,
     contributions::Covers,
     double::Double,
     forest::Forest,
-    objective::{Objective, Transform},
-    read,
+    read::{self, Extent},
     rows::Input,
     slots::Slots,
 };
@@ -23,12 +23,9 @@ use crate::{
 /// the nearest f32, and [`Self::predict_f64`] the sums.
 #[derive(Debug)]
 pub struct Model {
-    library: Library,
-    features: usize,
-    names: Vec<String>,
+    header: Header,
     /// The base margin of each output.
     base: Vec<f32>,
-    objective: Objective,
     forest: Forest,
     slots: Slots,
     /// The covers of the trees; None if the file has none.
@@ -37,9 +34,6 @@ pub struct Model {
     double: Option<Double>,
     /// The output of each tree. Empty if each tree has a value for every output.
     groups: Vec<u32>,
-    /// The first tree of each iteration, and the number of trees.
-    iterations: Vec<u32>,
-    best_iteration: Option<u32>,
 }
 
 impl Model {
@@ -49,9 +43,10 @@ impl Model {
     /// # Errors
     /// [`Error`]. A file that is malformed in any way is an error.
     pub fn read(source: &mut dyn BufRead, size: u64, limits: &Limits) -> Result<Self, Error> {
-        let (mut content, mut budget) = read::read(source, size, limits)?;
+        let (mut content, mut budget) = read::read(source, size, limits, Extent::All)?;
         content.complete(&mut budget)?;
-        let objective = Objective::named(&content.objective, content.version());
+        let header = Header::new(&mut content);
+        let objective = header.objective;
         if content.base_is_margin {
             // XGBoost turns such a score into a value and back, which may change its last bits.
             content.base.iter_mut().for_each(|base| objective.values(std::slice::from_mut(base)));
@@ -68,66 +63,59 @@ impl Model {
         };
         let slots = forest.slots(&mut budget)?;
         Ok(Self {
-            library: content.library,
-            double: content.double,
-            features: content.features,
-            names: content.names,
+            header,
             base: content.base,
-            objective,
             forest,
             slots,
             covers,
+            double: content.double,
             groups: content.groups,
-            iterations: content.iterations,
-            best_iteration: content.best_iteration,
         })
     }
 
-    /// The library that wrote the model.
+    /// The description of the model, as [`Header::read`] reads it.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The library that wrote the model: [`Header::library`].
     pub fn library(&self) -> Library {
-        self.library
+        self.header.library()
     }
 
     /// Columns of a dense row.
     pub fn features(&self) -> usize {
-        self.features
+        self.header.features()
     }
 
-    /// The names of the features, as in the file; empty if it has none.
+    /// The names of the features: [`Header::feature_names`].
     pub fn feature_names(&self) -> &[String] {
-        &self.names
+        self.header.feature_names()
     }
 
     /// Outputs of a row: classes or targets.
     pub fn groups(&self) -> usize {
-        self.base.len()
+        self.header.groups()
     }
 
     /// Boosting iterations.
     pub fn iterations(&self) -> u32 {
-        u32::try_from(self.iterations.len() - 1).unwrap_or(u32::MAX)
+        self.header.iterations()
     }
 
-    /// The best iteration, counted from 0, if the model was trained with early stopping. It is not
-    /// applied unless [`Options::iterations`] says so.
+    /// The best iteration: [`Header::best_iteration`].
     pub fn best_iteration(&self) -> Option<u32> {
-        self.best_iteration
+        self.header.best_iteration()
     }
 
-    /// Columns of an output, for all iterations.
+    /// Columns of an output: [`Header::width`].
     pub fn width(&self, output: Output) -> usize {
-        self.columns(&Options { output, iterations: None })
+        self.header.width(output)
     }
 
-    /// Columns of the output of a prediction with these settings. They differ from
-    /// [`Self::width`] for leaves of some of the iterations.
+    /// Columns of the output of a prediction with these settings: [`Header::columns`].
     pub fn columns(&self, options: &Options) -> usize {
-        match options.output {
-            Output::Margin => self.groups(),
-            Output::Leaf => self.trees(options).len(),
-            Output::Value if self.objective.transform == Transform::Class => 1,
-            Output::Value => self.groups(),
-        }
+        self.header.columns(options)
     }
 
     /// Scores dense or sparse rows. The outputs of a row are put into `out` beside each other, row
@@ -185,21 +173,21 @@ impl Model {
             out.iter_mut().zip(wide).for_each(|(out, value)| *out = value as f32);
             return;
         }
-        let trees = self.trees(options);
+        let (trees, objective) = (self.header.trees(options), self.header.objective);
         match options.output {
             Output::Leaf => self.forest.leaves(rows, trees, None, out),
             Output::Margin => self.margins(rows, trees, out),
             Output::Value if columns == self.groups() => {
                 self.margins(rows, trees, out);
                 let rows = out.chunks_exact_mut(columns);
-                rows.for_each(|row| self.objective.values(row));
+                rows.for_each(|row| objective.values(row));
             }
             Output::Value => {
                 let mut margins = vec![0.0; rows.len() * self.groups()];
                 self.margins(rows, trees, &mut margins);
                 let rows = margins.chunks_exact_mut(self.groups());
                 for (margins, out) in rows.zip(out.chunks_exact_mut(columns)) {
-                    self.objective.values(margins);
+                    objective.values(margins);
                     out.copy_from_slice(&margins[..columns]);
                 }
             }
@@ -218,7 +206,7 @@ impl Model {
         out: &mut [u32],
     ) {
         let rows = self.input(rows.into());
-        let trees = self.trees(&Options { output: Output::Leaf, iterations });
+        let trees = self.header.trees(&Options { output: Output::Leaf, iterations });
         assert_eq!(out.len(), rows.len() * trees.len(), "the length of the output");
         self.forest.leaves(rows, trees, None, out);
     }
@@ -232,38 +220,21 @@ impl Model {
         let explainer = Explainer {
             forest: &self.forest,
             covers: self.covers.as_ref().ok_or(Unexplained::NoCovers)?,
-            trees: self.trees(&Options { output: Output::Margin, iterations }),
+            trees: self.header.trees(&Options { output: Output::Margin, iterations }),
             groups: &self.groups,
             base: &self.base,
-            features: self.features,
+            features: self.features(),
         };
         explainer.checked()
     }
 
     /// Bytes held.
     pub fn memory(&self) -> usize {
-        let names: usize = self.names.iter().map(String::capacity).sum();
-        let words = self.base.capacity() + self.groups.capacity() + self.iterations.capacity();
-        let names = names + size_of::<String>() * self.names.capacity();
+        let words = self.base.capacity() + self.groups.capacity();
         let covers = self.covers.as_ref().map_or(0, Covers::memory);
         let double = self.double.as_ref().map_or(0, Double::memory);
         let parts = self.forest.memory() + self.slots.memory() + covers + double;
-        size_of::<Self>() + names + parts + 4 * words
-    }
-
-    /// The iterations that count.
-    fn chosen(&self, options: &Options) -> Range<u32> {
-        let all = 0..self.iterations();
-        let chosen = options.iterations.clone().unwrap_or_else(|| all.clone());
-        let end = chosen.end.min(all.end);
-        chosen.start.min(end)..end
-    }
-
-    /// The trees of the iterations that count.
-    fn trees(&self, options: &Options) -> Range<usize> {
-        let first = |iteration: u32| self.iterations[iteration as usize] as usize;
-        let chosen = self.chosen(options);
-        first(chosen.start)..first(chosen.end)
+        size_of::<Self>() + self.header.memory() + parts + 4 * words
     }
 
     fn margins(&self, rows: Input<'_>, trees: Range<usize>, out: &mut [f32]) {

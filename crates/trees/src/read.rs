@@ -22,11 +22,20 @@ use lines::Lines;
 use source::Source;
 use ubjson::Ubjson;
 
-/// Reads a model file of `size` bytes. Its format is recognised by its first bytes.
+/// The part of a file that is read. LightGBM's and CatBoost's are always read as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All but the trees, which are counted.
+    Header,
+    All,
+}
+
+/// Reads `extent` of a model file of `size` bytes. Its format is recognised by its first bytes.
 pub(crate) fn read(
     source: &mut dyn BufRead,
     size: u64,
     limits: &Limits,
+    extent: Extent,
 ) -> Result<(Content, Budget), Error> {
     let mut budget = Budget::new(limits, size);
     let mut source = Source::new(source, size, &mut budget)?;
@@ -34,15 +43,15 @@ pub(crate) fn read(
         [b'{', b'"' | b'}', ..] if is_catboost(source.window(64)?) => {
             catboost::read(&mut Json::new(source), &mut budget)?
         }
-        [b'{', b'"' | b'}', ..] => document::read(&mut Json::new(source), &mut budget)?,
-        [b'{', _] => document::read(&mut Ubjson::new(source), &mut budget)?,
+        [b'{', b'"' | b'}', ..] => document::read(&mut Json::new(source), extent, &mut budget)?,
+        [b'{', _] => document::read(&mut Ubjson::new(source), extent, &mut budget)?,
         [b't', b'r']
             if matches!(source.window(5)?, [b't', b'r', b'e', b'e', b'\r' | b'\n', ..]) =>
         {
             lightgbm::read(&mut Lines::new(source), &mut budget)?
         }
         [b'C', b'B'] if source.window(4)?.starts_with(b"CBM1") => return Err(catboost::binary()),
-        _ => binary::read(&mut source, &mut budget)?,
+        _ => binary::read(&mut source, extent, &mut budget)?,
     };
     Ok((content, budget))
 }

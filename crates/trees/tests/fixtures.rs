@@ -7,7 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use outrigger_trees::{Error, Limits, Model, Options, Output, Rows, SparseRows, Unexplained};
+use outrigger_trees::{
+    Error, Header, Limits, Model, Options, Output, Rows, SparseRows, Unexplained,
+};
 
 /// A table of a fixture: columns, and numbers.
 type Table = (usize, Vec<f32>);
@@ -252,5 +254,18 @@ fn names_and_the_best_iteration_are_read() {
         let widths =
             [Output::Value, Output::Margin, Output::Leaf].map(|output| model.width(output));
         assert_eq!(widths, [1, 3, 9], "{path:?}");
+    }
+}
+
+#[test]
+fn a_header_is_that_of_the_whole_model() {
+    for path in fixtures() {
+        let file = fs::read(&path).expect("a file");
+        let header = Header::read(&mut file.as_slice(), file.len() as u64, &Limits::default());
+        match (header, read(&path)) {
+            (Ok(header), Ok(model)) => assert_eq!(&header, model.header(), "{path:?}"),
+            (Err(Error::Unsupported(_)), Err(Error::Unsupported(_))) => {}
+            (header, model) => panic!("{path:?}: {header:?} {:?}", model.err()),
+        }
     }
 }

@@ -5,7 +5,7 @@ mod sample;
 
 use std::{fs, path::Path};
 
-use outrigger_trees::{Error, Limits, Model, Options, Output, Rows};
+use outrigger_trees::{Error, Header, Limits, Model, Options, Output, Rows};
 use sample::Sample;
 
 fn read(file: &[u8]) -> Result<Model, Error> {
@@ -15,9 +15,11 @@ fn read(file: &[u8]) -> Result<Model, Error> {
 /// The largest output that is asked for.
 const COLUMNS: usize = 1 << 20;
 
-/// Scores rows with a model, and explains the scores, if the file is one.
+/// Reads the header, scores rows with a model, and explains the scores, if the file is one.
 fn use_it(file: &[u8]) -> bool {
+    let header = Header::read(&mut &*file, file.len() as u64, &Limits::default());
     let Ok(model) = read(file) else { return false };
+    assert!(header.is_ok(), "{header:?}");
     let values = [f32::NAN, 0.0, 1.0, -1.0, f32::INFINITY].repeat(17);
     let rows = Rows::new(&values, 5).expect("whole rows");
     for output in [Output::Value, Output::Margin, Output::Leaf] {
@@ -115,6 +117,19 @@ fn errors_say_what_is_wrong_with_a_model() {
         let error = error_of(old, new);
         assert!(error.contains(expected), "{new}: {error}");
     }
+}
+
+#[test]
+fn a_header_is_read_whatever_the_trees_are() {
+    let example = include_str!("example.json");
+    let header =
+        |file: &str| Header::read(&mut file.as_bytes(), file.len() as u64, &Limits::default());
+    let file = example.replacen("\"left_children\": [1", "\"left_children\": [0", 1);
+    assert!(read(file.as_bytes()).is_err());
+    assert_eq!(header(&file).ok(), header(example).ok());
+    let file = example.replacen("\"iteration_indptr\": [0, 1]", "\"iteration_indptr\": [0, 2]", 1);
+    let error = header(&file).expect_err("one tree").to_string();
+    assert!(error.contains("iteration_indptr"), "{error}");
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn errors_say_what_is_wrong_with_a_model_of_lightgbm() {
         ("num_tree_per_iteration=1", "num_tree_per_iteration=x", "num_tree_per_iteration is \"x\""),
         ("num_tree_per_iteration=1", "num_tree_per_iteration=3", "2 trees, 3 in an iteration"),
         ("max_feature_idx=1\n", "", "it has no max_feature_idx"),
-        ("max_feature_idx=1", "max_feature_idx=0", "a feature beyond the last of 1"),
+        ("max_feature_idx=1", "max_feature_idx=0", "it has 2 names for 1 features"),
         ("feature_names=age", "feature_names=age b", "3 names for 2 features"),
         ("sigmoid:1", "sigmoid:-1", "the sigmoid of its objective is \"-1\""),
         ("tree_sizes=1 1", "tree_sizes=1", "tree_sizes"),

@@ -4,7 +4,7 @@
 mod sample;
 
 use outrigger_testkit::allocator::{self, Reporting, measured};
-use outrigger_trees::{Error, Limits, Model};
+use outrigger_trees::{Error, Header, Limits, Model};
 use sample::Sample;
 
 #[global_allocator]
@@ -18,7 +18,8 @@ fn read(file: &[u8], limits: &Limits) -> (usize, Result<(Model, usize), Error>) 
 
 #[test]
 fn the_peak_is_at_most_twice_the_file() {
-    let samples = [Sample { trees: 40, depth: 11 }, Sample { trees: 1, depth: 15 }];
+    // The nodes of the last one need sixteen bytes each.
+    let samples = [(40, 11), (1, 15), (1, 16)].map(|(trees, depth)| Sample { trees, depth });
     for sample in samples {
         for (format, file) in
             [("JSON", sample.json()), ("UBJSON", sample.ubjson()), ("binary", sample.binary())]
@@ -35,5 +36,18 @@ fn the_peak_is_at_most_twice_the_file() {
             assert!(matches!(refused, Err(Error::Memory { .. })), "{format}: {refused:?}");
             assert!(peak <= limit + 4096, "{format}: {peak} bytes of {limit}");
         }
+    }
+}
+
+#[test]
+fn a_header_takes_no_memory_for_trees() {
+    let sample = Sample { trees: 40, depth: 11 };
+    for file in [sample.json(), sample.ubjson(), sample.binary()] {
+        let size = file.len() as u64;
+        let read = || Header::read(&mut &*file, size, &Limits::default());
+        let (header, memory) = measured(read);
+        assert_eq!(header.expect("a header").iterations(), 40);
+        // The buffer of the file has 64 KiB.
+        assert!(memory.peak < 80 << 10, "{} bytes for {size}", memory.peak);
     }
 }

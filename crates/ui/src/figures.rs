@@ -36,8 +36,8 @@ pub(crate) struct Figures {
 pub(crate) struct Account {
     pub(crate) used: f64,
     pub(crate) limit: f64,
-    /// The number of refusals.
-    pub(crate) refused: f64,
+    /// The number of refusals by reason.
+    pub(crate) refused: BTreeMap<String, f64>,
 }
 
 /// The figures of an engine.
@@ -78,7 +78,9 @@ const SERIES: &[(&str, Take)] = &[
     ("outrigger_requests_in_flight", |it, sample| it.in_flight += sample.value),
     ("outrigger_memory_used_bytes", |it, sample| it.account(sample).used += sample.value),
     ("outrigger_memory_limit_bytes", |it, sample| it.account(sample).limit += sample.value),
-    ("outrigger_memory_refusals_total", |it, sample| it.account(sample).refused += sample.value),
+    ("outrigger_memory_refusals_total", |it, sample| {
+        add(&mut it.account(sample).refused, sample.label("reason"), sample.value);
+    }),
 ];
 
 /// The names of the metrics that the page reads from the server.
@@ -234,7 +236,8 @@ mod tests {
              outrigger_memory_refusals_total{account=\"requests\",reason=\"OVERLOADED\"} 2\n\
              outrigger_memory_refusals_total{account=\"requests\",reason=\"TOO_LARGE\"} 1\n",
         );
-        let requests = Account { used: 10.0, limit: 40.0, refused: 3.0 };
+        let refused = [("OVERLOADED".to_owned(), 2.0), ("TOO_LARGE".to_owned(), 1.0)].into();
+        let requests = Account { used: 10.0, limit: 40.0, refused };
         assert_eq!(figures.accounts["requests"], requests);
         let buckets = vec![(0.1, 3.0), (f64::INFINITY, 4.0)];
         assert_eq!(figures.models["a/b"], Requests { buckets, failed: 1.0 });

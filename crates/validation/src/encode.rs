@@ -45,7 +45,9 @@ pub(crate) fn put_typed(
     cell: &Cell,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
-    if let Cell::Object(members) = cell {
+    if let Cell::Object(members) = cell
+        && of != Some(Type::Sparse)
+    {
         return members.iter().try_for_each(|(key, cell)| {
             put_feature((features, entity), &format!("{name}.{key}"), cell, out)
         });

@@ -35,6 +35,8 @@ pub(crate) enum Type {
     Text,
     /// Several values.
     Vector,
+    /// Ids with weights.
+    Sparse,
     Unknown,
 }
 
@@ -103,6 +105,8 @@ impl Known {
 impl Type {
     fn of(feature: &Feature, dtype: DType) -> Self {
         match (&feature.encoding, dtype) {
+            _ if matches!(feature.size, Size::WeightOf(_)) => Self::Number,
+            _ if feature.size == Size::Sparse => Self::Sparse,
             _ if feature.length > 1 || feature.size != Size::Exact => Self::Vector,
             (Encoding::HashBuckets(_), _) => Self::Text,
             (Encoding::Vocabulary { words: Words::Texts(_), .. }, _) => Self::Text,

@@ -5,8 +5,7 @@ const MOST: usize = 500;
 
 /// Cuts a text at a character boundary.
 pub(crate) fn cut(mut text: String) -> String {
-    let end = (0..=MOST.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
-    text.truncate(end.unwrap_or(0));
+    text.truncate(text.floor_char_boundary(MOST));
     text
 }
 

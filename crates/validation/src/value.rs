@@ -1,6 +1,8 @@
 //! Cells as values of features.
 
-use outrigger_proto::outrigger::v1::{IntegerList, NumberList, RealList, TextList, value::Kind};
+use outrigger_proto::outrigger::v1::{
+    IntegerList, NumberList, RealList, SparseList, TextList, value::Kind,
+};
 use outrigger_tables::Cell;
 
 use crate::features::Type;
@@ -28,6 +30,7 @@ pub(crate) fn value(cell: &Cell, of: Type) -> Result<Option<Kind>, String> {
         Cell::Text(text) => Kind::Text(text.clone()),
         Cell::Untyped(text) => untyped(text, of)?.unwrap_or_else(|| Kind::Text(text.clone())),
         Cell::List(cells) => list(cells)?,
+        Cell::Object(members) if of == Type::Sparse => sparse(members)?,
         Cell::Object(_) => return Err("an object, where a value is expected".to_owned()),
     }))
 }
@@ -48,6 +51,10 @@ fn untyped(text: &str, of: Type) -> Result<Option<Kind>, String> {
         Type::Integer => integer().or_else(real),
         Type::Flag => flag().or_else(integer).or_else(real),
         Type::Vector => vector(text)?,
+        Type::Sparse => match parsed(text, '{') {
+            Some(Cell::Object(members)) => Some(sparse(&members)?),
+            _ => vector(text)?.or_else(integer),
+        },
         // "nan" and "inf" may be words.
         Type::Unknown if text.bytes().any(|byte| byte.is_ascii_digit()) => match vector(text)? {
             Some(list) => Some(list),
@@ -63,10 +70,54 @@ fn untyped(text: &str, of: Type) -> Result<Option<Kind>, String> {
 /// The values of a JSON list; `None` if the text is not one, or takes more memory than values that
 /// are not lists.
 fn vector(text: &str) -> Result<Option<Kind>, String> {
-    let most = PER_BYTE * text.len() + LEAST;
-    match text.starts_with('[').then(|| Cell::parse(text.as_bytes(), most)) {
-        Some(Ok(Cell::List(cells))) => list(&cells).map(Some),
+    match parsed(text, '[') {
+        Some(Cell::List(cells)) => list(&cells).map(Some),
         _ => Ok(None),
+    }
+}
+
+/// The JSON value of a text that begins with `first`.
+fn parsed(text: &str, first: char) -> Option<Cell> {
+    let most = PER_BYTE * text.len() + LEAST;
+    let json = text.starts_with(first).then(|| Cell::parse(text.as_bytes(), most));
+    json.and_then(Result::ok)
+}
+
+/// The members of a sparse list: `ids` or `names`, and `weights`.
+fn sparse(members: &[(String, Cell)]) -> Result<Kind, String> {
+    let mut sparse = SparseList::default();
+    for (key, cell) in members {
+        let cells = match cell {
+            Cell::Absent => continue,
+            Cell::List(cells) => cells,
+            _ => return Err(format!("{key}: not a list")),
+        };
+        let wrong = |expected| format!("{key}: not a list of {expected}");
+        match key.as_str() {
+            "ids" => sparse.ids = all(cells, id).ok_or_else(|| wrong("ids"))?,
+            "names" => sparse.names = all(cells, text).ok_or_else(|| wrong("texts"))?,
+            "weights" => {
+                let weights = all(cells, number).ok_or_else(|| wrong("numbers"))?;
+                sparse.weights = weights.into_iter().map(|weight| weight as f32).collect();
+            }
+            _ => return Err(format!("{key}: a sparse list has ids or names, and weights")),
+        }
+    }
+    Ok(Kind::Sparse(sparse))
+}
+
+fn id(cell: &Cell) -> Option<u64> {
+    match cell {
+        Cell::Integer(id) => u64::try_from(*id).ok(),
+        Cell::Unsigned(id) => Some(*id),
+        _ => None,
+    }
+}
+
+fn text(cell: &Cell) -> Option<String> {
+    match cell {
+        Cell::Text(text) => Some(text.clone()),
+        _ => None,
     }
 }
 
@@ -86,11 +137,7 @@ fn list(cells: &[Cell]) -> Result<Kind, String> {
     if let Some(values) = integers {
         return Ok(Kind::Integers(IntegerList { values }));
     }
-    let texts = all(cells, |cell| match cell {
-        Cell::Text(text) => Some(text.clone()),
-        _ => None,
-    });
-    if let Some(values) = texts {
+    if let Some(values) = all(cells, text) {
         return Ok(Kind::Texts(TextList { values }));
     }
     let reals = all(cells, number);
@@ -123,13 +170,13 @@ mod tests {
         value(&Cell::Untyped(text.to_owned()), of).expect("a value")
     }
 
-    fn text(text: &str) -> Option<Kind> {
+    fn text_kind(text: &str) -> Option<Kind> {
         Some(Kind::Text(text.to_owned()))
     }
 
     #[test]
     fn a_cell_of_csv_has_the_type_of_its_feature() {
-        assert_eq!(csv("007", Type::Text), text("007"));
+        assert_eq!(csv("007", Type::Text), text_kind("007"));
         assert_eq!(csv("7", Type::Number), Some(Kind::Real(7.0)));
         assert_eq!(csv(" 1e3", Type::Number), Some(Kind::Real(1000.0)));
         assert_eq!(csv("-inf", Type::Number), Some(Kind::Real(f64::NEG_INFINITY)));
@@ -143,8 +190,8 @@ mod tests {
 
     #[test]
     fn a_text_of_another_type_stays_text_for_the_model_to_refuse() {
-        for of in [Type::Number, Type::Integer, Type::Flag, Type::Vector] {
-            assert_eq!(csv("1 2", of), text("1 2"));
+        for of in [Type::Number, Type::Integer, Type::Flag, Type::Vector, Type::Sparse] {
+            assert_eq!(csv("1 2", of), text_kind("1 2"));
         }
     }
 
@@ -154,10 +201,41 @@ mod tests {
         assert_eq!(csv("-1.5", Type::Unknown), Some(Kind::Real(-1.5)));
         assert_eq!(csv("false", Type::Unknown), Some(Kind::Flag(false)));
         for word in ["nan", "Infinity", "2026-11-25", "[a", "web"] {
-            assert_eq!(csv(word, Type::Unknown), text(word), "{word}");
+            assert_eq!(csv(word, Type::Unknown), text_kind(word), "{word}");
         }
         let reals = RealList { values: vec![0.5] };
         assert_eq!(csv("[0.5]", Type::Unknown), Some(Kind::Reals(reals)));
+    }
+
+    #[test]
+    fn a_sparse_list_has_ids_or_names_with_weights() {
+        let sparse = |json: &str| {
+            let cell = Cell::parse(json.as_bytes(), LEAST).expect("JSON");
+            value(&cell, Type::Sparse).map(|kind| kind.expect("a value"))
+        };
+        let of_ids = Kind::Sparse(SparseList {
+            ids: vec![1, u64::MAX],
+            weights: vec![0.5, 2.0],
+            names: Vec::new(),
+        });
+        let json = r#"{"ids": [1, 18446744073709551615], "weights": [0.5, 2]}"#;
+        assert_eq!(sparse(json), Ok(of_ids.clone()));
+        assert_eq!(csv(json, Type::Sparse), Some(of_ids));
+        let names = vec!["a".to_owned()];
+        let of_names = SparseList { names, ..SparseList::default() };
+        let json = r#"{"names": ["a"], "weights": null}"#;
+        assert_eq!(sparse(json), Ok(Kind::Sparse(of_names)));
+        assert_eq!(sparse("[3]"), Ok(Kind::Integers(IntegerList { values: vec![3] })));
+        assert_eq!(csv("3", Type::Sparse), Some(Kind::Integer(3)));
+        for (wrong, message) in [
+            (r#"{"ids": [-1]}"#, "ids: not a list of ids"),
+            (r#"{"ids": 1}"#, "ids: not a list"),
+            (r#"{"names": [1]}"#, "names: not a list of texts"),
+            (r#"{"weights": ["a"]}"#, "weights: not a list of numbers"),
+            (r#"{"id": [1]}"#, "id: a sparse list has ids or names, and weights"),
+        ] {
+            assert_eq!(sparse(wrong), Err(message.to_owned()), "{wrong}");
+        }
     }
 
     #[test]

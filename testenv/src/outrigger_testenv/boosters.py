@@ -1,13 +1,14 @@
 """Boosters in model packages: their files, and the scores of their own libraries."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from outrigger_testenv import libraries
+from outrigger_testenv import uplift as uplifts
 
 FRAMEWORK = "xgboost"
 FRAMEWORKS = (FRAMEWORK, libraries.LIGHTGBM, libraries.CATBOOST)
@@ -23,20 +24,24 @@ def write(
     booster: Any,
     directory: Path,
     file: str | None,
-    iterations: str | Sequence[int] | None,
-    missing: float | None,
+    options: Mapping[str, Any],
+    uplift: uplifts.SLearner | uplifts.TLearner | None = None,
 ) -> None:
-    """Writes a booster and its options into the directory of its framework. The name of the file
-    of XGBoost decides its format, as XGBoost decides it.
+    """Writes a booster and its options into the directory of its framework, and the further
+    boosters of an uplift model. The name of XGBoost's file decides its format, as XGBoost decides
+    it. Options that are None are left out.
     """
     framework = libraries.framework(booster)
     target = Path(directory) / framework
     target.mkdir(parents=True, exist_ok=True)
     libraries.save(booster, target / (file or libraries.FILES.get(framework, _FILES[0])))
-    given = {"iterations": iterations, "missing": missing}
-    options = {name: value for name, value in given.items() if value is not None}
-    if options:
-        (target / _OPTIONS).write_text(json.dumps(options) + "\n", encoding="utf-8")
+    given = dict(options)
+    if uplift is not None:
+        uplift.write(target)
+        given["uplift"] = uplift.settings
+    given = {name: value for name, value in given.items() if value is not None}
+    if given:
+        (target / _OPTIONS).write_text(json.dumps(given) + "\n", encoding="utf-8")
 
 
 def function(
@@ -46,41 +51,58 @@ def function(
     source = next(path for name in FRAMEWORKS if (path := Path(directory) / name).is_dir())
     options = source / _OPTIONS
     settings = json.loads(options.read_text(encoding="utf-8")) if options.is_file() else {}
-    readers = {libraries.LIGHTGBM: libraries.lightgbm, libraries.CATBOOST: libraries.catboost}
-    predict = readers.get(source.name, _xgboost)(source, settings)
+    predict = _predict(source, settings)
 
     def call(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {output: predict(tensors[FEATURES], output) for output in outputs}
+        return {output: predict(tensors, output) for output in outputs}
 
     return call
 
 
-def _xgboost(source: Path, settings: Mapping[str, Any]) -> libraries.Predict:
-    """XGBoost's predictions of the model in a package."""
+Predict = Callable[[Mapping[str, np.ndarray], str], np.ndarray]
+"""Packed tensors and the name of an output to its values."""
+
+
+def _predict(source: Path, settings: Mapping[str, Any]) -> Predict:
+    """The predictions of the model in `source`."""
+    readers = {libraries.LIGHTGBM: libraries.lightgbm, libraries.CATBOOST: libraries.catboost}
+    if reader := readers.get(source.name):
+        predict = reader(source, settings)
+        return lambda tensors, output: predict(tensors[FEATURES], output)
+    return _xgboost(source, settings)
+
+
+def _xgboost(source: Path, settings: Mapping[str, Any]) -> Predict:
+    """XGBoost's predictions, and those of uplift models."""
     import xgboost
 
     file = next(source / name for name in _FILES if (source / name).is_file())
     booster = xgboost.Booster(model_file=file)
     chosen = settings.get("iterations", "all")
-    if chosen == "best":
-        chosen = (0, booster.best_iteration + 1)
-    # XGBoost's spelling of all iterations.
-    iterations = (0, 0) if chosen == "all" else tuple(chosen)
 
-    def predict(rows: np.ndarray, output: str) -> np.ndarray:
+    def iterations(of: Any) -> tuple[int, ...]:
+        if chosen == "best":
+            return (0, of.best_iteration + 1)
+        # XGBoost's spelling of all iterations.
+        return (0, 0) if chosen == "all" else tuple(chosen)
+
+    def predict(of: Any, rows: np.ndarray, output: str) -> np.ndarray:
         missing = settings.get("missing", np.nan)
         if output == LEAF:
             matrix = xgboost.DMatrix(
                 rows,
                 missing=missing,
-                feature_names=booster.feature_names,
-                feature_types=booster.feature_types,
+                feature_names=of.feature_names,
+                feature_types=of.feature_types,
                 enable_categorical=True,
             )
-            leaves = booster.predict(matrix, pred_leaf=True, iteration_range=iterations)
+            leaves = of.predict(matrix, pred_leaf=True, iteration_range=iterations(of))
             return leaves.astype("int32")
-        return booster.inplace_predict(
-            rows, iteration_range=iterations, predict_type=output, missing=missing
+        return of.inplace_predict(
+            rows, iteration_range=iterations(of), predict_type=output, missing=missing
         )
 
-    return predict
+    if (uplift := settings.get("uplift")) is not None:
+        compare = uplifts.function(booster, source, uplift, predict)
+        return lambda tensors, output: compare(tensors[FEATURES], tensors.get(uplifts.ARM), output)
+    return lambda tensors, output: predict(booster, tensors[FEATURES], output)

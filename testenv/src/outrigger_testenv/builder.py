@@ -29,6 +29,7 @@ from outrigger_testenv.jsonform import http_request
 from outrigger_testenv.packing import Treatments, constants, pack
 from outrigger_testenv.profile import profile
 from outrigger_testenv.requests import rows
+from outrigger_testenv.uplift import SLearner, TLearner
 
 SAVED_MODEL = Path("tensorflow_serving_model", "model")
 
@@ -278,6 +279,7 @@ def tree_package(
     score_column: int = 0,
     iterations: str | Sequence[int] | None = None,
     missing: float | None = None,
+    uplift: SLearner | TLearner | None = None,
     annotations: Mapping[str, str] | None = None,
     golden: tuple[pd.DataFrame, Treatments] | None = None,
 ) -> ModelPackage:
@@ -285,18 +287,22 @@ def tree_package(
     framework, and the name and format of its file; that of XGBoost may be called `file`.
 
     `features` are the booster's columns in order, each with its entity. `output` is `value`,
-    `margin` or `leaf`; `width` is its number of columns (classes, targets or trees), of which
+    `margin` or `leaf`; with `uplift`, which makes an uplift model of the booster, `value_uplift`
+    and others. `width` is its number of columns (classes, targets or trees), of which
     `score_column` is the score. `iterations` ("best", or the first one and the one after the last)
     and `missing` are written to options.json.
     """
     inputs = (Input(boosters.FEATURES, JOINED, "float32", tuple(features)),)
+    if uplift is not None:
+        inputs += uplift.inputs
     metadata = Metadata(
         inputs,
         (Output(output, "score", width=width, score_column=score_column),),
         annotations=dict(annotations or {}),
         framework=libraries.framework(booster),
     )
-    boosters.write(booster, directory, file, iterations, missing)
+    options = {"iterations": iterations, "missing": missing}
+    boosters.write(booster, directory, file, options, uplift)
     metadata.write(Path(directory))
     package = ModelPackage(directory)
     if golden is not None:

@@ -2,14 +2,19 @@
 
 import atexit
 import os
+import queue
 import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 _TAIL = 40
 _alive: set["Process"] = set()
@@ -54,7 +59,8 @@ class Process:
         if self.running:
             raise ProcessError(f"{self.name} is running already")
         with self.log.open("ab") as log:
-            self._child = subprocess.Popen(
+            start = partial(
+                subprocess.Popen,
                 [*_tied_to_us(), *self.command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -62,6 +68,7 @@ class Process:
                 env={**os.environ, **self.environment},
                 start_new_session=True,
             )
+            self._child = _on_a_lasting_thread(start)
         _alive.add(self)
 
     def wait_until(self, ready: Callable[[], bool], timeout: float = 60.0) -> None:
@@ -129,6 +136,34 @@ class Process:
 def _tied_to_us() -> list[str]:
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+
+
+def _on_a_lasting_thread(work: Callable[[], Any]) -> Any:
+    """Calls `work` on a thread that lives as long as the interpreter: a process that is tied to us
+    is killed at the end of the thread that started it.
+    """
+    if threading.current_thread() is threading.main_thread():
+        return work()
+    result = Future()
+    _lasting_thread().put((work, result))
+    return result.result()
+
+
+@cache
+def _lasting_thread() -> queue.SimpleQueue:
+    """The work of a thread that does not end."""
+    waiting = queue.SimpleQueue()
+
+    def run() -> None:
+        while True:
+            work, result = waiting.get()
+            try:
+                result.set_result(work())
+            except BaseException as error:
+                result.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return waiting
 
 
 def free_ports(count: int) -> list[int]:

@@ -213,9 +213,17 @@ case "$1" in
     echo "== 5 passed in 1s =="
     exit {test} ;;
   demo) echo "{demo}"; exit {demo_status} ;;
+  demo-trees) echo "{trees}"; exit {trees_status} ;;
 esac
 """
-GREEN = {"lint": 0, "test": 0, "demo": "demo ok: 8 scores", "demo_status": 0}
+GREEN = {
+    "lint": 0,
+    "test": 0,
+    "demo": "demo ok: 8 scores",
+    "demo_status": 0,
+    "trees": "demo ok: 9 scores",
+    "trees_status": 0,
+}
 
 
 @pytest.fixture
@@ -230,20 +238,25 @@ def ci(machine):
     return run
 
 
-def test_ci_lints_tests_and_runs_the_demo(ci):
+def test_ci_lints_tests_and_runs_the_demos(ci):
     done, log = ci()
     assert done.returncode == 0, done.stderr
     assert log.splitlines() == [
         "make lint",
-        "make test",
+        "make test --no-print-directory",
         "make demo --no-print-directory",
+        "make demo-trees --no-print-directory",
     ]
-    assert done.stdout.splitlines()[-4:] == [
-        "== closing lines",
+    lines = done.stdout.splitlines()
+    lines = lines[lines.index("== closing lines") + 1 :]
+    assert [line for line in lines if not line.startswith("took: ")] == [
         "== 5 passed in 1s ==",
         "rust: 3 passed; 0 failed; 1 ignored, in 1 runs",
         "demo ok: 8 scores",
+        "demo ok: 9 scores",
     ]
+    took = [line.split()[1:3] for line in lines if line.startswith("took: ")]
+    assert took == [["make", target] for target in ("test", "demo", "demo-trees")]
 
 
 @pytest.mark.parametrize(
@@ -255,13 +268,15 @@ def test_ci_lints_tests_and_runs_the_demo(ci):
         {"demo": "demo failed"},
         {"demo": "not demo ok"},
         {"demo": "demo ok\nand on"},
+        {"trees_status": 2},
+        {"trees": "demo failed"},
     ],
 )
-def test_ci_fails_when_a_part_fails_or_the_demo_does_not_end_well(ci, different):
+def test_ci_fails_when_a_part_fails_or_a_demo_does_not_end_well(ci, different):
     assert ci(**different)[0].returncode != 0
 
 
-def test_ci_runs_the_demo_after_tests_that_fail(ci):
+def test_ci_runs_the_demos_after_tests_that_fail(ci):
     done, log = ci(test=2)
-    assert "make demo" in log
-    assert done.stdout.splitlines()[-1] == "demo ok: 8 scores"
+    assert "make demo-trees" in log
+    assert done.stdout.splitlines()[-1] == "demo ok: 9 scores"

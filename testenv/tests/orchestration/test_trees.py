@@ -134,10 +134,9 @@ def test_classes_and_leaves_are_outputs_of_several_columns(client, serving, tmp_
         "leaves": {"output": "leaf", "width": 15, "score_column": 14},
     }
     users = pd.DataFrame({"age": [20.0, 47.5]})
-    for name, package in made.items():
-        package = tree_package(
-            booster, TINY, tmp_path / name, golden=(users, PRICES), **package
-        )
+    for name, settings in made.items():
+        golden = (users, PRICES)
+        package = tree_package(booster, TINY, tmp_path / name, golden=golden, **settings)
         serving(package, f"trees/{name}")
         scores = client.predict(f"trees/{name}", users, PRICES)
         own = np.concatenate(package.values(users, PRICES))
@@ -279,7 +278,9 @@ def test_a_package_is_validated_inspected_and_compared_without_tensorflow(
     assert [each["name"] for each in report["features"]] == [
         column.name for column in campaign_trees.COLUMNS
     ]
-    assert {each["name"] for each in report["outputs"]} == {"value", "margin", "leaf"}
+    types = {each["name"]: each["dtype"] for each in report["inputs"] + report["outputs"]}
+    scores = {"value": "float32", "margin": "float32", "leaf": "int32"}
+    assert types == {"features": "float32", **scores}
     done = command("diff", package.directory, trained(30).directory)
     assert done.returncode == 1, done.stderr
 

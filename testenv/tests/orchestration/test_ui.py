@@ -139,6 +139,31 @@ def test_the_life_of_a_failing_model_has_its_reason_and_markup_stays_text(stack,
     assert "broken" not in page.run("document.title").removeprefix("team/broken")
 
 
+def test_each_account_of_memory_has_its_use_its_limit_and_its_refusals_by_reason(
+    needs_registry, own_stack, page, package
+):
+    stack = own_stack(overrides={"server": {"memory": "256MiB"}})
+    files = images.files_of(package(good).directory)
+    metadata = json.loads(files["data/metadata.json"])
+    # Parsed, it takes more than the account of packages, an eighth.
+    metadata["annotations"] = {"notes": "x" * (3 << 20)}
+    files["data/metadata.json"] = json.dumps(metadata).encode()
+    images.push_layers(stack.registry, "models/team/large", "latest", [images.tar(files)])
+    with pytest.raises(OutriggerError, match="IMAGE_INVALID"):
+        stack.client().load("team/large")
+    look(page, stack)
+    packages = "[data-account=packages]"
+    page.wait_for(f"document.querySelector('{packages}')?.innerText.includes('IMAGE_INVALID')")
+    assert page.text(packages) == "packages\t0 B\t32 MiB\t1 IMAGE_INVALID"
+    accounts = "[...document.querySelectorAll('[data-account]')].map((it) => it.dataset.account)"
+    assert " ".join(page.run(accounts)) == "answers packages plans pulls requests unread waiting"
+    assert page.text("[data-account=plans]").endswith("\tnone")
+    picture(page, "memory-light")
+    page.resize(*PHONE, phone=True)
+    assert page.run("document.documentElement.scrollWidth") <= PHONE[0]
+    picture(page, "memory-phone")
+
+
 def test_a_canary_has_arms_and_bounds_that_close_in_and_a_verdict(stack, page, package, tmp_path):
     look(page, stack)
     with on_trial(stack, package, better, tmp_path) as digest:

@@ -8,7 +8,8 @@ import pytest
 import xgboost
 
 from outrigger_testenv.builder import ModelPackage, tree_package
-from outrigger_testenv.features import TREATMENT, USER, numeric
+from outrigger_testenv.features import TREATMENT, USER, numeric, vocabulary
+from outrigger_testenv.uplift import SLearner, TLearner
 
 COLUMNS = (
     numeric("age", entity=USER, missing="nan"),
@@ -16,6 +17,11 @@ COLUMNS = (
 )
 USERS = pd.DataFrame({"age": [20.0, None]}, index=["a", "b"])
 OFFERS = [pd.DataFrame({"price": [1.0, 2.0, 9.0]}), pd.DataFrame({"price": [3.0]})]
+# "post" is in no vocabulary.
+OFFERS_ARMS = [
+    frame.assign(arm=arms)
+    for frame, arms in zip(OFFERS, [["mail", "none", "post"], ["mail"]], strict=True)
+]
 ROWS = np.array([[20, 1], [20, 2], [20, 9], [np.nan, 3]], "f4")
 
 
@@ -82,3 +88,48 @@ def test_golden_cases_hold_the_boosters_scores(booster, tmp_path):
     expected = [case["expected"]["scores"] for case in (first, second)]
     assert expected == [scores.tolist() for scores in package.score(USERS, OFFERS)]
     assert ModelPackage(tmp_path).metadata.framework == "xgboost"
+
+
+def predictions(booster, rows, output):
+    return booster.inplace_predict(rows, predict_type=output)
+
+
+@pytest.mark.parametrize("output", ["value", "margin"])
+def test_an_s_learner_compares_rows_with_their_controls(booster, tmp_path, output):
+    learner = SLearner({"price": 25})
+    package = tree_package(
+        booster,
+        COLUMNS,
+        tmp_path,
+        output=f"{output}_uplift",
+        uplift=learner,
+        golden=(USERS, OFFERS),
+    )
+    controls = ROWS.copy()
+    controls[:, 1] = 25
+    own = predictions(booster, ROWS, output) - predictions(booster, controls, output)
+    assert np.concatenate(package.score(USERS, OFFERS)).tobytes() == own.tobytes()
+    assert own.any()
+    options = json.loads((tmp_path / "xgboost" / "options.json").read_text())
+    assert options == {"uplift": {"control": {"price": 25}}}
+
+
+def test_a_t_learner_compares_the_booster_of_the_arm_with_the_controls(booster, tmp_path):
+    table = np.random.default_rng(2).uniform(0, 50, (500, 2)).astype("f4")
+    data = xgboost.DMatrix(table, table[:, 0] > 25, feature_names=["age", "price"])
+    mail = xgboost.train({"objective": "binary:logistic"}, data, 10)
+    arm = vocabulary("arm", ["none", "mail"], other=0, entity=TREATMENT, required=True)
+    learner = TLearner(arm, {"control": None, "mail": mail})
+    package = tree_package(
+        booster,
+        COLUMNS,
+        tmp_path,
+        output="value_uplift",
+        uplift=learner,
+        golden=(USERS, OFFERS_ARMS),
+    )
+    own = predictions(mail, ROWS, "value") - predictions(booster, ROWS, "value")
+    own[[1, 2]] = 0
+    assert np.concatenate(package.score(USERS, OFFERS_ARMS)).tobytes() == own.tobytes()
+    assert own[[0, 3]].all()
+    assert [each.tensor for each in package.metadata.inputs] == ["features", "arm"]

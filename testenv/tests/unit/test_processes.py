@@ -1,7 +1,9 @@
 """Starting, watching and ending processes."""
 
 import signal
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -55,6 +57,16 @@ def test_killing_ends_the_children_too(tmp_path):
     while not ended(child):
         assert time.monotonic() < deadline, "the child outlives its parent"
         time.sleep(0.01)
+
+
+def test_a_process_outlives_the_thread_that_started_it(tmp_path):
+    process = program(tmp_path, "import time; time.sleep(600)")
+    thread = threading.Thread(target=process.start)
+    thread.start()
+    thread.join()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait_until_ended(timeout=0.5)
+    process.kill()
 
 
 def test_a_process_can_be_started_again(tmp_path):

@@ -47,6 +47,13 @@ fn value(kind: &Kind) -> Value {
         Kind::Reals(list) => json!(list.values),
         Kind::Integers(list) => json!(list.values),
         Kind::Texts(list) => json!(list.values),
+        Kind::Sparse(list) => {
+            let weights: Value = list.weights.iter().map(|weight| short(*weight)).collect();
+            match list.names.is_empty() {
+                true => json!({"ids": list.ids, "weights": weights}),
+                false => json!({"names": list.names, "weights": weights}),
+            }
+        }
     }
 }
 

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use outrigger_core::DType;
-use outrigger_features::metadata::{Encoding, Entity, Feature, Input, Metadata, Words};
-use outrigger_proto::outrigger::v1::{IntegerList, NumberList, RealList, TextList, value::Kind};
+use outrigger_features::metadata::{Encoding, Entity, Feature, Input, Metadata, Size, Words};
+use outrigger_proto::outrigger::v1::{
+    IntegerList, NumberList, RealList, SparseList, TextList, value::Kind,
+};
 use rand::{RngExt as _, rngs::StdRng};
 
 /// One user's request.
@@ -64,6 +66,11 @@ fn below_some(random: &mut StdRng) -> u64 {
 
 fn value(input: &Input, feature: &Feature, random: &mut StdRng) -> Kind {
     let length = feature.length;
+    match feature.size {
+        Size::WeightOf(_) => return numbers(1, || random.random_range(-1.0..1.0)),
+        Size::Sparse => return sparse(feature, random),
+        Size::Exact | Size::Padded(_) | Size::Ragged => {}
+    }
     match (&feature.encoding, input.dtype) {
         (Encoding::Vocabulary { words: Words::Texts(words), .. }, _) => {
             texts(length, || words[random.random_range(0..words.len())].to_string())
@@ -83,6 +90,25 @@ fn value(input: &Input, feature: &Feature, random: &mut StdRng) -> Kind {
         // There are no lists of booleans; 0 and 1 are accepted instead.
         (Encoding::Plain, DType::Bool) => integers(length, || random.random_range(0..2)),
     }
+}
+
+/// As many ids or names as the feature takes, each with a weight.
+fn sparse(feature: &Feature, random: &mut StdRng) -> Kind {
+    let mut list = SparseList::default();
+    for _ in 0..feature.length {
+        match &feature.encoding {
+            Encoding::Plain => list.ids.push(below_some(random)),
+            Encoding::HashBuckets(_) => list.names.push(format!("v{}", below_some(random))),
+            Encoding::Vocabulary { words: Words::Texts(words), .. } => {
+                list.names.push(words[random.random_range(0..words.len())].to_string());
+            }
+            Encoding::Vocabulary { words: Words::Integers(words), .. } => {
+                list.ids.push(words[random.random_range(0..words.len())].cast_unsigned());
+            }
+        }
+        list.weights.push(random.random_range(-1.0..1.0));
+    }
+    Kind::Sparse(list)
 }
 
 fn numbers(length: usize, mut value: impl FnMut() -> f32) -> Kind {

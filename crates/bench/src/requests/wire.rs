@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use outrigger_proto::outrigger::v1::{
-    IntegerColumn, Matrix, ModelSelector, PredictRequest, ResponseOptions, TextColumn,
-    TreatmentTable, Value, predict_request, value::Kind,
+    IntegerColumn, Matrix, ModelSelector, PredictRequest, ResponseOptions, SparseColumn,
+    TextColumn, TreatmentTable, Value, predict_request, value::Kind,
 };
 use prost::Message;
 
@@ -148,6 +148,7 @@ fn table(sample: &Sample) -> TreatmentTable {
             Some(Kind::Integer(_) | Kind::Integers(_) | Kind::Flag(_)) => {
                 table.integers.push(integers(column, values()));
             }
+            Some(Kind::Sparse(_)) => table.sparse.push(sparse(column, values())),
             _ => {
                 matrix.names.push(column.name.to_string());
                 matrix.widths.push(width(column));
@@ -195,6 +196,19 @@ fn texts<'s>(column: &Column, values: impl Iterator<Item = &'s Kind>) -> TextCol
     }
     let (name, width) = (column.name.to_string(), width(column));
     TextColumn { name, values: texts, width, ..TextColumn::default() }
+}
+
+fn sparse<'s>(column: &Column, values: impl Iterator<Item = &'s Kind>) -> SparseColumn {
+    let mut sparse = SparseColumn { name: column.name.to_string(), ..SparseColumn::default() };
+    sparse.width = width(column);
+    for value in values {
+        if let Kind::Sparse(list) = value {
+            sparse.ids.extend_from_slice(&list.ids);
+            sparse.names.extend_from_slice(&list.names);
+            sparse.weights.extend(list.weights.iter().flat_map(|weight| weight.to_le_bytes()));
+        }
+    }
+    sparse
 }
 
 fn integers<'s>(column: &Column, values: impl Iterator<Item = &'s Kind>) -> IntegerColumn {

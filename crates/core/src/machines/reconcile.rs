@@ -17,6 +17,7 @@ impl Machines {
         for name in &dirty {
             let machines = self.tags_of(name).count() + self.models_of(name).count();
             self.counts.examined += machines as u64;
+            self.reconcile_listed(turn, name);
             self.reconcile_canaries(turn, name);
             self.reconcile_pins(turn, name);
             self.reconcile_candidates(turn, name);

@@ -3,6 +3,7 @@
 mod canaries;
 mod configured;
 mod limits;
+mod listed;
 mod rollover;
 mod watch;
 
@@ -94,11 +95,20 @@ impl Bench {
                     (None, false) if key.name.as_str().starts_with("nobody") => {
                         Err(Failure::new(Reason::ModelNotFound, "there is none"))
                     }
+                    (None, false)
+                        if key.tag.as_str().starts_with(|it: char| it.is_ascii_digit()) =>
+                    {
+                        Err(Failure::new(Reason::TagNotFound, "there is no such version"))
+                    }
                     (None, false) => Ok(digest),
                 };
                 Some(Event::Tag(key.clone(), tags::Event::Resolved(*attempt, resolved)))
             }
             Effect::Switched(..) | Effect::LoadFailed(..) | Effect::CrashesUnexplained(_) => None,
+            Effect::Model(key, M::Pull(it)) if key.digest == Digest::of(b"broken") => {
+                let failure = Failure::new(Reason::ImageInvalid, "it is broken");
+                on(key, model::Event::Pulled(*it, Err(model::Fault::Failed(failure))))
+            }
             Effect::Model(key, M::Pull(it)) => on(key, model::Event::Pulled(*it, Ok(()))),
             Effect::Model(key, M::Prepare(it)) => {
                 on(key, model::Event::Prepared(*it, Ok(EngineId::default())))

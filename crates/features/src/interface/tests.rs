@@ -232,6 +232,38 @@ fn an_output_of_a_joined_model_has_as_many_columns_as_declared() {
 }
 
 #[test]
+fn sparse_rows_are_ids_weights_and_lengths() {
+    let json = include_bytes!("../../tests/metadata/good/sparse_joined.json");
+    let metadata = Metadata::parse(json).expect("valid");
+    let check = |changed: TensorSpec| {
+        let sparse = |name: &str| {
+            let of = |part: &str, dtype| spec(&format!("{name}{part}"), dtype, &[-1]);
+            [of("", DType::Int64), of("_weights", DType::Float32), of("_lengths", DType::Int64)]
+        };
+        let inputs = ["xgboost_features", "fm_features"].map(sparse).concat();
+        let inputs = [inputs, vec![spec("x", DType::Float32, &[-1, 2])]].concat();
+        let outputs = vec![spec("scores", DType::Float32, &[-1])];
+        let interface = Interface::new(with(&inputs, changed), outputs);
+        metadata.check_interface(&interface).map_err(|error| error.to_string())
+    };
+    assert_eq!(check(spec("fm_features", DType::Int64, &[-1])), Ok(()));
+    assert_eq!(
+        check(spec("fm_features", DType::Int64, &[-1, 9])),
+        Err(r#"inputs[1]: metadata.json says "fm_features" is [N] (the ids of joined rows); the model says it is [?, 9]"#.to_owned())
+    );
+    assert_eq!(
+        check(spec("fm_features_weights", DType::Float64, &[-1])),
+        Err(r#"inputs[1].weights: metadata.json says "fm_features_weights" is float32; the model says it is float64"#.to_owned())
+    );
+    assert_eq!(
+        check(spec("fm_features_lengths", DType::Int64, &[-1, -1])),
+        Err(r#"inputs[1].lengths: metadata.json says "fm_features_lengths" is [R] (the lengths of the rows of ids in "fm_features"); the model says it is [?, ?]"#.to_owned())
+    );
+    let message = check(spec("more", DType::Float32, &[-1])).expect_err("not fed");
+    assert!(message.contains(r#"it also needs ["more"]"#), "{message}");
+}
+
+#[test]
 fn the_columns_that_a_model_names_are_those_of_the_features() {
     let check = |names: [&str; 5]| {
         let columns = names.map(Arc::<str>::from).into();

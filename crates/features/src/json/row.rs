@@ -87,7 +87,7 @@ impl<'p> Row<'p> {
             let (key, before) = (key.read()?, cursor.rest);
             if cursor.peek() == Some(b'{') {
                 let parent = self.descend(&key);
-                if self.fields.is_sparse(&self.path, self.inputs) {
+                if self.fields.is_sparse(&self.path) {
                     // Ids with weights are left to the general reader.
                     return Err(Odd);
                 }

@@ -23,7 +23,11 @@ fn everything_a_file_says_is_read() {
     assert_eq!(feature(&metadata, "city").encoding, Encoding::HashBuckets(1 << 31));
     assert_eq!(
         feature(&metadata, "shop").encoding,
-        Encoding::Vocabulary { words: Words::Integers(vec![10, 20, -30]), out_of_vocabulary: 0 }
+        Encoding::Vocabulary {
+            words: Words::Integers(vec![10, 20, -30]),
+            ids: Vec::new(),
+            out_of_vocabulary: Some(0)
+        }
     );
     assert!(feature(&metadata, "income").allow_non_finite);
 }

@@ -17,7 +17,7 @@ pub(crate) struct Fields {
     pub(crate) entity: Entity,
     pub(crate) keys: Keys,
     pub(crate) fields: Vec<Field>,
-    /// True if there is a sparse feature, whose value may be an object in JSON.
+    /// True if there is a feature that takes ids with weights.
     has_sparse: bool,
 }
 
@@ -35,6 +35,8 @@ pub(crate) struct Field {
     pub(crate) single: bool,
     /// Whether it is a scalar that takes a finite float32 unchanged.
     pub(crate) number: bool,
+    /// True if it takes ids with weights.
+    sparse: bool,
 }
 
 impl Fields {
@@ -43,8 +45,9 @@ impl Fields {
         let names = of_entity.clone().flat_map(|(_, input)| &input.columns);
         let names: Vec<_> = names.map(|column| &column.feature).collect();
         let keys = Keys::new(names.into_iter());
-        let has_sparse = of_entity.clone().any(|(_, input)| input.weights.is_some());
-        let fields = of_entity.flat_map(|(index, input)| fields_of(index, input)).collect();
+        let fields = of_entity.flat_map(|(index, input)| fields_of(index, input));
+        let fields: Vec<Field> = fields.collect();
+        let has_sparse = fields.iter().any(|field| field.sparse);
         Self { entity, keys, fields, has_sparse }
     }
 }
@@ -61,8 +64,8 @@ impl Fields {
     }
 
     /// True if the feature of this name takes ids with weights.
-    pub(crate) fn is_sparse(&self, feature: &[u8], inputs: &[InputPlan]) -> bool {
-        let is_sparse = |slot: usize| self.fields[slot].column(inputs).takes_ids();
+    pub(crate) fn is_sparse(&self, feature: &[u8]) -> bool {
+        let is_sparse = |slot: usize| self.fields[slot].sparse;
         self.has_sparse && self.keys.find(feature).is_some_and(is_sparse)
     }
 
@@ -114,6 +117,7 @@ fn fields_of(index: usize, input: &InputPlan) -> impl Iterator<Item = Field> {
             width: input.width,
             single: column.is_scalar(),
             number: column.is_scalar() && column.takes_floats(),
+            sparse: column.takes_ids(),
         }
     })
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     limits::refuse_too_many,
-    place::{Place, given_twice},
+    place::{Place, given_twice, sparse_object},
     transcode::Unknown,
 };
 
@@ -122,7 +122,11 @@ fn read_user<'a>(
         None => {}
         Some(User::UserFeatures(map)) => read_map(&map.features, &names.user, &mut row, unknown),
         Some(User::UserObject(user)) => {
-            object::leaves(user, &mut |path, value| {
+            let inner = |path: &str| match names.sparse.contains(path) {
+                true => Err(sparse_object(path, place)),
+                false => Ok(()),
+            };
+            object::leaves(user, &inner, &mut |path, value| {
                 match names.user.get(path) {
                     Some(&slot) if row[slot].is_some() => {
                         return Err(given_twice(path, place));

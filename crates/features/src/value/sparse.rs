@@ -12,6 +12,7 @@ pub(crate) enum Weights<'a> {
     Ones,
     /// Little-endian float32.
     Bytes(&'a [u8]),
+    #[cfg(any(test, feature = "reference"))]
     Floats(&'a [f32]),
 }
 
@@ -26,6 +27,7 @@ impl<'a> Weights<'a> {
         match self {
             Self::Ones => None,
             Self::Bytes(bytes) => Some(bytes.len() / 4),
+            #[cfg(any(test, feature = "reference"))]
             Self::Floats(weights) => Some(weights.len()),
         }
     }
@@ -35,6 +37,7 @@ impl<'a> Weights<'a> {
         match self {
             Self::Ones => 1.0,
             Self::Bytes(bytes) => super::float_at(bytes, index),
+            #[cfg(any(test, feature = "reference"))]
             Self::Floats(weights) => weights[index],
         }
     }

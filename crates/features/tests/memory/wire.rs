@@ -64,7 +64,7 @@ fn encoded(path: &[u32], repeated: fn(usize) -> Vec<u8>) -> Vec<u8> {
 }
 
 /// Requests designed to use much memory.
-const REQUESTS: [Message; 37] = [
+const REQUESTS: [Message; 43] = [
     // Treatments.
     (&[], |_| field(6, b"")),
     (&[], |_| field(6, &entry(2, 0))),
@@ -88,12 +88,18 @@ const REQUESTS: [Message; 37] = [
     (&[7, 4], |_| vec![0x10, 1]),
     (&[7, 4], |_| field(2, b"\x01\x01")),
     (&[7, 4, 2], |_| vec![1]),
+    (&[7], |_| field(7, b"")),
+    (&[7, 7], |_| vec![0x10, 1]),
+    (&[7, 7], |_| field(7, b"")),
+    (&[7, 7, 2], |_| vec![1]),
     // The user.
     (&[], |_| field(4, b"\x50\0")),
     (&[4], |index| entry(1, index)),
     (&[4], |_| odd_entry(1, b"x")),
     (&[4, 1, 2, 7], |_| field(1, b"")),
     (&[4, 1, 2, 8, 1], |_| vec![1]),
+    (&[4, 1, 2, 10, 1], |_| vec![1]),
+    (&[4, 1, 2, 10], |_| field(3, b"")),
     (&[4, 1], |_| field(2, &field(7, &field(1, b"")))),
     // The user as an object.
     (&[5], |index| entry(1, index)),

@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use outrigger_core::Failure;
-use outrigger_features::{Limits, Packed, Plan, Request, Routing, reference::Reference};
+use outrigger_features::{
+    Limits, Packed, Plan, Request, Routing, metadata::Input, reference::Reference,
+};
 use outrigger_proto::outrigger::v1::{ModelSelector, PredictRequest};
 use prost::Message;
 
@@ -44,10 +46,12 @@ pub(crate) fn generated(bytes: &[u8]) {
         };
         let metadata = plan.metadata();
         if metadata.is_joined() {
-            let apart = pack(joined::apart(metadata)).expect("packs as well");
-            joined::same(metadata, packed, &apart);
+            let apart = joined::apart(metadata);
+            let of_apart = apart.metadata().clone();
+            let apart = pack(apart).expect("packs as well");
+            joined::same(metadata, packed, &apart, &of_apart);
         }
-        if metadata.inputs.iter().any(|input| input.lengths.is_some()) {
+        if metadata.inputs.iter().any(|input| is_ragged(input)) {
             let padded = pack(lists::padded(metadata)).expect("packs as well");
             lists::same(metadata, packed, &padded);
         }
@@ -55,6 +59,10 @@ pub(crate) fn generated(bytes: &[u8]) {
     if let Some(packed) = packed {
         answers::both(&plan, &packed, &mut entropy);
     }
+}
+
+fn is_ragged(input: &Input) -> bool {
+    input.lengths.is_some() && input.weights.is_none()
 }
 
 /// Packs and explains a call by both implementations; `None` if it is refused.

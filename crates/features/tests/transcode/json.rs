@@ -268,6 +268,9 @@ impl Body {
             return self.scalar(sent.taste, entropy);
         }
         let length = sent.draw_length(entropy);
+        if matches!(sent.taste, Taste::Id | Taste::Name) && entropy.chance(128) {
+            return self.sparse(sent, length, entropy);
+        }
         self.list(sent, length, entropy);
     }
 
@@ -280,6 +283,22 @@ impl Body {
             self.scalar(sent.taste, entropy);
         }
         self.put("]");
+    }
+
+    fn sparse(&mut self, sent: &Sent, length: usize, entropy: &mut Entropy<'_>) {
+        let ids = if sent.taste == Taste::Name { "names" } else { "ids" };
+        let mut keys = vec![ids, "weights"];
+        keys.truncate(1 + entropy.below(2));
+        if self.odd(entropy) {
+            keys.push(entropy.one_of(&["ids", "names", "weights", "id"]));
+        }
+        self.object(&keys, entropy, |this, key, entropy| {
+            if this.odd(entropy) {
+                return this.unknown(entropy);
+            }
+            let taste = if *key == "weights" { Taste::Number } else { sent.taste };
+            this.list(&Sent { taste, ..sent.clone() }, length, entropy);
+        });
     }
 
     fn odd_value(&mut self, sent: &Sent, entropy: &mut Entropy<'_>) {
@@ -327,7 +346,12 @@ impl Body {
                 _ => entropy.byte().to_string(),
             },
             Taste::Flag => entropy.one_of(&["true", "false", "0", "1", "1.0", "2"]).to_owned(),
-            Taste::Text => return self.string(entropy.one_of(&WORDS), entropy),
+            Taste::Id => match entropy.below(3) {
+                0 => entropy.u64().to_string(),
+                1 => entropy.one_of(&["7", "-1", "1.0", "18446744073709551615", "1e3"]).to_owned(),
+                _ => entropy.byte().to_string(),
+            },
+            Taste::Text | Taste::Name => return self.string(entropy.one_of(&WORDS), entropy),
         };
         self.put(&text);
     }

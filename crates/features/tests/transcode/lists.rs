@@ -11,7 +11,7 @@ use super::joined::elements;
 /// A plan with the same features, whose lists are padded.
 pub(crate) fn padded(metadata: &Metadata) -> Plan {
     let inputs = metadata.inputs.iter().cloned().map(|mut input| {
-        if input.lengths.take().is_some() {
+        if input.weights.is_none() && input.lengths.take().is_some() {
             input.features[0].size = Size::Padded(padding(input.dtype));
         }
         input
@@ -31,6 +31,9 @@ fn padding(dtype: DType) -> Raw {
 /// Compares the lists of a call with those of the same call packed by the plan of [`padded`].
 pub(crate) fn same(metadata: &Metadata, packed: &Packed, padded: &Packed) {
     for (index, input) in metadata.inputs.iter().enumerate() {
+        if input.weights.is_some() {
+            continue;
+        }
         let Some(lengths) = lengths(input, packed) else { continue };
         let mut values = elements(&packed.tensors[index]).into_iter();
         let rows = elements(&padded.tensors[index]);
@@ -45,7 +48,8 @@ pub(crate) fn same(metadata: &Metadata, packed: &Packed, padded: &Packed) {
     }
 }
 
-fn lengths(input: &Input, packed: &Packed) -> Option<Vec<usize>> {
+/// The number of elements of each row of an input with lengths.
+pub(crate) fn lengths(input: &Input, packed: &Packed) -> Option<Vec<usize>> {
     let name = input.lengths.as_ref()?;
     let tensor = packed.tensors.iter().find(|tensor| tensor.name == *name)?;
     let length = |bytes: Vec<u8>| u64::from_le_bytes(bytes.try_into().expect("an int64"));

@@ -57,6 +57,21 @@ pub(crate) enum Taste {
     Integer,
     Flag,
     Text,
+    /// Ids with weights.
+    Id,
+    /// Names of ids with weights.
+    Name,
+}
+
+impl Taste {
+    /// The taste of a value without a weight.
+    pub(crate) fn plain(self) -> Self {
+        match self {
+            Self::Id => Self::Integer,
+            Self::Name => Self::Text,
+            other => other,
+        }
+    }
 }
 
 pub(crate) fn metadata(entropy: &mut Entropy<'_>) -> Metadata {
@@ -90,37 +105,53 @@ pub(crate) fn metadata(entropy: &mut Entropy<'_>) -> Metadata {
     Metadata::parse(json.to_string().as_bytes()).expect("valid")
 }
 
-/// The plan of a model that uses every option except a seed.
+/// The plan of a model that uses every option except a seed, with sparse rows.
 pub(crate) fn everything() -> Plan {
     let json = include_bytes!("../metadata/good/everything.json");
     let mut metadata = Metadata::parse(json).expect("valid");
     metadata.inputs.retain(|input| input.entity != Entity::Seed);
+    let sparse = include_bytes!("../metadata/good/sparse.json");
+    let sparse = Metadata::parse(sparse).expect("valid").inputs.into_iter();
+    metadata.inputs.extend(sparse.filter(|input| input.weights.is_some()));
     Plan::compile(metadata)
 }
 
 /// The same features in tensors that have those of both entities, in any order.
 fn join(inputs: &[Value], entropy: &mut Entropy<'_>) -> Vec<Value> {
-    let mut joined: Vec<(Value, Vec<Value>)> = Vec::new();
+    let mut joined: Vec<((Value, bool), Vec<Value>)> = Vec::new();
     for input in inputs {
+        let sparse = input["weights"].is_string();
         let features = input["features"].as_array().expect("features").iter().cloned();
         let features = features.map(|mut feature| {
             feature["entity"] = input["entity"].clone();
-            if feature["max"].is_number() {
+            if feature["max"].is_number() && !sparse {
                 feature["padding"] = padding(input["dtype"].as_str().expect("a type"));
             }
             feature
         });
-        match joined.iter_mut().find(|(dtype, _)| *dtype == input["dtype"]) {
+        let form = (input["dtype"].clone(), sparse);
+        match joined.iter_mut().find(|(other, _)| *other == form) {
             Some((_, all)) => all.extend(features),
-            None => joined.push((input["dtype"].clone(), features.collect())),
+            None => joined.push((form, features.collect())),
         }
     }
-    let tensor = |(index, (dtype, mut features)): (usize, (Value, Vec<Value>))| {
+    let tensor = |(index, (form, mut features)): (usize, ((Value, bool), Vec<Value>))| {
         entropy.shuffle(&mut features);
-        let tensor = format!("t{index}");
-        json!({"tensor": tensor, "entity": "joined", "dtype": dtype, "features": features})
+        let (tensor, (dtype, sparse)) = (format!("t{index}"), form);
+        let mut input =
+            json!({"tensor": tensor, "entity": "joined", "dtype": dtype, "features": features});
+        if sparse {
+            make_sparse(&mut input, &tensor);
+        }
+        input
     };
     joined.into_iter().enumerate().map(tensor).collect()
+}
+
+/// Names the tensors with the weights and the lengths of sparse rows.
+fn make_sparse(input: &mut Value, tensor: &str) {
+    input["weights"] = json!(format!("{tensor}_weights"));
+    input["lengths"] = json!(format!("{tensor}_lengths"));
 }
 
 /// An output, sometimes of several columns.
@@ -143,14 +174,24 @@ fn input(
     let dtype =
         entropy.one_of(&["float32", "float32", "float64", "int32", "int64", "bool", "string"]);
     let ragged = entropy.chance(40);
+    let sparse = !ragged && entropy.chance(40);
+    let dtype = if sparse { "int64" } else { dtype };
     let count = if ragged { 1 } else { 1 + entropy.below(4) };
     let names = names.split_off(names.len().saturating_sub(count));
-    let features: Vec<_> = names.iter().map(|name| feature(name, dtype, ragged, entropy)).collect();
+    let feature = |name: &&str| match sparse {
+        true => sparse_feature(name, entropy),
+        false => feature(name, dtype, ragged, entropy),
+    };
+    let features: Vec<_> = names.iter().map(feature).collect();
     let lengths = ragged.then(|| format!("{tensor}_lengths"));
     let mut input =
         json!({"tensor": tensor, "entity": entity, "dtype": dtype, "features": features});
     if let Some(lengths) = lengths {
         input["lengths"] = json!(lengths);
+    }
+    if sparse {
+        let tensor = input["tensor"].as_str().expect("a name").to_owned();
+        make_sparse(&mut input, &tensor);
     }
     (!features.is_empty()).then_some(input)
 }
@@ -163,6 +204,46 @@ fn padding(dtype: &str) -> Value {
         "int32" | "int64" => json!(-1),
         _ => json!(-0.5),
     }
+}
+
+/// A feature of sparse rows.
+fn sparse_feature(name: &str, entropy: &mut Entropy<'_>) -> Value {
+    let mut feature = json!({"name": name});
+    if entropy.chance(60) {
+        feature["allow_non_finite"] = json!(true);
+    }
+    let (length, default) = if entropy.chance(80) {
+        feature["id"] = json!(entropy.one_of(&[0, 7, u64::MAX]));
+        (1, json!(0.25))
+    } else {
+        let length = 1 + entropy.below(4);
+        feature["max"] = json!(length);
+        (length, sparse_encoding(&mut feature, entropy))
+    };
+    match entropy.below(4) {
+        0 => feature["required"] = json!(true),
+        _ => feature["default"] = json!(vec![default; entropy.below(length + 1)]),
+    }
+    feature
+}
+
+/// Sets the encoding of a list of ids; returns a default for it.
+fn sparse_encoding(feature: &mut Value, entropy: &mut Entropy<'_>) -> Value {
+    let (vocabulary, default) = match entropy.below(6) {
+        1 => (json!(["web", "phone", "naïve", WORDS[5]]), json!("phone")),
+        2 => (json!([7, -1, 1]), json!(7)),
+        3 => (json!({"web": 5, "phone": u64::MAX, "naïve": 5}), json!("web")),
+        4 => {
+            feature["hash_buckets"] = json!(1000);
+            return json!("none");
+        }
+        _ => return json!(u64::MAX),
+    };
+    feature["vocabulary"] = vocabulary;
+    if entropy.chance(128) {
+        feature["out_of_vocabulary"] = json!(u64::MAX - 1);
+    }
+    default
 }
 
 fn feature(name: &str, dtype: &str, ragged: bool, entropy: &mut Entropy<'_>) -> Value {
@@ -228,11 +309,20 @@ pub(crate) fn features(metadata: &Metadata, entity: Entity) -> Vec<Sent> {
     let sent = |(input, feature): (&outrigger_features::metadata::Input, &Feature)| Sent {
         name: feature.name.to_string(),
         length: feature.length,
-        list: feature.size != Size::Exact,
-        taste: taste(input.dtype.as_str(), &feature.encoding),
+        list: !matches!(feature.size, Size::Exact | Size::WeightOf(_)),
+        taste: match feature.size {
+            Size::WeightOf(_) => Taste::Number,
+            Size::Sparse => weighted(taste("int64", &feature.encoding)),
+            _ => taste(input.dtype.as_str(), &feature.encoding),
+        },
         any: feature.allow_non_finite,
     };
     features.map(sent).collect()
+}
+
+/// The taste of ids with weights, where one without them takes values of this taste.
+fn weighted(taste: Taste) -> Taste {
+    if taste == Taste::Text { Taste::Name } else { Taste::Id }
 }
 
 fn taste(dtype: &str, encoding: &Encoding) -> Taste {

@@ -2,7 +2,8 @@
 
 use outrigger_features::{Metadata, metadata::Entity};
 use outrigger_proto::outrigger::v1::{
-    IntegerColumn, Matrix, ModelSelector, NumberColumn, ResponseOptions, TextColumn, TreatmentTable,
+    IntegerColumn, Matrix, ModelSelector, NumberColumn, ResponseOptions, SparseColumn, TextColumn,
+    TreatmentTable,
 };
 use prost::Message;
 use prost_types::{ListValue, Struct, Value, value::Kind};
@@ -11,7 +12,7 @@ use super::{
     entropy::Entropy,
     models::{self, Sent, Taste, WORDS},
     objects,
-    wire::{Style, bytes, entries, float, noise},
+    wire::{Style, bytes, entries, float, noise, sparse_id},
 };
 
 /// An encoded request, nearly always a valid message.
@@ -124,12 +125,12 @@ fn object(features: &[Sent], entropy: &mut Entropy<'_>) -> Struct {
 }
 
 fn leaf(taste: Taste, entropy: &mut Entropy<'_>) -> Value {
-    let kind = match taste {
+    let kind = match taste.plain() {
         _ if entropy.chance(8) => Kind::NullValue(0),
         Taste::Number => Kind::NumberValue(f64::from(entropy.byte()) / 4.0),
         Taste::Integer => Kind::NumberValue(entropy.byte().into()),
         Taste::Flag => Kind::BoolValue(entropy.chance(128)),
-        Taste::Text => Kind::StringValue(entropy.one_of(&WORDS).into()),
+        Taste::Text | Taste::Id | Taste::Name => Kind::StringValue(entropy.one_of(&WORDS).into()),
     };
     Value { kind: Some(kind) }
 }
@@ -185,6 +186,12 @@ fn table(features: &[Sent], style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec<
                 let values = (0..values).map(|_| i64::from(entropy.below(3) as u8)).collect();
                 table.integers.push(IntegerColumn { name, values, width, validity, row_offsets });
             }
+            Taste::Id | Taste::Name => {
+                let (ids, names, weights) = weighted(sent, values, entropy);
+                let column =
+                    SparseColumn { name, ids, names, weights, width, validity, row_offsets };
+                table.sparse.push(column);
+            }
         }
     }
     let encoded = table.encode_to_vec();
@@ -196,6 +203,32 @@ fn table(features: &[Sent], style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec<
         parts.push(wrap(7, &extra));
     }
     parts
+}
+
+/// The ids, the names and the weights of a sparse column with this number of values; nearly always
+/// right.
+fn weighted(
+    sent: &Sent,
+    values: usize,
+    entropy: &mut Entropy<'_>,
+) -> (Vec<u64>, Vec<String>, Vec<u8>) {
+    let (mut ids, mut names) = (Vec::new(), Vec::new());
+    let are_names = (sent.taste == Taste::Name) != entropy.chance(4);
+    for _ in 0..values {
+        match are_names {
+            true => names.push(entropy.one_of(&WORDS).to_owned()),
+            false => ids.push(sparse_id(entropy)),
+        }
+    }
+    if entropy.chance(2) {
+        names.push("more".to_owned());
+    }
+    let weights = match entropy.below(4) {
+        0 => 0,
+        _ => values + usize::from(entropy.chance(2)),
+    };
+    let weights = (0..weights).flat_map(|_| float(sent.any, entropy).to_le_bytes()).collect();
+    (ids, names, weights)
 }
 
 /// The width or the row offsets of a column, and the number of its values; nearly always right.

@@ -62,7 +62,7 @@ pub(crate) fn noise(out: &mut Vec<u8>, style: Style, entropy: &mut Entropy<'_>) 
     if style != Style::Odd || !entropy.chance(16) {
         return;
     }
-    let number = entropy.one_of(&[10, 11, 15, 16, 1000, (1 << 29) - 1]);
+    let number = entropy.one_of(&[12, 11, 15, 16, 1000, (1 << 29) - 1]);
     match entropy.below(6) {
         0 => {
             key(out, number, 0);
@@ -145,6 +145,10 @@ fn kind(out: &mut Vec<u8>, sent: &Sent, style: Style, entropy: &mut Entropy<'_>)
         false => sent.taste,
     };
     let length = if entropy.chance(4) { entropy.below(4) } else { sent.draw_length(entropy) };
+    if matches!(taste, Taste::Id | Taste::Name) && entropy.chance(200) {
+        return sparse(out, sent, length, style, entropy);
+    }
+    let taste = taste.plain();
     if length != 1 || sent.list && entropy.chance(200) || entropy.chance(6) {
         return list(out, sent, taste, length, style, entropy);
     }
@@ -175,6 +179,62 @@ fn kind(out: &mut Vec<u8>, sent: &Sent, style: Style, entropy: &mut Entropy<'_>)
     }
 }
 
+pub(crate) fn sparse_id(entropy: &mut Entropy<'_>) -> u64 {
+    match entropy.below(6) {
+        0 => u64::MAX,
+        1 => 1 << 63,
+        2 => 7,
+        _ => entropy.byte().into(),
+    }
+}
+
+/// A sparse list of ids or names, nearly always with a weight for each or none.
+fn sparse(out: &mut Vec<u8>, sent: &Sent, length: usize, style: Style, entropy: &mut Entropy<'_>) {
+    let odd = style == Style::Odd && entropy.chance(60);
+    let are_names = (sent.taste == Taste::Name) != entropy.chance(4);
+    let mut fields = Vec::new();
+    let mut ids = Vec::new();
+    for _ in 0..length {
+        let mut one = Vec::new();
+        match (are_names, odd) {
+            (true, _) => {
+                bytes(&mut one, 3, text(entropy));
+                fields.push(one);
+            }
+            (false, true) => {
+                key(&mut one, 1, 0);
+                varint(&mut one, sparse_id(entropy));
+                fields.push(one);
+            }
+            (false, false) => varint(&mut ids, sparse_id(entropy)),
+        }
+    }
+    let weights = match entropy.below(4) {
+        0 => 0,
+        _ => length + usize::from(entropy.chance(8)),
+    };
+    let weights: Vec<_> =
+        (0..weights).flat_map(|_| float(sent.any, entropy).to_le_bytes()).collect();
+    for (number, packed) in [(2, weights), (1, ids)] {
+        if !packed.is_empty() {
+            let mut one = Vec::new();
+            bytes(&mut one, number, &packed);
+            fields.insert(0, one);
+        }
+    }
+    if !odd {
+        return field(out, 10, &fields.concat(), style, entropy);
+    }
+    // The fields in any order, in two lists, which are merged.
+    entropy.shuffle(&mut fields);
+    let (first, second) = fields.split_at(entropy.below(fields.len() + 1));
+    for fields in [first, second] {
+        let mut body = fields.concat();
+        noise(&mut body, style, entropy);
+        field(out, 10, &body, style, entropy);
+    }
+}
+
 fn list(
     out: &mut Vec<u8>,
     sent: &Sent,
@@ -186,8 +246,8 @@ fn list(
     let (number, wire_type) = match (taste, entropy.chance(40)) {
         (Taste::Text, _) => (7, 2),
         (Taste::Integer | Taste::Flag, _) => (8, 0),
-        (Taste::Number, true) => (9, 1),
-        (Taste::Number, false) => (6, 5),
+        (_, false) => (6, 5),
+        (_, true) => (9, 1),
     };
     let element = |entropy: &mut Entropy<'_>| match wire_type {
         2 => text(entropy).to_vec(),

@@ -3,13 +3,13 @@ use std::{fs, sync::Arc, time::Duration};
 use outrigger_core::{Shape, Tensor};
 use outrigger_run::{
     Call,
-    local::{Model as _, floats, tensor},
+    local::{floats, tensor},
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::*;
-use crate::read;
+use crate::load;
 
 /// One split, whose sum is the margin.
 const LIGHTGBM_FILE: &str = "tree
@@ -53,7 +53,7 @@ fn run(directory: &Path, outputs: &[&str]) -> Vec<Tensor> {
         deadline: Instant::now() + Duration::from_secs(1),
         headers: Default::default(),
     };
-    read(directory).expect("a model").run(call).expect("scores")
+    load(directory).expect("a model").run(call).expect("scores")
 }
 
 #[test]

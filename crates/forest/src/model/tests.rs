@@ -1,4 +1,4 @@
-use std::{fs, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use outrigger_core::{Content, ElementType, Reason};
 use outrigger_run::local::Model as _;
@@ -8,13 +8,13 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::{
-    read,
+    XGBOOST, files,
     testing::{Entries, sparse},
 };
 
 /// A tree with one split: rows whose feature `column` is less than `threshold` score `left`, others
 /// `right`. A missing value counts as less.
-fn stump(column: usize, threshold: f32, left: f32, right: f32) -> Value {
+pub(crate) fn stump(column: usize, threshold: f32, left: f32, right: f32) -> Value {
     json!({
         "tree_param": {"num_nodes": "3", "num_feature": "2", "size_leaf_vector": "1"},
         "left_children": [1, -1, -1], "right_children": [2, -1, -1],
@@ -26,7 +26,7 @@ fn stump(column: usize, threshold: f32, left: f32, right: f32) -> Value {
 }
 
 /// A model of two features and two iterations, in XGBoost's JSON.
-fn file(objective: &str, names: &[&str], attributes: Value) -> Value {
+pub(crate) fn file(objective: &str, names: &[&str], attributes: Value) -> Value {
     json!({"version": [2, 1, 4], "learner": {
         "attributes": attributes, "feature_names": names, "feature_types": [],
         "objective": {"name": objective},
@@ -39,7 +39,7 @@ fn file(objective: &str, names: &[&str], attributes: Value) -> Value {
     }})
 }
 
-fn package(name: &str, model: &Value, options: Option<&str>) -> TempDir {
+pub(crate) fn package(name: &str, model: &Value, options: Option<&str>) -> TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join(name), model.to_string()).expect("a file");
     if let Some(options) = options {
@@ -48,7 +48,12 @@ fn package(name: &str, model: &Value, options: Option<&str>) -> TempDir {
     directory
 }
 
-fn squares() -> Value {
+/// Reads the model in a directory.
+pub(crate) fn read(directory: &Path) -> Result<Model, Failure> {
+    Model::new(files::model(directory)?, &Scoring::read(directory)?)
+}
+
+pub(crate) fn squares() -> Value {
     file("reg:squarederror", &[], json!({}))
 }
 
@@ -56,7 +61,7 @@ fn model(options: Option<&str>) -> Model {
     read(package("model.json", &squares(), options).path()).expect("a model")
 }
 
-fn call(shape: &[i64], values: &[f32], outputs: &[&str]) -> Call {
+pub(crate) fn call(shape: &[i64], values: &[f32], outputs: &[&str]) -> Call {
     let inputs = vec![tensor("features".into(), shape.to_vec(), values)];
     let outputs = outputs.iter().map(|name| Arc::from(*name)).collect();
     let deadline = Instant::now() + Duration::from_secs(1);
@@ -146,6 +151,14 @@ fn a_model_without_covers_has_no_contributions() {
         assert_eq!(error.reason(), Reason::ContributionsUnsupported);
         assert!(error.to_string().contains("sum_hessian"), "{error}");
     }
+}
+
+#[test]
+fn an_explanation_ends_at_the_deadline() {
+    let rows = vec![0.0; 2 * 4000];
+    let late = Call { deadline: Instant::now(), ..call(&[4000, 2], &rows, &[]) };
+    let ended = model(None).explain(late).expect_err("it is late");
+    assert_eq!(ended.reason(), Reason::Deadline);
 }
 
 #[test]
@@ -249,6 +262,29 @@ fn a_file_that_is_no_model_is_refused_with_its_name() {
     assert!(failure.message.starts_with("model.ubj: "), "{failure}");
 }
 
+#[test]
+fn an_interface_is_read_without_the_trees() {
+    let mut model = squares();
+    let package = package("model.json", &model, None);
+    let read_interface = |directory: &Path| (XGBOOST.interface)(directory, SIGNATURE);
+    let loaded = crate::load(package.path()).expect("a model").interface(SIGNATURE);
+    assert_eq!(read_interface(package.path()).ok(), loaded);
+    // A tree whose root is its own child is found when trees are read, and not before.
+    model["learner"]["gradient_booster"]["model"]["trees"][1]["left_children"][0] = 0.into();
+    fs::write(package.path().join("model.json"), model.to_string()).expect("a file");
+    assert_eq!(read_interface(package.path()).ok(), loaded);
+    assert!(crate::load(package.path()).is_err());
+}
+
+#[test]
+fn an_interface_is_refused_with_the_settings_that_the_model_does_not_fit() {
+    let package = package("model.json", &squares(), Some(r#"{"iterations": [0, 3]}"#));
+    let failure = (XGBOOST.interface)(package.path(), SIGNATURE).expect_err("two iterations");
+    assert!(failure.message.contains("[0, 3] are not in 0..2"), "{failure}");
+    let failure = (XGBOOST.interface)(package.path(), "other").expect_err("one signature");
+    assert!(failure.message.contains("no signature \"other\""), "{failure}");
+}
+
 /// A call with sparse rows, for margins.
 fn sparse_call(rows: &[Entries]) -> Call {
     Call { inputs: sparse("xgboost_features", rows).into(), ..call(&[], &[], &["margin"]) }
@@ -284,6 +320,13 @@ fn a_signature_has_sparse_rows() {
     assert_eq!(inputs, expected);
     let dense = model.interface("serving_default").expect("the signature");
     assert_eq!(interface.outputs, dense.outputs);
+    let of_package = |options: &str| {
+        let package = package("model.json", &squares(), Some(options));
+        (XGBOOST.interface)(package.path(), "sparse")
+    };
+    assert_eq!(of_package("{}"), Ok(interface));
+    let uplift = of_package(r#"{"uplift": {"control": {}}}"#).expect_err("dense rows only");
+    assert!(uplift.message.contains("no signature \"sparse\""), "{uplift}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         ("ModelSelector", selector()),
         ("Features", features()),
         ("FeatureValue", value()),
+        ("SparseList", sparse()),
         ("ResponseOptions", options()),
         ("PredictResponse", response()),
         ("ServedModel", served()),
@@ -93,13 +94,38 @@ fn features() -> Value {
 fn value() -> Value {
     json!({
         "description": "The value of a feature, whose type metadata.json decides. An array is a \
-            vector or a list; null stands for absence.",
+            vector or a list; null stands for absence. A sparse feature is an object with ids, or \
+            names, and a weight for each.",
         "anyOf": [
             {"type": ["number", "string", "boolean", "null"]},
             {"type": "array"},
+            reference("SparseList"),
             {"type": "object", "additionalProperties": reference("FeatureValue")},
         ],
     })
+}
+
+fn sparse() -> Value {
+    let list = |items: Value, description: &str| json!({"type": "array", "items": items, "description": description});
+    let mut schema = closed(
+        &[],
+        json!({
+            "ids": list(
+                json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
+                "Ids, exact up to 2^64 - 1.",
+            ),
+            "names": list(
+                json!({"type": "string"}),
+                "In place of ids, if metadata.json has names for them.",
+            ),
+            "weights": list(
+                json!({"type": "number"}),
+                "The weight of each id or name; without weights all are 1.",
+            ),
+        }),
+    );
+    schema["description"] = json!("Ids, or names, with weights: the value of a sparse feature.");
+    schema
 }
 
 fn options() -> Value {

@@ -17,10 +17,11 @@ use rustix::{
 };
 
 use super::name::{Place, shown};
-use crate::{EntryProblem, Error, disk};
-
-const OPEN_DIR: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+use crate::{
+    EntryProblem, Error,
+    beneath::{self, OPEN_DIR},
+    disk,
+};
 
 /// The directory that an image is unpacked into.
 pub(super) struct Root {
@@ -162,14 +163,11 @@ impl Root {
 
     /// Opens the directory at `parts`; `None` if it does not exist or a link is on the path.
     fn existing(&self, parts: &[std::ffi::OsString]) -> Result<Option<OwnedFd>, Fault> {
-        let mut dir = self.own()?;
-        for part in parts {
-            dir = match fs::openat(&dir, part, OPEN_DIR, Mode::empty()) {
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
-                other => other.map_err(|error| self.failed("open", &Place(parts.into()), error))?,
-            };
+        match beneath::directory(self.own()?, parts.iter().map(|part| part.as_os_str())) {
+            Ok(dir) => Ok(Some(dir)),
+            Err(error) if beneath::is_absent(error) => Ok(None),
+            Err(error) => Err(self.failed("open", &Place(parts.into()), error)),
         }
-        Ok(Some(dir))
     }
 
     fn own(&self) -> Result<OwnedFd, Fault> {

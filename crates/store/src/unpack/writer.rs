@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    fs::File,
     io::Write,
     path::{Path, PathBuf},
 };
@@ -106,20 +107,8 @@ impl<'a> Writer<'a> {
     }
 
     fn file(&self, entry: &Entry, place: &Place, archive: &mut Archive<'_>) -> Result<(), Fault> {
-        let mut file = self.root.make_file(place)?;
-        let path = place.path();
-        let failed = |error| Error::io("write", &path, error);
-        let mut buffer = vec![0; usize::try_from(entry.size).unwrap_or(CHUNK).clamp(1, CHUNK)];
-        self.room.entries(1)?;
-        loop {
-            let count = archive.read(&mut buffer)?;
-            if count == 0 {
-                break;
-            }
-            self.room.content(count as u64)?;
-            file.write_all(&buffer[..count]).map_err(failed)?;
-        }
-        Ok(file.sync_all().map_err(failed)?)
+        let file = self.root.make_file(place)?;
+        Ok(self.room.copy(|buffer| archive.read(buffer), entry.size, file, &place.path())?)
     }
 
     fn symlink(&mut self, entry: &Entry, place: &Place, target: &Path) -> Result<(), Fault> {
@@ -162,5 +151,28 @@ impl Room<'_> {
 
     fn content(&self, bytes: u64) -> Result<()> {
         self.reservation.write(bytes, self.in_use)
+    }
+
+    /// Writes what `read` returns until it returns 0, about `size` bytes, to the new `file` at
+    /// `path`.
+    pub(super) fn copy(
+        &self,
+        mut read: impl FnMut(&mut [u8]) -> Result<usize>,
+        size: u64,
+        mut file: File,
+        path: &Path,
+    ) -> Result<()> {
+        let failed = |error| Error::io("write", path, error);
+        let mut buffer = vec![0; usize::try_from(size).unwrap_or(CHUNK).clamp(1, CHUNK)];
+        self.entries(1)?;
+        loop {
+            let count = read(&mut buffer)?;
+            if count == 0 {
+                break;
+            }
+            self.content(count as u64)?;
+            file.write_all(&buffer[..count]).map_err(failed)?;
+        }
+        file.sync_all().map_err(failed)
     }
 }

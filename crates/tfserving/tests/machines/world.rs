@@ -35,6 +35,8 @@ pub(crate) enum Step {
     ImageChanged(u8, bool),
     /// Take a model's versions out of their engine; they are prepared for the same one again.
     EngineChanged(u8),
+    /// The source of a model lists the latest tag, a number, both; or it lists no tags any more.
+    List(u8, bool, bool),
     Canaries(bool),
     /// True: the engine may have one version of the model at a time. False: versions overlap.
     Rollover(u8, bool),
@@ -217,6 +219,12 @@ impl World {
             }
             Step::EngineChanged(i) => {
                 self.handle(Event::EngineChanged(name(i), Some(EngineId::new("other"))));
+            }
+            Step::List(i, false, false) => self.handle(Event::Unlisted(name(i))),
+            Step::List(i, latest, numbered) => {
+                let numbered = numbered.then(|| "7".parse().expect("valid"));
+                let tags = latest.then(tag).into_iter().chain(numbered);
+                self.handle(Event::Listed(name(i), tags.collect()));
             }
             Step::Canaries(on) => {
                 let tags = CanaryTags { default_tag: tag(), default_tags: BTreeMap::new() };
@@ -580,6 +588,8 @@ impl World {
     pub(crate) fn calm_down(&mut self) {
         self.reload.iter_mut().for_each(|reload| reload.hangs = false);
         for i in 0..3 {
+            // Its other tags would stop answering.
+            self.handle(Event::Unlisted(name(i)));
             self.handle(Event::Load(name(i), Selector::Tag(tag())));
         }
         for round in 0..1500 {

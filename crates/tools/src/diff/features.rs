@@ -1,5 +1,7 @@
 //! The features that differ between two packages.
 
+use std::sync::Arc;
+
 use outrigger_features::{
     Metadata,
     metadata::{Absence, Encoding, Feature, Raw, Size, Words},
@@ -103,8 +105,9 @@ fn change(a: Option<&Placed<'_>>, b: Option<&Placed<'_>>) -> Option<FeatureChang
 }
 
 /// The keys of metadata.json that define a feature, beside its place.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "max",
+    "id",
     "padding",
     "default",
     "required",
@@ -133,10 +136,17 @@ fn redefined(a: &Feature, b: &Feature) -> Vec<Change> {
 fn value(feature: &Feature, key: &str) -> Option<String> {
     let truth = |is_true: bool| is_true.then(|| "true".to_owned());
     match (key, &feature.absence, &feature.encoding) {
-        ("max", ..) => (feature.size != Size::Exact).then(|| feature.length.to_string()),
+        ("max", ..) => match feature.size {
+            Size::Padded(_) | Size::Ragged | Size::Sparse => Some(feature.length.to_string()),
+            Size::Exact | Size::WeightOf(_) => None,
+        },
+        ("id", ..) => match feature.size {
+            Size::WeightOf(id) => Some(id.to_string()),
+            _ => None,
+        },
         ("padding", ..) => match &feature.size {
             Size::Padded(padding) => Some(raw(padding)),
-            Size::Exact | Size::Ragged => None,
+            _ => None,
         },
         ("default", Absence::Default(values), _) => {
             Some(values.iter().map(raw).collect::<Vec<_>>().join(", "))
@@ -145,7 +155,10 @@ fn value(feature: &Feature, key: &str) -> Option<String> {
         ("missing", Absence::Nan, _) => Some("nan".to_owned()),
         ("vocabulary", ..) => words(feature).map(|words| format!("{} words", words.len())),
         ("out_of_vocabulary", _, Encoding::Vocabulary { out_of_vocabulary, .. }) => {
-            Some(out_of_vocabulary.to_string())
+            out_of_vocabulary.map(|other| match feature.size {
+                Size::Sparse => other.cast_unsigned().to_string(),
+                _ => other.to_string(),
+            })
         }
         ("hash_buckets", _, Encoding::HashBuckets(buckets)) => Some(buckets.to_string()),
         ("allow_non_finite", ..) => truth(feature.allow_non_finite),
@@ -159,13 +172,18 @@ fn raw(value: &Raw) -> String {
         Raw::Integer(value) => value.to_string(),
         Raw::Flag(value) => value.to_string(),
         Raw::Text(value) => format!("{value:?}"),
+        Raw::Id(value) => value.to_string(),
     }
 }
 
 fn words(feature: &Feature) -> Option<Vec<String>> {
     match &feature.encoding {
-        Encoding::Vocabulary { words: Words::Texts(words), .. } => {
-            Some(words.iter().map(|word| format!("{word:?}")).collect())
+        Encoding::Vocabulary { words: Words::Texts(words), ids, .. } => {
+            let word = |(index, word): (usize, &Arc<str>)| match ids.get(index) {
+                Some(id) => format!("{word:?} = {id}"),
+                None => format!("{word:?}"),
+            };
+            Some(words.iter().enumerate().map(word).collect())
         }
         Encoding::Vocabulary { words: Words::Integers(words), .. } => {
             Some(words.iter().map(i64::to_string).collect())

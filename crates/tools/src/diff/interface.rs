@@ -38,7 +38,9 @@ fn shape(direction: &str, tensor: &TensorReport) -> Property {
 fn uses(metadata: &Metadata) -> impl Iterator<Item = Property> {
     let input = |input: &Input| {
         let lengths = input.lengths.as_ref().map(|tensor| format!(", lengths in {tensor}"));
-        let entity = format!("{}{}", input.entity.as_str(), lengths.unwrap_or_default());
+        let weights = input.weights.as_ref().map(|tensor| format!(", weights in {tensor}"));
+        let tensors = weights.into_iter().chain(lengths).collect::<String>();
+        let entity = format!("{}{tensors}", input.entity.as_str());
         (format!("entity of input {}", input.tensor), entity)
     };
     let output = |output: &Output| {

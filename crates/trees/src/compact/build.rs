@@ -1,7 +1,7 @@
 //! Builds the compact form.
 
 use super::{
-    Budget, Compact, EXITS, Node, Record, Top, Values,
+    Budget, Compact, EXITS, Nodes, Record, Top, Values,
     top::{LEVELS, Place},
 };
 use crate::{
@@ -11,11 +11,10 @@ use crate::{
 
 impl Compact {
     /// The features that the trees use, if the trees have a compact form: numerical splits that
-    /// take only NaN for missing, leaves with one value each, and numbers that fit into the bits that nodes have for them.
+    /// take only NaN for missing, and leaves with one value each.
     pub(crate) fn features(trees: &[Tree], budget: &mut Budget) -> Result<Option<Vec<u32>>, Error> {
         let simple = |tree: &Tree| {
             tree.width == 1
-                && tree.nodes.len() <= Node::NODES
                 && !tree.nodes.iter().any(|node| node.is_categorical() || node.zero_is_missing())
         };
         if !trees.iter().all(simple) {
@@ -26,8 +25,7 @@ impl Compact {
         if i32::try_from(nodes).is_err() {
             return Ok(None);
         }
-        let features = used(trees, budget)?;
-        Ok((features.len() <= Node::SLOTS).then_some(features))
+        used(trees, budget).map(Some)
     }
 
     /// Builds the compact form of trees that have one, with the features that they use. Each tree
@@ -37,6 +35,8 @@ impl Compact {
         features: Vec<u32>,
         budget: &mut Budget,
     ) -> Result<Self, Error> {
+        let largest = trees.iter().map(|tree| tree.nodes.len()).max().unwrap_or(0);
+        let is_narrow = Nodes::are_narrow(largest, features.len());
         let nodes = trees.iter().map(|tree| tree.nodes.len()).sum();
         let records =
             trees.iter().map(|tree| places(tree).filter(|p| p.is_split(&tree.nodes)).count());
@@ -44,7 +44,10 @@ impl Compact {
             features,
             roots: reserved(trees.len(), budget)?,
             depths: reserved(trees.len(), budget)?,
-            nodes: reserved(nodes, budget)?,
+            nodes: match is_narrow {
+                true => Nodes::Narrow(reserved(nodes, budget)?),
+                false => Nodes::Wide(reserved(nodes, budget)?),
+            },
             values: match trees.first() {
                 Some(tree) if tree.doubles() > 0 => Values::Double(reserved(nodes, budget)?),
                 _ => Values::Single(reserved(nodes, budget)?),
@@ -65,12 +68,12 @@ impl Compact {
         self.roots.push(self.nodes.len() as u32);
         self.depths.push(tree.depth);
         for (at, node) in tree.nodes.iter().enumerate() {
-            let compact = if node.is_leaf() {
-                Node::leaf(at as u32)
+            if node.is_leaf() {
+                self.nodes.push_leaf(at as u32);
             } else {
-                Node::split(threshold(*node), node.left, node.default_left(), self.slot(*node))
-            };
-            self.nodes.push(compact);
+                let (threshold, slot) = (threshold(*node), self.slot(*node));
+                self.nodes.push_split(threshold, node.left, node.default_left(), slot);
+            }
             match &mut self.values {
                 Values::Single(values) => values.push(node.value()),
                 Values::Double(values) => values.push(tree.double(*node)),

@@ -5,7 +5,7 @@ use std::io::{Write as _, stderr};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Limits, Rows, SparseRows, kernel::Kind, tree::Arrays};
+use crate::{Limits, Rows, SparseRows, compact::Nodes, kernel::Kind, tree::Arrays};
 
 /// A source of random numbers: xorshift (Marsaglia, 2003).
 struct Random(u64);
@@ -166,7 +166,7 @@ proptest! {
     }
 }
 
-/// Calls `check` with the compact form of `trees` and each kernel.
+/// Calls `check` with the compact form of `trees`, with narrow and with wide nodes, and each kernel.
 fn for_each_kernel(
     trees: Vec<Tree>,
     block_from: usize,
@@ -176,12 +176,17 @@ fn for_each_kernel(
     let Forest::Compact(mut compact, choice) = chosen else {
         panic!("the trees have a compact form")
     };
-    let each = Kind::all().into_iter().map(|kind| Choice::of(kind, block_from));
-    for choice in each.chain([choice]) {
-        let forest = Forest::Compact(compact, choice);
-        check(&forest)?;
-        let Forest::Compact(same, _) = forest else { unreachable!("it is compact") };
-        compact = same;
+    let kinds = || Kind::all().into_iter().map(|kind| Choice::of(kind, block_from));
+    for wide in [false, true] {
+        if wide {
+            compact.nodes = compact.nodes.widened();
+        }
+        for choice in kinds().chain([choice]) {
+            let forest = Forest::Compact(compact, choice);
+            check(&forest)?;
+            let Forest::Compact(same, _) = forest else { unreachable!("it is compact") };
+            compact = same;
+        }
     }
     Ok(())
 }
@@ -228,12 +233,34 @@ impl Sparse {
     }
 }
 
+/// Compares the kernels with the walk for trees that need wide nodes.
+fn expect_wide(of_seed: impl Fn() -> Vec<Tree>, width: usize) {
+    let mut random = Random(11);
+    let values: Vec<_> = (0..21 * width).map(|_| random.number()).collect();
+    let rows = Input::Dense(Rows::new(&values, width).expect("whole rows"));
+    let count = of_seed().len();
+    let groups = vec![0; count];
+    let expected = results(&Forest::Any(of_seed()), rows, 0..count, (&groups, 1), false);
+    let chosen = Forest::new(of_seed(), &mut budget()).expect("memory");
+    let Forest::Compact(mut compact, _) = chosen else { panic!("a compact form") };
+    assert!(matches!(compact.nodes, Nodes::Wide(_)));
+    for kind in Kind::all() {
+        let forest = Forest::Compact(compact, Choice::of(kind, 10));
+        assert_eq!(expected, results(&forest, rows, 0..count, (&groups, 1), false), "{kind:?}");
+        let Forest::Compact(same, _) = forest else { unreachable!("it is compact") };
+        compact = same;
+    }
+}
+
 #[test]
-fn trees_that_are_too_large_are_walked() {
-    let mut random = Random(7);
-    let large = tree(&mut random, 40_000, 5, false, false);
-    let forest = Forest::new(vec![large], &mut budget()).expect("memory");
-    assert!(matches!(forest, Forest::Any(_)));
+fn a_tree_with_many_nodes_has_wide_ones() {
+    expect_wide(|| vec![tree(&mut Random(7), 40_000, 5, false, false)], 15);
+}
+
+#[test]
+fn a_model_with_many_features_has_wide_nodes() {
+    let few = |seed| tree(&mut Random(seed), 20_000, 60_000, false, false);
+    expect_wide(|| [7, 77, 777].map(few).into(), 3 * 60_000);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! One tree of a model, in the form in which the model holds it.
 
 use crate::{
-    compact::{self, Compact},
+    compact::{Compact, Wide},
     real::Real as _,
     rows::Row,
     tree::Tree,
@@ -92,6 +92,6 @@ impl View<'_> {
 }
 
 /// A node of a compact tree.
-fn node_of(compact: &Compact, tree: usize, node: u32) -> compact::Node {
-    compact.nodes[compact.roots[tree] as usize + node as usize]
+fn node_of(compact: &Compact, tree: usize, node: u32) -> Wide {
+    compact.nodes.get(compact.roots[tree] as usize + node as usize)
 }

@@ -93,7 +93,7 @@ fn walk<V: Vectors>(vectors: V, compact: &Compact, slots: &[Slot], tree: usize) 
     let mut at = vectors.add_words(root, exits);
     for step in LEVELS..compact.depths[tree] {
         let before = at;
-        at = vectors.step_of_rows(&compact.nodes, root, at, slots);
+        at = compact.nodes.step_of_rows(vectors, root, at, slots);
         if step % STRIDE == STRIDE - 1 && vectors.equal(at, before) {
             break;
         }

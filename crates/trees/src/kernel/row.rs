@@ -86,7 +86,7 @@ fn walk<V: Vectors, const N: usize>(
         let before = at;
         for (number, at) in at.iter_mut().enumerate() {
             let roots = vectors.load(&roots(number));
-            *at = vectors.step_of_row(&compact.nodes, roots, *at, slots);
+            *at = compact.nodes.step_of_row(vectors, roots, *at, slots);
         }
         if step % STRIDE == STRIDE - 1 && (0..N).all(|each| vectors.equal(at[each], before[each])) {
             break;

@@ -4,6 +4,7 @@
 //! `RegTree::Node` in XGBoost's sources.
 
 use super::{
+    Extent,
     model::{Booster, Content},
     source::Source,
 };
@@ -21,16 +22,20 @@ const NAME: u64 = 1 << 10;
 const NODE: u64 = 20;
 const STATISTICS: u64 = 16;
 
-/// Reads a model.
-pub(crate) fn read(source: &mut Source<'_>, budget: &mut Budget) -> Result<Content, Error> {
+/// Reads `extent` of a model.
+pub(crate) fn read(
+    source: &mut Source<'_>,
+    extent: Extent,
+    budget: &mut Budget,
+) -> Result<Content, Error> {
     if source.window(4)?.starts_with(b"binf") {
         source.consume(4);
     }
     let mut content = Content::default();
     let has_attributes = learner(source, &mut content)?;
     content.booster = Booster::named(&string(source)?.unwrap_or_default())?;
-    let count = trees(source, &mut content, budget)?;
-    for _ in 0..count {
+    trees(source, &mut content, extent, budget)?;
+    for _ in 0..content.count {
         let group = u32::from_le_bytes(source.array()?);
         budget.push(&mut content.groups, group)?;
     }
@@ -61,24 +66,32 @@ fn learner(source: &mut Source<'_>, content: &mut Content) -> Result<bool, Error
     Ok(has_attributes)
 }
 
-/// Reads the trees, and returns their number.
+/// Reads the trees, or passes over them.
 fn trees(
     source: &mut Source<'_>,
     content: &mut Content,
+    extent: Extent,
     budget: &mut Budget,
-) -> Result<usize, Error> {
-    let count = size(source)?;
+) -> Result<(), Error> {
+    content.count = size(source)?;
     content.parallel = size(source)?;
     source.skip(38 * 4)?;
     let mut arrays = Arrays::default();
-    for _ in 0..count {
-        let tree = tree(source, &mut arrays, budget)?;
+    for _ in 0..content.count {
+        let nodes = nodes(source)?;
+        if extent == Extent::Header {
+            source.skip((NODE + STATISTICS) * nodes as u64)?;
+            continue;
+        }
+        let tree = tree(source, nodes, &mut arrays, budget)?;
         budget.push(&mut content.trees, tree)?;
     }
-    Ok(count)
+    arrays.free(budget);
+    Ok(())
 }
 
-fn tree(source: &mut Source<'_>, arrays: &mut Arrays, budget: &mut Budget) -> Result<Tree, Error> {
+/// Reads the parameters of a tree, and returns the number of its nodes.
+fn nodes(source: &mut Source<'_>) -> Result<usize, Error> {
     source.skip(4)?;
     let count = size(source)?;
     source.skip(3 * 4)?;
@@ -90,6 +103,16 @@ fn tree(source: &mut Source<'_>, arrays: &mut Arrays, budget: &mut Budget) -> Re
     if (count as u64).saturating_mul(NODE + STATISTICS) > source.remaining() {
         return Err(invalid("a tree is longer than the file"));
     }
+    Ok(count)
+}
+
+/// Reads a tree of `count` nodes.
+fn tree(
+    source: &mut Source<'_>,
+    count: usize,
+    arrays: &mut Arrays,
+    budget: &mut Budget,
+) -> Result<Tree, Error> {
     arrays.clear();
     budget.reserve(&mut arrays.left, count)?;
     budget.reserve(&mut arrays.right, count)?;

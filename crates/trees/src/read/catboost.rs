@@ -184,6 +184,7 @@ impl Reading<'_> {
             names: self.names,
             classes: outputs,
             double: Some(self.double),
+            count: self.trees.len(),
             oblivious: Some(self.trees),
             ..Content::default()
         })

@@ -4,14 +4,20 @@
 //! contributions depend on, such as other statistics of training, are skipped.
 
 use super::{
+    Extent,
     model::{Booster, Content},
     pull::Document,
 };
 use crate::{Error, budget::Budget, error::invalid, tree::Arrays};
 
-/// Reads a model.
-pub(crate) fn read<D: Document>(document: &mut D, budget: &mut Budget) -> Result<Content, Error> {
-    let mut reading = Reading { content: Content::default(), arrays: Arrays::default(), budget };
+/// Reads `extent` of a model.
+pub(crate) fn read<D: Document>(
+    document: &mut D,
+    extent: Extent,
+    budget: &mut Budget,
+) -> Result<Content, Error> {
+    let (content, arrays) = (Content::default(), Arrays::default());
+    let mut reading = Reading { content, arrays, extent, budget };
     let mut found = false;
     document.object(&mut |document, key| match key {
         // A model that was saved with its configuration is a document inside another.
@@ -31,12 +37,15 @@ pub(crate) fn read<D: Document>(document: &mut D, budget: &mut Budget) -> Result
     if !found {
         return Err(invalid("it has no learner"));
     }
-    Ok(reading.content)
+    let Reading { content, arrays, budget, .. } = reading;
+    arrays.free(budget);
+    Ok(content)
 }
 
 struct Reading<'a> {
     content: Content,
     arrays: Arrays,
+    extent: Extent,
     budget: &'a mut Budget,
 }
 
@@ -116,6 +125,10 @@ impl Reading<'_> {
                 _ => document.skip(),
             }),
             "trees" => document.array(&mut |document| {
+                self.content.count += 1;
+                if self.extent == Extent::Header {
+                    return document.skip();
+                }
                 self.arrays(document)?;
                 let tree = self.arrays.tree(self.budget)?;
                 self.budget.push(&mut self.content.trees, tree)

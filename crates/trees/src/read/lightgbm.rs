@@ -44,6 +44,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, budget: &mut Budget) -> Result<Content
         }
     }
     header.check(&content)?;
+    content.count = content.trees.len();
     Ok(content)
 }
 

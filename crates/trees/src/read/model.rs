@@ -74,6 +74,9 @@ pub(crate) struct Content {
     pub(crate) names: Vec<String>,
     pub(crate) classes: usize,
     pub(crate) targets: usize,
+    /// The number of trees in the file.
+    pub(crate) count: usize,
+    /// The trees; empty if only the header was read.
     pub(crate) trees: Vec<Tree>,
     /// The trees in place of `trees`, if they are oblivious.
     pub(crate) oblivious: Option<Oblivious>,
@@ -108,18 +111,26 @@ impl Content {
     /// # Errors
     /// [`Error::Invalid`], and [`Error::Memory`].
     pub(crate) fn complete(&mut self, budget: &mut Budget) -> Result<(), Error> {
+        self.complete_header(budget)?;
+        self.check_trees()?;
+        self.complete_base(budget)?;
+        self.fold_weights()
+    }
+
+    /// Checks and completes what does not concern single trees.
+    ///
+    /// # Errors
+    /// As [`Self::complete`].
+    pub(crate) fn complete_header(&mut self, budget: &mut Budget) -> Result<(), Error> {
         let outputs = self.outputs();
         if outputs > OUTPUTS {
             return Err(invalid(format!("it has {outputs} outputs; {OUTPUTS} are possible")));
         }
-        self.check_trees()?;
-        self.complete_base(budget)?;
-        self.complete_iterations(budget)?;
         if !self.names.is_empty() && self.names.len() != self.features {
             let (names, features) = (self.names.len(), self.features);
             return Err(invalid(format!("it has {names} names for {features} features")));
         }
-        self.fold_weights()
+        self.complete_iterations(budget)
     }
 
     fn check_trees(&self) -> Result<(), Error> {
@@ -166,9 +177,9 @@ impl Content {
     }
 
     fn complete_iterations(&mut self, budget: &mut Budget) -> Result<(), Error> {
-        let trees = self.oblivious.as_ref().map_or(self.trees.len(), Oblivious::len);
-        let trees = u32::try_from(trees).map_err(|_| invalid("too many trees"))?;
+        let trees = u32::try_from(self.count).map_err(|_| invalid("too many trees"))?;
         if self.iterations.is_empty() {
+            // Libraries that grow trees with vectors write the iterations.
             let vectors = self.trees.first().is_some_and(|tree| tree.width > 1);
             // One tree of an iteration has the values of all outputs.
             let vectors = vectors || self.oblivious.is_some();

@@ -73,6 +73,18 @@ impl Arrays {
         self.reached.clear();
     }
 
+    /// Frees the arrays.
+    pub(crate) fn free(self, budget: &mut Budget) {
+        let integers = [&self.feature, &self.categories, &self.categorical, &self.order];
+        let floats = [&self.condition, &self.vectors, &self.weights, &self.covers];
+        budget.release::<u32>(integers.iter().map(|array| array.capacity()).sum());
+        budget.release::<f32>(floats.iter().map(|array| array.capacity()).sum());
+        budget.release::<i32>(self.left.capacity() + self.right.capacity());
+        budget.release::<u64>(self.segments.capacity() + self.sizes.capacity());
+        budget.release::<u8>(self.default_left.capacity() + self.split_type.capacity());
+        budget.release::<bool>(self.reached.capacity());
+    }
+
     /// Builds the tree.
     ///
     /// # Errors

@@ -74,13 +74,22 @@ function memory({ memory }) {
   if (!fullest) return null;
   const [name, { used, limit }] = fullest;
   const part = full(fullest);
-  const refused = accounts.reduce((sum, [, each]) => sum + each.refused, 0);
   const meter = h("meter", { min: 0, max: 1, high: 0.9, optimum: 0, value: Math.min(part, 1), "aria-label": `Part of the memory for ${name} that is used` });
   return tile("Memory", part > 0.9 ? "warn" : "good",
     [bytes(used), h("small", {}, ` of ${bytes(limit)} for ${name}`)],
     meter,
-    accounts.filter(([, each]) => each.used > 0).map(([each, { used }]) => `${bytes(used)} ${each}`).join(" · ") || "no account is in use",
-    refused > 0 && `${many(refused, "refusal")} so far`);
+    table(accounts));
+}
+
+/** The use and the limit of each account, and its refusals by reason. */
+function table(accounts) {
+  const refusals = (refused) => Object.entries(refused).filter(([, times]) => times > 0).map(([reason, times]) => `${count(times)} ${reason}`).join(", ");
+  const row = ([name, { used, limit, refused }]) => h("tr", { "data-account": name },
+    h("th", { scope: "row" }, name),
+    [bytes(used), bytes(limit), refusals(refused) || "none"].map((cell) => h("td", {}, cell)));
+  return h("table", { class: "accounts" },
+    h("thead", {}, h("tr", {}, ["account", "used", "limit", "refused"].map((name) => h("th", { scope: "col" }, name)))),
+    accounts.map(row));
 }
 
 function requests(traffic) {

@@ -9,6 +9,7 @@ from outrigger_testenv.attack.case import Case
 from outrigger_testenv.attack.probes import status
 from outrigger_testenv.attack.requests import sent
 from outrigger_testenv.attack.scene import WIDE, Scene
+from outrigger_testenv.stack import Stack
 
 _MODELS = 60
 _READERS = 64
@@ -25,18 +26,32 @@ _FLOODS = {
     "tiny-windows": ("50 answers, granted a byte at a time", floods.tiny_windows),
 }
 
+# Each flooded listener: its part of the description, its name, and whether it has TLS. The listener
+# of gRPC reads frames in code of its own (`server/src/listen/intake.rs`), the others do not.
+_FLOODED = {
+    "clear": ("", "grpc", False),
+    "tls": (", inside TLS", "http", True),
+    "grpc-tls": (", inside TLS, on the grpc port", "grpc", True),
+    "health": (", on the health port", "health", False),
+}
 
-def _flood(name: str, tls: bool, listener: str = "") -> Case:
-    about, function = _FLOODS[name]
+
+def _flood(name: str, where: str) -> Case:
+    (about, function), (place, listener, tls) = _FLOODS[name], _FLOODED[where]
     return sent(
-        f"connections-{name}-{listener or ('tls' if tls else 'clear')}",
-        f"{about}{', inside TLS' if tls else ''}{f', on the {listener} port' if listener else ''}",
+        f"connections-{name}-{where}",
+        f"{about}{place}",
         function,
-        listener=listener or ("http" if tls else "grpc"),
+        listener=listener,
         tls=tls,
         inside_tls=tls,
+        **({"stack": _secured} if where == "grpc-tls" else {}),
         **({"name": WIDE} if name == "tiny-windows" else {}),
     )
+
+
+def _secured(scene: Scene) -> Stack:
+    return scene.other(Scene.secured)
 
 
 def _slow(part: str, function: Callable[..., Any], listener: str) -> Case:
@@ -76,8 +91,8 @@ CASES = [
         floods.idle,
         connections=_IDLE,
     ),
-    *(_flood(name, tls) for name in _FLOODS for tls in (False, True)),
-    _flood("ping", tls=False, listener="health"),
+    *(_flood(name, where) for name in _FLOODS for where in ("clear", "tls", "grpc-tls")),
+    _flood("ping", "health"),
     sent(
         "connections-pipelined",
         "10,000 requests a second over HTTP/1, whose answers nobody reads",

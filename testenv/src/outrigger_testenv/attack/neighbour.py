@@ -31,12 +31,17 @@ def call(
     seconds: float,
     *,
     load: Sequence[str] = (),
+    authority: Path | None = None,
 ) -> Report:
-    """Predicts for `seconds`; returns the report. Raises Broken if the run cannot begin."""
+    """Predicts for `seconds`, over TLS if there is an authority to trust; returns the report.
+
+    Raises Broken if the run cannot begin.
+    """
     command = [str(outrigger()), "bench", "--server", target, "--model", model]
     command += ["--package", str(package), "--treatments", "10", *(load or _STEADY)]
     command += ["--warmup", f"{WARMUP}s", "--duration", f"{seconds:g}s"]
     command += ["--output", "json", "--quiet"]
+    command += ["--ca", str(authority)] if authority else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not done.stdout:
         raise Broken(f"the neighbour cannot call: {done.stderr.strip()[-200:]}")

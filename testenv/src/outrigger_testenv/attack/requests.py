@@ -6,7 +6,9 @@ from typing import Any
 from outrigger_testenv.attack import bodies
 from outrigger_testenv.attack.case import MIB, Case, Turn
 from outrigger_testenv.attack.floods import OPENED
+from outrigger_testenv.attack.neighbour import Report
 from outrigger_testenv.attack.scene import NEIGHBOUR, WIDE, Scene, during
+from outrigger_testenv.stack import Stack
 
 
 def sent(
@@ -21,6 +23,7 @@ def sent(
     prepare: Callable[[Scene, int], None] | None = None,
     tls: bool = False,
     opens: bool = False,
+    stack: Callable[[Scene], Stack] = lambda scene: scene.stack,
     **arguments: Any,
 ) -> Case:
     """A case whose attackers send the same bytes to a listener and to a program that discards.
@@ -30,25 +33,28 @@ def sent(
     """
 
     def attack(scene: Scene, turn: Turn) -> str:
-        address = scene.address(listener)
+        address = scene.address(listener, stack(scene))
         seconds = turn.seconds + 60
         attackers = scene.attackers(function, count, address=address, seconds=seconds, **arguments)
         with attackers as started:
             turn.wait()
             for each in started if opens else ():
                 each.wait_until(lambda each=each: OPENED in each.log.read_text())
-            return (check or serves)(scene)
+            return check(scene) if check else serves(scene, stack(scene))
 
     def discard(scene: Scene, turn: Turn) -> str:
         during(scene, turn, function, count, address=scene.discards(tls), **arguments)
         return ""
 
-    return Case(name, about, attack, discard, prepare)
+    def neighbour(scene: Scene, seconds: float) -> Report:
+        return scene.neighbour(seconds, stack(scene))
+
+    return Case(name, about, attack, discard, prepare, stack=stack, neighbour=neighbour)
 
 
-def serves(scene: Scene) -> str:
+def serves(scene: Scene, stack: Stack) -> str:
     """A new caller is answered on both listeners. Raises Broken."""
-    scene.check_answers()
+    scene.check_answers(stack)
     return "others are served"
 
 

@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import grpc
+
 from outrigger_testenv import authority, images, variants
 from outrigger_testenv.attack import layouts, lying, neighbour, wide
 from outrigger_testenv.attack.attacker import attacker
@@ -67,8 +69,15 @@ class Scene:
         served["allowed"] = []
         self._open.enter_context(stack)
         stack.start()
-        for name, package in self._good.items():
-            stack.push(package, name)
+        self._push_good(stack)
+        self._load_good(stack)
+        return stack
+
+    def secured(self) -> Stack:
+        """A stack, for `other`, whose gRPC listener has TLS, with the good models loaded."""
+        stack = Stack({**SERVER, "tls": self._tls("health", "admin")}, start=False)
+        stack.start()
+        self._push_good(stack)
         self._load_good(stack)
         return stack
 
@@ -119,10 +128,11 @@ class Scene:
         """The address of the program that discards."""
         return self._discards_tls if tls else self._discards_plain
 
-    def neighbour(self, seconds: float) -> neighbour.Report:
+    def neighbour(self, seconds: float, stack: Stack | None = None) -> neighbour.Report:
         """Predicts for a time with the neighbour's model."""
-        package = self.package.directory
-        return neighbour.call(self.address("grpc"), NEIGHBOUR, package, seconds)
+        target, package = self.address("grpc", stack), self.package.directory
+        trusted = self._certificate.authority if _has_tls(stack or self.stack) else None
+        return neighbour.call(target, NEIGHBOUR, package, seconds, authority=trusted)
 
     @contextmanager
     def attackers(
@@ -145,9 +155,11 @@ class Scene:
         labels = {"turn": label}
         images.push_layers(registry, repository, "latest", layers, labels=labels, kind=kind)
 
-    def load(self, name: str, timeout: float = 120.0) -> OutriggerError | None:
+    def load(
+        self, name: str, timeout: float = 120.0, stack: Stack | None = None
+    ) -> OutriggerError | None:
         """Asks for a model; returns the error, or none if it is loaded."""
-        with Client(self.address("grpc"), timeout) as client:
+        with self._client(stack or self.stack, timeout) as client:
             try:
                 client.load(name)
             except OutriggerError as error:
@@ -168,12 +180,12 @@ class Scene:
         if done.returncode != 0:
             raise Broken(f"models load: {done.stderr.strip()[-200:]}")
 
-    def check_answers(self) -> None:
+    def check_answers(self, stack: Stack | None = None) -> None:
         """Raises Broken if a new caller is not answered over gRPC and over HTTP."""
-        if error := self.load(NEIGHBOUR, _ANSWER):
+        if error := self.load(NEIGHBOUR, _ANSWER, stack):
             raise Broken(f"a new caller of gRPC: {error}")
         trust = ssl.create_default_context(cafile=self._certificate.authority)
-        answered = status(self.address("http"), "/v1/models", _ANSWER, trust)
+        answered = status(self.address("http", stack), "/v1/models", _ANSWER, trust)
         if answered != 200:
             raise Broken(f"a new caller of HTTP is answered {answered}")
 
@@ -197,14 +209,12 @@ class Scene:
                 raise Broken(f"{where} has a line of more than {_LINE} characters")
 
     def _config(self) -> dict[str, Any]:
-        certificate = self._certificate
-        listeners = dict.fromkeys(("grpc", "health", "admin"), "plain")
         docker = self.directory / "docker"
         docker.mkdir()
         (docker / "config.json").write_text(json.dumps(lying.credentials(self.lying)))
         return {
             **SERVER,
-            "tls": {"certificate": str(certificate.file), "key": str(certificate.key), **listeners},
+            "tls": self._tls("grpc", "health", "admin"),
             "store": {"max_size": f"{lying.STORE // lying.GIB}GiB"},
             "images": {
                 "docker_config": str(docker),
@@ -213,6 +223,11 @@ class Scene:
             },
         }
 
+    def _tls(self, *plain: str) -> dict[str, str]:
+        """The configuration of TLS, with these listeners in clear."""
+        files = {"certificate": str(self._certificate.file), "key": str(self._certificate.key)}
+        return {**files, **dict.fromkeys(plain, "plain")}
+
     def _listed(self) -> list[dict[str, str]]:
         hosts, turns = vars(self.lying), range(TURNS)
         lied = [(name, f"{hosts[host]}/{name}/model") for name, host in lying.REPOSITORIES.items()]
@@ -220,8 +235,17 @@ class Scene:
         laid = [(name, f"oci:{self.layouts / name}") for name in kinds]
         return [{"name": f"bad/{name}", "image": image} for name, image in lied + laid]
 
+    def _client(self, stack: Stack, timeout: float = 30.0) -> Client:
+        trusted = self._certificate.authority.read_bytes()
+        credentials = grpc.ssl_channel_credentials(trusted) if _has_tls(stack) else None
+        return Client(stack.serve.target, timeout, credentials)
+
+    def _push_good(self, stack: Stack) -> None:
+        for name, package in self._good.items():
+            stack.push(package, name)
+
     def _load_good(self, stack: Stack) -> None:
-        with Client(stack.serve.target) as client:
+        with self._client(stack) as client:
             for name in self._good:
                 client.load(name)
 
@@ -252,6 +276,11 @@ class Scene:
         process.start()
         process.wait_until(lambda: listens(port))
         return f"127.0.0.1:{port}"
+
+
+def _has_tls(stack: Stack) -> bool:
+    """True if the stack's gRPC listener has TLS."""
+    return stack.serve.config["tls"].get("grpc") != "plain"
 
 
 def during(

@@ -38,6 +38,7 @@ from outrigger_testenv.bench.figure import (
 )
 from outrigger_testenv.bench.layout_figures import LAYOUT_FIGURES
 from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE, Setup
+from outrigger_testenv.bench.trees.figures import TREE_FIGURES
 
 # The time for starting a process, connecting and encoding requests; seconds a run.
 _START = 0.2
@@ -370,6 +371,7 @@ FIGURES = (
         partial(many.seconds, 1000, 1),
     ),
     *CANARY_FIGURES,
+    *TREE_FIGURES,
     Figure(
         "ui-first-paint",
         "the page in headless Chromium, nothing cached: until the first text is to be seen",

@@ -1,0 +1,53 @@
+//! The files of a package's models.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+    path::Path,
+};
+
+use outrigger_core::Failure;
+use outrigger_trees::{Error, Header, Limits, Model};
+
+use crate::{invalid, libraries};
+
+/// Reads the trees of the model in `directory`. Blocks.
+///
+/// # Errors
+/// IMAGE_INVALID when the file is missing or is not valid.
+pub(crate) fn model(directory: &Path) -> Result<Model, Failure> {
+    read(directory, Model::read)
+}
+
+/// Reads the description of the model in `directory`, without its trees. Blocks.
+///
+/// # Errors
+/// As [`model`].
+pub(crate) fn header(directory: &Path) -> Result<Header, Failure> {
+    read(directory, Header::read)
+}
+
+/// Reads the trees in the file at `path`, which messages call `name`. Blocks.
+///
+/// # Errors
+/// IMAGE_INVALID when the file is not valid.
+pub(crate) fn model_at(path: &Path, name: &str) -> Result<Model, Failure> {
+    read_at(path, name, Model::read)
+}
+
+type Reader<T> = fn(&mut dyn BufRead, u64, &Limits) -> Result<T, Error>;
+
+fn read<T>(directory: &Path, reader: Reader<T>) -> Result<T, Failure> {
+    let path = libraries::file(directory)?;
+    let name = path.file_name().unwrap_or_default().display().to_string();
+    read_at(&path, &name, reader)
+}
+
+fn read_at<T>(path: &Path, name: &str, reader: Reader<T>) -> Result<T, Failure> {
+    let read = || {
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        reader(&mut BufReader::new(file), size, &Limits::default())
+    };
+    read().map_err(|error: Error| invalid(format!("{name}: {error}")))
+}

@@ -1,0 +1,186 @@
+//! Uplift models: the prediction for a row, that for its control, and the difference.
+//!
+//! The control of an S-learner's row is the same row with other values in some columns, scored by
+//! the same model. A T-learner has a model for each arm: the control of a row is the same row,
+//! scored by the model of the control's arm. (Künzel et al., Metalearners for estimating
+//! heterogeneous treatment effects using machine learning, PNAS 2019.)
+
+mod arms;
+mod control;
+mod distinct;
+
+use std::{borrow::Cow, collections::BTreeMap, path::Path, sync::Arc};
+
+use outrigger_core::{DType, Failure, Interface, Tensor};
+use outrigger_run::{
+    Call, RunError,
+    local::{self, tensor},
+};
+use outrigger_trees::{self as trees, Output};
+use serde::Deserialize;
+
+use self::{arms::Arms, control::Control};
+use crate::{
+    Model, Scoring,
+    model::{self, SIGNATURE, no_output, output_spec, sizes},
+};
+
+/// The directory with the models of arms.
+pub(crate) const ARMS: &str = "arms";
+
+/// The control that rows are compared with.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Uplift {
+    /// An S-learner: the values that columns have in the control, by the columns' names. None is a
+    /// missing value.
+    Control(BTreeMap<String, Option<f32>>),
+    /// A T-learner: the names of the arms, in the order of their numbers. That of the control is
+    /// `control`.
+    Arms(Vec<String>),
+}
+
+impl Uplift {
+    /// The inputs and outputs of an uplift model whose main file has this description.
+    ///
+    /// # Errors
+    /// IMAGE_INVALID if the settings do not fit the model.
+    pub(crate) fn interface(&self, header: &trees::Header) -> Result<Interface, Failure> {
+        let mut inputs = vec![model::features_spec(header)];
+        match self {
+            Self::Control(values) => drop(Control::new(values, header)?),
+            Self::Arms(names) => {
+                arms::check(names)?;
+                inputs.push(arms::spec());
+            }
+        }
+        let outputs = OUTPUTS
+            .iter()
+            .map(|(name, output, _)| output_spec(name, DType::Float32, header.width(*output)));
+        Ok(Interface::new(inputs, outputs.collect()))
+    }
+
+    /// Makes an uplift model of `model`, whose directory is `directory`. Blocks.
+    ///
+    /// # Errors
+    /// IMAGE_INVALID if the settings do not fit the model, or a file is missing or not valid.
+    pub(crate) fn load(
+        &self,
+        model: Model,
+        directory: &Path,
+        scoring: &Scoring,
+    ) -> Result<Arc<dyn local::Model>, Failure> {
+        let interface = self.interface(model.header())?;
+        Ok(match self {
+            Self::Control(values) => {
+                let learner = Control::new(values, model.header())?.of(model);
+                Arc::new(Effects { learner, interface })
+            }
+            Self::Arms(names) => {
+                let learner = Arms::load(model, names, directory, scoring)?;
+                Arc::new(Effects { learner, interface })
+            }
+        })
+    }
+}
+
+/// A part of the comparison of rows with their controls.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Row,
+    Control,
+    /// The prediction for the row minus that for its control.
+    Difference,
+}
+
+/// The outputs by name: the prediction that they are of, and the part of the comparison.
+const OUTPUTS: [(&str, Output, Part); 6] = [
+    ("value", Output::Value, Part::Row),
+    ("value_control", Output::Value, Part::Control),
+    ("value_uplift", Output::Value, Part::Difference),
+    ("margin", Output::Margin, Part::Row),
+    ("margin_control", Output::Margin, Part::Control),
+    ("margin_uplift", Output::Margin, Part::Difference),
+];
+
+/// Predictions for rows and for their controls, with an element for each row and column.
+struct Comparison {
+    rows: Vec<f32>,
+    controls: Vec<f32>,
+}
+
+impl Comparison {
+    fn part(&self, part: Part) -> Cow<'_, [f32]> {
+        let pairs = self.rows.iter().zip(&self.controls);
+        match part {
+            Part::Row => Cow::Borrowed(&self.rows),
+            Part::Control => Cow::Borrowed(&self.controls),
+            Part::Difference => pairs.map(|(row, control)| row - control).collect(),
+        }
+    }
+}
+
+/// A way to predict with the treatment and without it.
+trait Learner: Send + Sync + 'static {
+    /// Compares the rows of a call with their controls, for each of `outputs`.
+    ///
+    /// # Errors
+    /// The call's inputs are not those of the model.
+    fn compare(&self, call: &Call, outputs: &[Output]) -> Result<Vec<Comparison>, RunError>;
+
+    /// Columns of an output.
+    fn width(&self, output: Output) -> usize;
+
+    /// Bytes held.
+    fn memory(&self) -> usize;
+}
+
+/// An uplift model.
+struct Effects<L> {
+    learner: L,
+    interface: Interface,
+}
+
+impl<L: Learner> local::Model for Effects<L> {
+    fn interface(&self, signature: &str) -> Option<Interface> {
+        (signature == SIGNATURE).then(|| self.interface.clone())
+    }
+
+    fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
+        let wanted = wanted(&call)?;
+        let mut outputs: Vec<Output> = Vec::new();
+        for (_, output, _) in &wanted {
+            if !outputs.contains(output) {
+                outputs.push(*output);
+            }
+        }
+        let comparisons = self.learner.compare(&call, &outputs)?;
+        let tensors = wanted.into_iter().filter_map(|(name, output, part)| {
+            let at = outputs.iter().position(|each| *each == output)?;
+            let (values, width) = (comparisons[at].part(part), self.learner.width(output));
+            Some(tensor(name, sizes(values.len() / width, width), &values))
+        });
+        Ok(tensors.collect())
+    }
+
+    fn memory(&self) -> usize {
+        self.learner.memory()
+    }
+}
+
+/// The outputs that the call wants, in its order.
+fn wanted(call: &Call) -> Result<Vec<(Arc<str>, Output, Part)>, RunError> {
+    if call.outputs.is_empty() {
+        let all = OUTPUTS.iter().map(|(name, output, part)| (Arc::from(*name), *output, *part));
+        return Ok(all.collect());
+    }
+    let find = |name: &Arc<str>| {
+        let found = OUTPUTS.iter().find(|(known, ..)| *known == &**name);
+        let (_, output, part) = found.ok_or_else(|| no_output(name))?;
+        Ok((Arc::clone(name), *output, *part))
+    };
+    call.outputs.iter().map(find).collect()
+}
+
+#[cfg(test)]
+mod tests;

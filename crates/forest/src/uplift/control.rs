@@ -1,0 +1,106 @@
+//! S-learners: one model, for rows and for their controls.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use outrigger_core::Failure;
+use outrigger_run::{Call, RunError, local::Model as _};
+use outrigger_trees::{Header, Output};
+
+use super::{Comparison, Learner, distinct::Distinct};
+use crate::{Model, invalid, scoring::FILE};
+
+/// The values of the control.
+pub(super) struct Control {
+    /// The columns with their values, ascending.
+    values: Vec<(usize, f32)>,
+    /// The other columns.
+    others: Vec<Range<usize>>,
+}
+
+impl Control {
+    /// The values by the names of columns. Columns without names are called as XGBoost calls them:
+    /// `f0`, `f1` and so on.
+    ///
+    /// # Errors
+    /// IMAGE_INVALID if the model has no such columns, or there are no values.
+    pub(super) fn new(
+        values: &BTreeMap<String, Option<f32>>,
+        header: &Header,
+    ) -> Result<Self, Failure> {
+        let find = |(name, value): (&String, &Option<f32>)| {
+            let column = column(name, header);
+            let column = column.ok_or_else(|| problem(&format!("the model has no {name:?}")))?;
+            Ok((column, value.unwrap_or(f32::NAN)))
+        };
+        let mut values = values.iter().map(find).collect::<Result<Vec<_>, Failure>>()?;
+        if values.is_empty() {
+            return Err(problem("no feature has a value"));
+        }
+        values.sort_unstable_by_key(|(column, _)| *column);
+        let ends = values.iter().map(|(column, _)| *column).chain([header.features()]);
+        let starts = values.iter().map(|(column, _)| column + 1);
+        let others = [0].into_iter().chain(starts).zip(ends).map(|(start, end)| start..end);
+        let others = others.filter(|others| !others.is_empty()).collect();
+        Ok(Self { values, others })
+    }
+
+    /// The learner with this control.
+    pub(super) fn of(mut self, model: Model) -> Single {
+        for (_, value) in &mut self.values {
+            *value = model.with_missing([*value].as_slice().into())[0];
+        }
+        Single { model, control: self }
+    }
+}
+
+/// The column called `name`.
+fn column(name: &str, header: &Header) -> Option<usize> {
+    if !header.feature_names().is_empty() {
+        return header.feature_names().iter().position(|known| known == name);
+    }
+    let column = name.strip_prefix('f')?.parse().ok()?;
+    (column < header.features() && name == format!("f{column}")).then_some(column)
+}
+
+fn problem(text: &str) -> Failure {
+    invalid(format!("{FILE}: uplift.control: {text}"))
+}
+
+/// An S-learner.
+pub(super) struct Single {
+    model: Model,
+    control: Control,
+}
+
+impl Learner for Single {
+    fn compare(&self, call: &Call, outputs: &[Output]) -> Result<Vec<Comparison>, RunError> {
+        let rows = self.model.values(call)?;
+        let width = self.model.header().features();
+        // Rows that differ only in the columns of the control have one control, scored once.
+        let distinct = Distinct::new(&rows, width, &self.control.others);
+        let mut all = Vec::with_capacity(rows.len() + width * distinct.kept.len());
+        all.extend_from_slice(&rows);
+        for row in &distinct.kept {
+            let start = all.len();
+            all.extend_from_slice(&rows[row * width..][..width]);
+            self.control.values.iter().for_each(|(column, value)| all[start + column] = *value);
+        }
+        let compare = |output: &Output| {
+            let width = self.width(*output);
+            let mut rows = self.model.scores(*output, &all);
+            let controls = rows.split_off(distinct.of_rows.len() * width);
+            Comparison { rows, controls: distinct.spread(&controls, width) }
+        };
+        Ok(outputs.iter().map(compare).collect())
+    }
+
+    fn width(&self, output: Output) -> usize {
+        self.model.width(output)
+    }
+
+    fn memory(&self) -> usize {
+        size_of_val(&*self.control.values)
+            + size_of_val(&*self.control.others)
+            + self.model.memory()
+    }
+}

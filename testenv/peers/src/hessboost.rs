@@ -1,0 +1,47 @@
+//! hessboost, on one thread.
+
+use std::ops::Range;
+
+use ::hessboost::model::{BoostedModel, ModelFormat, Predictions};
+
+use crate::{
+    Result,
+    model::{Model, Scorer, values},
+};
+
+/// A model loaded into hessboost.
+pub(crate) struct Hessboost {
+    model: BoostedModel,
+    width: usize,
+    batches: Vec<Range<usize>>,
+    row: [f32; 1],
+    rows: Option<Predictions>,
+}
+
+impl Hessboost {
+    pub(crate) fn new(model: &Model) -> Result<Self> {
+        // Fails if there are threads already, and then they are these.
+        rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build_global().ok();
+        let read = BoostedModel::load(&model.file, ModelFormat::XgboostJson)?;
+        Ok(Self { model: read, width: model.width, batches: Vec::new(), row: [0.0], rows: None })
+    }
+}
+
+impl Scorer for Hessboost {
+    fn prepare(&mut self, _: &[f32], width: usize, batches: &[Range<usize>]) -> Result<()> {
+        self.width = width;
+        self.batches = batches.to_vec();
+        Ok(())
+    }
+
+    fn margins(&mut self, rows: &[f32], at: usize) -> Result<&[f32]> {
+        let batch = &self.batches[at];
+        let rows = &rows[values(batch, self.width)];
+        // Its function for a single row is the faster one.
+        if batch.len() == 1 {
+            self.model.predict_margin_row_into(rows, .., &mut self.row)?;
+            return Ok(&self.row);
+        }
+        Ok(self.rows.insert(self.model.predict_margin_rows(rows, ..)?).as_slice())
+    }
+}

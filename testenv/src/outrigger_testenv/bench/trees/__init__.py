@@ -1,0 +1,1 @@
+"""Figures of tree models: kernels and serving beside other libraries."""

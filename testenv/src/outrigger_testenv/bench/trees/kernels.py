@@ -1,0 +1,190 @@
+"""The kernels of tree models beside XGBoost's in-place prediction, hessboost, and others."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import product
+from typing import Any
+
+from outrigger_testenv.bench.figure import Effort, Measurement
+from outrigger_testenv.bench.setup import Setup
+from outrigger_testenv.bench.trees import cache as cached
+from outrigger_testenv.bench.trees import peers
+from outrigger_testenv.bench.trees.machine import COLUMNS, TREES, machine
+from outrigger_testenv.bench.trees.models import SHAPES, models
+from outrigger_testenv.bench.trees.workers import (
+    OURS,
+    Worker,
+    hessboost_program,
+    program,
+    seconds_by_turns,
+    started,
+)
+
+ROWS = (1, 16, 100, 1000)
+"""Rows of a call."""
+
+WIDTHS = (64, 32, 16)
+"""Bytes of the widest vectors that the kernels may use: AVX-512, AVX2 and portable ones. The first
+is the default.
+"""
+
+KINDS = ("dense", "missing")
+"""Rows without missing values, and with a tenth of them missing."""
+
+VERSIONS = (cached.BEFORE_LAYOUT, cached.NEWEST)
+"""The versions of XGBoost that are peers."""
+
+# Of a model and a number of rows, the seconds a call of each worker, for each turn.
+Times = Mapping[tuple[str, int], Sequence[tuple[float | None, ...]]]
+
+
+def bits(_: Setup, effort: Effort) -> Measurement:
+    """The number of margins that differ in any bit from those of either version of XGBoost, for all
+    models, kinds and numbers of rows, and widths of vectors.
+    """
+    del effort
+    ours, others = [_ours(width) for width in WIDTHS], [_xgboost(each) for each in VERSIONS]
+    differ, compared = Counter(), 0
+    with started(*ours, *others):
+        for question in product(["margins"], [each.name for each in SHAPES], ROWS, KINDS):
+            expected = {other.name: other.ask(*question) for other in others}
+            for worker, (name, margins) in product(ours, expected.items()):
+                differ[f"{worker.name}; {name}"] += different(worker.ask(*question), margins)
+                compared += len(margins)
+    return Measurement([differ.total()], {"compared": compared, "differ": dict(differ)})
+
+
+def different(ours: Sequence[int], others: Sequence[int]) -> int:
+    """The number of margins, as bits, that differ; all if their numbers differ."""
+    if len(ours) != len(others):
+        return max(len(ours), len(others))
+    return sum(one != other for one, other in zip(ours, others, strict=True))
+
+
+def over_xgboost(rows: int, _: Setup, effort: Effort) -> Measurement:
+    """Calls a second over those of XGBoost's in-place call, the faster version for each model; the
+    geometric mean over the models. The narrower kernels are in the conditions.
+    """
+    times = _beside_xgboost(effort)
+    (_, *narrower), first = WIDTHS, len(WIDTHS)
+    means = {
+        f"vectors of {width} bytes": ratios(times, rows, at, first)
+        for at, width in enumerate(narrower, 1)
+    }
+    conditions = {"narrower": means, "microseconds": microseconds(times, rows, _names())}
+    return Measurement(ratios(times, rows, 0, first), conditions)
+
+
+def over_hessboost(rows: int, _: Setup, effort: Effort) -> Measurement:
+    """Calls a second over those of hessboost; the geometric mean over the models."""
+    times = _beside_hessboost(effort)
+    conditions = {"microseconds": microseconds(times, rows, [OURS, "hessboost"])}
+    return Measurement(ratios(times, rows, 0, 1), conditions)
+
+
+def over_peers(rows: int, _: Setup, effort: Effort) -> Measurement:
+    """Calls a second over those of the best of the other libraries that can load a model; the
+    geometric mean over the models.
+    """
+    times = _beside_peers(effort)
+    conditions = {"microseconds": microseconds(times, rows, [OURS, *peers.NAMES])}
+    return Measurement(ratios(times, rows, 0, 1), conditions)
+
+
+def load(ending: str, _: Setup, effort: Effort) -> Measurement:
+    """Seconds to load the largest model over those of XGBoost's own reader, the faster version."""
+    file = models()[-1].with_suffix(ending)
+    workers = [Worker(OURS, [program(), "load", OURS])]
+    workers += [Worker(each, [program(), "load", cached.xgboost(each)]) for each in VERSIONS]
+    with started(*workers):
+        turns = seconds_by_turns(workers, effort.repeats, file)
+    samples = [ours / min(others) for ours, *others in turns]
+    return Measurement(samples, {"file_bytes": file.stat().st_size}, [{"seconds": turns}])
+
+
+def machine_over_leaves(rows: int, _: Setup, effort: Effort) -> Measurement:
+    """Calls a second of GBDT+FM over those of the leaf prediction alone of XGBoost 1.5.0, which is
+    the part that XGBoost Serving leaves to it.
+    """
+    directory = machine()
+    names = {OURS: OURS, f"XGBoost {cached.OLDEST}": cached.xgboost(cached.OLDEST)}
+    workers = [Worker(name, [program(), "fm", each, directory]) for name, each in names.items()]
+    with started(*workers):
+        turns = seconds_by_turns(workers, effort.repeats, rows)
+    samples = [leaves / ours for ours, leaves in turns]
+    return Measurement(samples, {"columns": COLUMNS, "trees": TREES}, [{"seconds": turns}])
+
+
+def ratios(times: Times, rows: int, ours: int, first: int) -> list[float]:
+    """For each turn, the geometric mean of the models' ratios: the time of the fastest of the
+    workers from `first` on, divided by that of the worker `ours`.
+    """
+    cells = [turns for (_, count), turns in times.items() if count == rows]
+    return [
+        math.exp(
+            math.fsum(math.log(fastest(turn[first:]) / turn[ours]) for turn in turns) / len(turns)
+        )
+        for turns in zip(*cells, strict=True)
+    ]
+
+
+def fastest(seconds: Sequence[float | None]) -> float:
+    """The shortest of the times; a library that cannot load a model has none."""
+    return min(each for each in seconds if each is not None)
+
+
+def microseconds(times: Times, rows: int, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """For each model, the median time of a call by worker, in microseconds."""
+    return {
+        model: {
+            name: None if None in values else sorted(values)[len(values) // 2] * 1e6
+            for name, values in zip(names, zip(*turns, strict=True), strict=True)
+        }
+        for (model, count), turns in times.items()
+        if count == rows
+    }
+
+
+def _ours(width: int) -> Worker:
+    variables = {"OUTRIGGER_VECTORS": str(width)}
+    return Worker(f"{OURS}, {width}", [program(), "scores", OURS, *models()], variables)
+
+
+def _xgboost(version: str) -> Worker:
+    command = [program(), "scores", cached.xgboost(version), *models()]
+    return Worker(f"XGBoost {version}", command)
+
+
+def _names() -> list[str]:
+    return [f"{OURS}, {width}" for width in WIDTHS] + [f"XGBoost {each}" for each in VERSIONS]
+
+
+# One run gives the figures of all numbers of rows.
+
+
+@cache
+def _beside_xgboost(effort: Effort) -> Times:
+    workers = [_ours(width) for width in WIDTHS] + [_xgboost(each) for each in VERSIONS]
+    return _times(workers, ROWS, effort)
+
+
+@cache
+def _beside_hessboost(effort: Effort) -> Times:
+    other = Worker("hessboost", [hessboost_program(), "scores", "hessboost", *models()])
+    return _times([_ours(WIDTHS[0]), other], ROWS, effort)
+
+
+@cache
+def _beside_peers(effort: Effort) -> Times:
+    return _times([_ours(WIDTHS[0]), *peers.workers(models())], (1, 1000), effort)
+
+
+def _times(workers: Sequence[Worker], counts: Sequence[int], effort: Effort) -> Times:
+    with started(*workers):
+        return {
+            (shape.name, rows): seconds_by_turns(workers, effort.repeats, "time", shape.name, rows)
+            for shape in SHAPES
+            for rows in counts
+        }

@@ -1,0 +1,262 @@
+"""Scores with one of the other libraries, in their environment; see `peers`.
+
+    python -m outrigger_testenv.bench.trees.peer LIBRARY DIRECTORY MODEL...
+
+Answers lines `time NAME ROWS` with the seconds of a call, or `null` for a model that the library
+cannot load. What takes long to convert or compile is kept in the directory. Each library is called
+through its C interface if it has one, and its input is made before the time is taken.
+"""
+
+import ctypes
+import json
+import os
+import pickle
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+# The least time that is measured, seconds; that of the program for the other libraries.
+_TIME = 0.025
+# Margins of all libraries agree within this; none adds in the order of XGBoost.
+_TOLERANCE = 1e-3
+# The most nodes of a model that is compiled: a C compiler takes minutes for more.
+_MOST_COMPILED = 300_000
+
+# Scores the rows that it was made for.
+Call = Callable[[], np.ndarray]
+
+
+class Daal4py:
+    """oneDAL, whose C++ interface is not in its wheel, through its Python module."""
+
+    def __init__(self, model: Path, compiled: Path):
+        import daal4py.mb
+
+        daal4py.daalinit(nthreads=1)
+        kept = compiled / f"{model.name}.daal"
+        if not kept.exists():
+            from xgboost import Booster
+
+            converted = daal4py.mb.convert_model(Booster(model_file=raw(model)))
+            _write(kept, pickle.dumps(converted.daal_model_))
+        self._model = pickle.loads(kept.read_bytes())
+        self._algorithm = daal4py.gbt_regression_prediction(fptype="float")
+
+    def call(self, rows: np.ndarray) -> Call:
+        """A call for these rows."""
+        compute, model = self._algorithm.compute, self._model
+        return lambda: compute(rows, model).prediction
+
+
+class OnnxRuntime:
+    """ONNX Runtime through its Python module, with inputs and outputs bound beforehand."""
+
+    def __init__(self, model: Path, compiled: Path):
+        import onnxruntime
+
+        kept = compiled / f"{model.name}.onnx"
+        if not kept.exists():
+            _write(kept, _converted(model))
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        self._session = onnxruntime.InferenceSession(
+            str(kept), options, providers=["CPUExecutionProvider"]
+        )
+
+    def call(self, rows: np.ndarray) -> Call:
+        """A call for these rows."""
+        session, binding = self._session, self._session.io_binding()
+        binding.bind_cpu_input(session.get_inputs()[0].name, rows)
+        binding.bind_output(session.get_outputs()[0].name, "cpu")
+
+        def run() -> np.ndarray:
+            session.run_with_iobinding(binding)
+            return binding
+
+        return run
+
+    @staticmethod
+    def margins(binding: object) -> np.ndarray:
+        """The margins of a call."""
+        return binding.copy_outputs_to_cpu()[0]
+
+
+def _converted(model: Path) -> bytes:
+    from onnxmltools import convert_xgboost
+    from onnxmltools.convert.common.data_types import FloatTensorType
+    from xgboost import Booster
+
+    booster = Booster(model_file=raw(model))
+    types = [("rows", FloatTensorType([None, booster.num_features()]))]
+    return convert_xgboost(booster, initial_types=types).SerializeToString()
+
+
+class Treelite:
+    """treelite's reference walker, through its C interface."""
+
+    def __init__(self, model: Path, compiled: Path):
+        del compiled
+        from treelite.core import _LIB
+        from treelite.gtil.gtil import GTILConfig
+
+        self._library, self._config = _LIB, GTILConfig("raw", nthread=1)
+        self._model = _treelite_model(model)
+
+    def call(self, rows: np.ndarray) -> Call:
+        """A call for these rows."""
+        out = np.zeros(len(rows), np.float32)
+        predict = self._library.TreeliteGTILPredict
+        arguments = (
+            self._model.handle,
+            rows.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_char_p(b"float32"),
+            ctypes.c_size_t(len(rows)),
+            out.ctypes.data_as(ctypes.c_void_p),
+            self._config.handle,
+        )
+
+        def run() -> np.ndarray:
+            if predict(*arguments) != 0:
+                raise RuntimeError("treelite failed")
+            return out
+
+        return run
+
+
+class Tl2cgen:
+    """Models compiled from C by gcc, called through tl2cgen's C interface."""
+
+    def __init__(self, model: Path, compiled: Path):
+        import tl2cgen
+        from tl2cgen.libloader import _LIB
+
+        kept = compiled / f"{model.name}.so"
+        if not kept.exists():
+            # In several units, without which the compiler takes minutes and gigabytes.
+            unfinished = compiled / f"{model.name}.unfinished.so"
+            tl2cgen.export_lib(
+                _treelite_model(model),
+                toolchain="gcc",
+                libpath=unfinished,
+                params={"parallel_comp": 64},
+                nthread=os.cpu_count(),
+            )
+            unfinished.rename(kept)
+        self._library = _LIB
+        self._predictor = tl2cgen.Predictor(kept, nthread=1)
+
+    def call(self, rows: np.ndarray) -> Call:
+        """A call for these rows."""
+        import tl2cgen
+
+        matrix = tl2cgen.DMatrix(rows, dtype="float32")
+        out = np.zeros(len(rows), np.float32)
+        predict = self._library.TL2cgenPredictorPredictBatch
+        arguments = (
+            self._predictor.handle,
+            matrix.handle,
+            ctypes.c_int(0),
+            ctypes.c_int(1),
+            out.ctypes.data_as(ctypes.c_void_p),
+        )
+
+        def run(matrix=matrix) -> np.ndarray:
+            if predict(*arguments) != 0:
+                raise RuntimeError("tl2cgen failed")
+            return out
+
+        return run
+
+
+def _treelite_model(model: Path):
+    import treelite
+
+    return treelite.frontend.load_xgboost_model(raw(model), format_choice="xgboost_json")
+
+
+LIBRARIES = {
+    "daal4py": Daal4py,
+    "onnxruntime": OnnxRuntime,
+    "treelite": Treelite,
+    "tl2cgen": Tl2cgen,
+}
+
+
+def raw(model: Path) -> str:
+    """The file of the model whose values are margins."""
+    return str(model.with_suffix(".raw.json"))
+
+
+def _write(file: Path, content: bytes) -> None:
+    unfinished = file.with_suffix(".unfinished")
+    unfinished.write_bytes(content)
+    unfinished.rename(file)
+
+
+class Loaded:
+    """A model in a library, and the rows for it."""
+
+    def __init__(self, library: type, model: Path, compiled: Path):
+        content = json.loads(Path(raw(model)).read_text())["learner"]
+        self._features = int(content["learner_model_param"]["num_feature"])
+        trees = content["gradient_booster"]["model"]["trees"]
+        nodes = sum(int(tree["tree_param"]["num_nodes"]) for tree in trees)
+        self._rows = np.fromfile(model.with_suffix(".rows"), np.float32)
+        self._rows = self._rows.reshape(-1, self._features)
+        fits = library is not Tl2cgen or nodes <= _MOST_COMPILED
+        self._library = library(model, compiled) if fits else None
+        if self._library is not None:
+            self._check(raw(model))
+
+    def seconds(self, count: int) -> float | None:
+        """Seconds a call with this number of rows. Successive calls have different rows, as far as
+        there are any.
+        """
+        if self._library is None:
+            return None
+        calls = [self._library.call(each) for each in self._batches(count)]
+        calls[0]()
+        began, done, block = time.perf_counter(), 0, 1
+        while True:
+            for _ in range(block):
+                calls[done % len(calls)]()
+                done += 1
+            elapsed = time.perf_counter() - began
+            if elapsed >= _TIME:
+                return elapsed / done
+            block = done
+
+    def _batches(self, count: int) -> list[np.ndarray]:
+        starts = range(0, len(self._rows) - count + 1, count)
+        return [np.ascontiguousarray(self._rows[start : start + count]) for start in starts]
+
+    def _check(self, file: str) -> None:
+        """Compares the margins with XGBoost's. Raises RuntimeError if they differ."""
+        from xgboost import Booster
+
+        rows = self._batches(100)[0]
+        result = self._library.call(rows)()
+        read = getattr(self._library, "margins", lambda margins: margins)
+        expected = Booster(model_file=file).inplace_predict(rows)
+        worst = np.abs(np.ravel(read(result)) - expected).max()
+        if not worst <= _TOLERANCE:
+            raise RuntimeError(f"margins differ by {worst} from XGBoost's")
+
+
+def main() -> None:
+    """Answers questions until the input ends."""
+    name, compiled, *paths = sys.argv[1:]
+    models = {
+        Path(path).name: Loaded(LIBRARIES[name], Path(path), Path(compiled)) for path in paths
+    }
+    print("ready", flush=True)
+    for line in sys.stdin:
+        _, model, count = line.split()
+        print(json.dumps(models[model].seconds(int(count))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
