@@ -28,8 +28,8 @@ def write(
     uplift: uplifts.SLearner | uplifts.TLearner | None = None,
 ) -> None:
     """Writes a booster and its options into the directory of its framework, and the further
-    boosters of an uplift model. The name of the file of XGBoost decides its format, as XGBoost
-    decides it. Options that are None are left out.
+    boosters of an uplift model. The name of XGBoost's file decides its format, as XGBoost decides
+    it. Options that are None are left out.
     """
     framework = libraries.framework(booster)
     target = Path(directory) / framework
@@ -51,12 +51,7 @@ def function(
     source = next(path for name in FRAMEWORKS if (path := Path(directory) / name).is_dir())
     options = source / _OPTIONS
     settings = json.loads(options.read_text(encoding="utf-8")) if options.is_file() else {}
-    readers = {
-        FRAMEWORK: _xgboost,
-        libraries.LIGHTGBM: _of_rows(libraries.lightgbm),
-        libraries.CATBOOST: _of_rows(libraries.catboost),
-    }
-    predict = readers[source.name](source, settings)
+    predict = _predict(source, settings)
 
     def call(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {output: predict(tensors, output) for output in outputs}
@@ -64,23 +59,21 @@ def function(
     return call
 
 
-# Packed tensors and the name of an output to its values.
-_Predict = Callable[[Mapping[str, np.ndarray], str], np.ndarray]
-_Reader = Callable[[Path, Mapping[str, Any]], _Predict]
+Predict = Callable[[Mapping[str, np.ndarray], str], np.ndarray]
+"""Packed tensors and the name of an output to its values."""
 
 
-def _of_rows(reader: Callable[[Path, Mapping[str, Any]], libraries.Predict]) -> _Reader:
-    """A reader of models whose only input are rows of features."""
-
-    def read(source: Path, settings: Mapping[str, Any]) -> _Predict:
+def _predict(source: Path, settings: Mapping[str, Any]) -> Predict:
+    """The predictions of the model in `source`."""
+    readers = {libraries.LIGHTGBM: libraries.lightgbm, libraries.CATBOOST: libraries.catboost}
+    if reader := readers.get(source.name):
         predict = reader(source, settings)
         return lambda tensors, output: predict(tensors[FEATURES], output)
+    return _xgboost(source, settings)
 
-    return read
 
-
-def _xgboost(source: Path, settings: Mapping[str, Any]) -> _Predict:
-    """XGBoost's predictions of the model in a package."""
+def _xgboost(source: Path, settings: Mapping[str, Any]) -> Predict:
+    """XGBoost's predictions, and those of uplift models."""
     import xgboost
 
     file = next(source / name for name in _FILES if (source / name).is_file())
@@ -109,7 +102,7 @@ def _xgboost(source: Path, settings: Mapping[str, Any]) -> _Predict:
             rows, iteration_range=iterations(of), predict_type=output, missing=missing
         )
 
-    if (uplift := settings.get("uplift")) is None:
-        return lambda tensors, output: predict(booster, tensors[FEATURES], output)
-    compare = uplifts.function(booster, source, uplift, predict)
-    return lambda tensors, output: compare(tensors[FEATURES], tensors.get(uplifts.ARM), output)
+    if (uplift := settings.get("uplift")) is not None:
+        compare = uplifts.function(booster, source, uplift, predict)
+        return lambda tensors, output: compare(tensors[FEATURES], tensors.get(uplifts.ARM), output)
+    return lambda tensors, output: predict(booster, tensors[FEATURES], output)
