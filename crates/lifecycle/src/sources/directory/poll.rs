@@ -97,7 +97,10 @@ impl Sighting {
     fn look(&mut self, directory: &Directory, name: &str) {
         let (look, files) = match directory.files(name) {
             Ok(files) => (Look::Files(files.fingerprint()), Some(files)),
-            Err(Error::Changed(_)) => return self.last = None,
+            Err(Error::Changed(_)) => {
+                self.last = None;
+                return;
+            }
             Err(error) => (Look::Refused(store_failure(&error)), None),
         };
         let before = self.last.replace(look.clone());
