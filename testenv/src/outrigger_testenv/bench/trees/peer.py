@@ -148,9 +148,26 @@ class Tl2cgen:
             unfinished.rename(kept)
         self._library = _LIB
         self._predictor = tl2cgen.Predictor(kept, nthread=1)
+        self._compiled = ctypes.CDLL(str(kept))
 
     def call(self, rows: np.ndarray) -> Call:
-        """A call for these rows."""
+        """A call for these rows; for a single one, of the compiled function without a matrix."""
+        return self._batch(rows) if len(rows) > 1 else self._row(rows)
+
+    def _row(self, row: np.ndarray) -> Call:
+        out, predict = np.zeros(1, np.float32), self._compiled.predict
+        # A value is a union of a float and an integer that is -1 if the value is missing.
+        predict.restype = None
+        pointers = [each.ctypes.data_as(ctypes.c_void_p) for each in (row, out)]
+        arguments = (pointers[0], ctypes.c_int(1), pointers[1])
+
+        def run(row: np.ndarray = row) -> np.ndarray:
+            predict(*arguments)
+            return out
+
+        return run
+
+    def _batch(self, rows: np.ndarray) -> Call:
         import tl2cgen
 
         matrix = tl2cgen.DMatrix(rows, dtype="float32")
@@ -238,13 +255,14 @@ class Loaded:
         """Compares the margins with XGBoost's. Raises RuntimeError if they differ."""
         from xgboost import Booster
 
-        rows = self._batches(100)[0]
-        result = self._library.call(rows)()
         read = getattr(self._library, "margins", lambda margins: margins)
-        expected = Booster(model_file=file).inplace_predict(rows)
-        worst = np.abs(np.ravel(read(result)) - expected).max()
-        if not worst <= _TOLERANCE:
-            raise RuntimeError(f"margins differ by {worst} from XGBoost's")
+        for count in (1, 100):
+            rows = self._batches(count)[0]
+            result = read(self._library.call(rows)())
+            expected = Booster(model_file=file).inplace_predict(rows)
+            worst = np.abs(np.ravel(result) - expected).max()
+            if not worst <= _TOLERANCE:
+                raise RuntimeError(f"margins differ by {worst} from XGBoost's")
 
 
 def main() -> None:
