@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use outrigger_core::VersionPolicy;
 use outrigger_linear::LINEAR;
 
 use super::{environment::variable, *};
