@@ -55,15 +55,18 @@ test-rust: venv tools ## the Rust tests
 test-fuzz: ## the fuzz targets that build fast, on their corpora and for some seconds
 	$(BESIDE) fuzz/run 5 quick
 
-# Two groups side by side: the tests on running stacks mostly wait. The output of each is printed
-# when it ends.
+# Three groups side by side: the tests on running stacks, of which there are two halves, mostly wait.
+# The output of each is printed when it ends.
+STACKS := testenv/tests/orchestration
 .PHONY: test-python
 test-python: venv build tools ## the tests on real processes, of the chart and of the image
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-stacks test-rest
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-stacks-a-l test-stacks-m-z test-rest
 
-.PHONY: test-stacks test-rest
-test-stacks:
-	$(PY) -m pytest testenv/tests/orchestration
+.PHONY: test-stacks-a-l test-stacks-m-z test-rest
+test-stacks-a-l:
+	$(PY) -m pytest $(STACKS)/test_[a-l]*.py
+test-stacks-m-z:
+	$(PY) -m pytest $(STACKS)/test_[m-z]*.py
 test-rest:
 	$(PY) -m pytest $(addprefix testenv/tests/,unit chart image environment attack upgrade execution)
 

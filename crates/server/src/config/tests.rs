@@ -140,7 +140,7 @@ fn keys_of_a_model_are_checked_by_position() {
 
 #[test]
 fn a_directory_of_versions_has_settings_of_its_own() {
-    let load = |model: &str| from_file(&format!("models: [{{name: a, {model}}}]"));
+    let load = |model: &str| from_file(&format!("{MINIMAL}\nmodels: [{{name: a, {model}}}]"));
     for (versions, policy) in [
         ("", None),
         ("versions: all", Some(VersionPolicy::All)),
@@ -157,7 +157,7 @@ fn a_directory_of_versions_has_settings_of_its_own() {
         ("directory: /var/lib/outrigger/a", "models[0].directory"),
         ("directory: /var", "models[0].directory"),
         ("directory: /a, image: r.example/t/a", "models[0].directory"),
-        ("directory: /a, versions: latest", "models[0].versions"),
+        ("directory: /a, versions: latest", "models[0].versions.latest"),
         ("directory: /a, versions: {latest: 0}", "models[0].versions"),
         ("directory: /a, versions: {latest: 101}", "models[0].versions"),
         ("directory: /a, versions: {specific: []}", "models[0].versions"),
