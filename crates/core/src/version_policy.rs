@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VersionPolicy {
-    /// So many versions, those with the highest numbers.
+    /// The versions with the highest numbers, this many.
     Latest(u32),
     /// Every version, up to [`VersionPolicy::MOST`].
     All,

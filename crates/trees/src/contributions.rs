@@ -99,7 +99,7 @@ impl Explainer<'_> {
             return true;
         }
         let levels = self.depth() as usize;
-        // As many features are on a path as the tree has levels.
+        // A path has at most one feature for each level of the tree.
         let quadrature = Quadrature::exact_to(levels.min(self.features).saturating_sub(1));
         let mut walk = Walk::new(&quadrature, levels, proceed);
         let Some(bases) = self.base_values(&mut walk) else { return false };

@@ -92,7 +92,7 @@ fn value(input: &Input, feature: &Feature, random: &mut StdRng) -> Kind {
     }
 }
 
-/// As many ids or names as the feature takes, each with a weight.
+/// Ids or names, each with a weight, as many as the feature takes.
 fn sparse(feature: &Feature, random: &mut StdRng) -> Kind {
     let mut list = SparseList::default();
     for _ in 0..feature.length {

@@ -37,7 +37,7 @@ impl Distinct {
         Cow::Owned(gathered(rows, width, &self.kept))
     }
 
-    /// What each row has, of an array with `width` elements for each row that is kept.
+    /// The elements of each row, from an array with `width` elements for each row that is kept.
     pub(super) fn spread(&self, values: &[f32], width: usize) -> Vec<f32> {
         gathered(values, width, &self.of_rows)
     }

@@ -44,7 +44,7 @@ impl Polls {
     ) -> Option<Listing> {
         let selected = self.select(directory, policy);
         self.count = (self.count + 1).min(2);
-        // What was selected before stays in service.
+        // The earlier selection stays in service.
         let failed =
             |failure| Listing { failure: Some(failure), ..last.cloned().unwrap_or_default() };
         let listing = match selected {

@@ -36,7 +36,7 @@ KINDS = ("dense", "missing")
 VERSIONS = (cached.BEFORE_LAYOUT, cached.NEWEST)
 """The versions of XGBoost that are peers."""
 
-# Of a model and a number of rows, the seconds a call of each worker, for each turn.
+# The seconds a call of each worker, for each turn, by model and number of rows.
 Times = Mapping[tuple[str, int], Sequence[tuple[float | None, ...]]]
 
 
