@@ -200,7 +200,9 @@ fn names_and_sizes_are_bounded() {
     });
     let versions = Versions::in_store(fixture);
     versions.write("1/a", &"x".repeat(101));
-    (0..6).for_each(|number| drop(versions.write(&format!("2/{number}"), "")));
+    for number in 0..6 {
+        versions.write(&format!("2/{number}"), "");
+    }
     versions.write("3/a\nb", "").write("4/a\\b", "");
     use VersionProblem as P;
     assert!(matches!(versions.problem("1"), P::TooLarge(_)));
