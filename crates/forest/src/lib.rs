@@ -52,8 +52,7 @@ use outrigger_trees::Library;
 pub use gbdt_fm::{GBDT_FM, GBDT_FM_SOFTMAX, GbdtFm};
 pub use libraries::{CATBOOST, LIGHTGBM, XGBOOST};
 pub use model::Model;
-pub use scoring::{Iterations, Named, Scoring};
-pub use uplift::Uplift;
+pub use scoring::{Iterations, Named, Scoring, Uplift};
 
 /// All frameworks of [`engine`].
 pub const FRAMEWORKS: [Framework; 5] = [XGBOOST, LIGHTGBM, CATBOOST, GBDT_FM, GBDT_FM_SOFTMAX];

@@ -6,7 +6,7 @@ use outrigger_core::{Failure, Interface, PackageLayout};
 use outrigger_run::Framework;
 use outrigger_trees::{Library, Limits};
 
-use crate::{interface, invalid, uplift::ARMS};
+use crate::{interface, invalid};
 
 /// The framework of XGBoost's models.
 pub const XGBOOST: Framework = Framework {
@@ -29,6 +29,9 @@ pub const CATBOOST: Framework =
     framework("catboost", &["model.json", "model.cbm"], |directory, signature| {
         interface(directory, signature, Library::Catboost)
     });
+
+/// The directory with the models of the arms of a T-learner, in that of the model.
+pub(crate) const ARMS: &str = "arms";
 
 const LIBRARIES: [(Library, Framework); 3] =
     [(Library::Xgboost, XGBOOST), (Library::Lightgbm, LIGHTGBM), (Library::Catboost, CATBOOST)];

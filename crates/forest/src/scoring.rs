@@ -1,12 +1,12 @@
 //! Settings of scoring: the file `options.json` beside a model.
 
-use std::{fs::File, io::Read as _, ops::Range, path::Path};
+use std::{collections::BTreeMap, fs::File, io::Read as _, ops::Range, path::Path};
 
 use outrigger_core::Failure;
 use outrigger_trees as trees;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::{invalid, uplift::Uplift};
+use crate::invalid;
 
 pub(crate) const FILE: &str = "options.json";
 /// The largest size allowed for the file, in bytes.
@@ -24,6 +24,18 @@ pub struct Scoring {
     pub truncate_ids: bool,
     /// The control that rows are compared with, of an uplift model.
     pub uplift: Option<Uplift>,
+}
+
+/// The control that rows are compared with.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Uplift {
+    /// An S-learner: the values that columns have in the control, by the columns' names. None is a
+    /// missing value.
+    Control(BTreeMap<String, Option<f32>>),
+    /// A T-learner: the names of the arms, in the order of their numbers. That of the control is
+    /// `control`.
+    Arms(Vec<String>),
 }
 
 /// Boosting iterations of a model.

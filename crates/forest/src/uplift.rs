@@ -9,7 +9,7 @@ mod arms;
 mod control;
 mod distinct;
 
-use std::{borrow::Cow, collections::BTreeMap, path::Path, sync::Arc};
+use std::{borrow::Cow, path::Path, sync::Arc};
 
 use outrigger_core::{DType, Failure, Interface, Tensor};
 use outrigger_run::{
@@ -17,28 +17,12 @@ use outrigger_run::{
     local::{self, tensor},
 };
 use outrigger_trees::{self as trees, Output};
-use serde::Deserialize;
 
 use self::{arms::Arms, control::Control};
 use crate::{
-    Model, Scoring,
+    Model, Scoring, Uplift,
     model::{self, SIGNATURE, no_output, output_spec, sizes},
 };
-
-/// The directory with the models of arms.
-pub(crate) const ARMS: &str = "arms";
-
-/// The control that rows are compared with.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Uplift {
-    /// An S-learner: the values that columns have in the control, by the columns' names. None is a
-    /// missing value.
-    Control(BTreeMap<String, Option<f32>>),
-    /// A T-learner: the names of the arms, in the order of their numbers. That of the control is
-    /// `control`.
-    Arms(Vec<String>),
-}
 
 impl Uplift {
     /// The inputs and outputs of an uplift model whose main file has this description.

@@ -33,3 +33,8 @@ impl Error {
         Reason::Internal
     }
 }
+
+/// Converts an error of the store.
+pub(crate) fn store_failure(error: &outrigger_store::Error) -> Failure {
+    Failure::because(error.reason(), error)
+}

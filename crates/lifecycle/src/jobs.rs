@@ -13,7 +13,7 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 pub(crate) use prepare::{Kept, Prepared};
 
-use crate::{replay::Replayed, sources::Location, world::World};
+use crate::{location::Location, replay::Replayed, world::World};
 
 /// The result of a job.
 #[derive(Debug)]

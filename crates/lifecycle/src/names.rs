@@ -15,7 +15,8 @@ use outrigger_oci::{Prefix, Reference};
 use crate::{
     config::{Images, ModelEntry, Tunables},
     error::Error,
-    sources::{Location, directory::Versions},
+    location::Location,
+    numbered::Versions,
 };
 
 /// The names of models, and their images. A request never names a host: only the configuration maps

@@ -9,7 +9,7 @@ use outrigger_run::Framework;
 use outrigger_store::Tree;
 use outrigger_trials::Profiled;
 
-use crate::{blocking::blocking, world::store_failure};
+use crate::{blocking::blocking, error::store_failure};
 
 /// The memory that JSON of this size takes when it is parsed: a number of one digit has two bytes as
 /// text, and 32 when parsed.

@@ -8,7 +8,7 @@ use std::{
 use outrigger_oci::{Reference, Repository};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::sources::Location;
+use crate::location::Location;
 
 /// The places for pulls. Versions of models in service, and models that the configuration names,
 /// have places of their own, so that they never wait behind models that only requests named.

@@ -15,7 +15,7 @@ use outrigger_store::{Error, Package, Reservation, Store, Tree};
 use outrigger_trace::{Parent, SpanKind};
 use tokio::time::{Instant, timeout_at};
 
-use crate::{blocking::blocking, metrics, world::store_failure};
+use crate::{blocking::blocking, error::store_failure, metrics};
 
 /// The number of attempts when layers vanish or become corrupt between download and unpacking.
 const ATTEMPTS: usize = 3;

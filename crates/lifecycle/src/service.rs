@@ -36,11 +36,11 @@ use crate::{
     jobs::{Done, Jobs},
     metrics,
     names::Names,
+    numbered::Watches,
     publishing::{Publishing, inputs::Inputs},
     pulls::Pulls,
     schedule::Schedule,
     signatures,
-    sources::directory::Watches,
     versions::VersionData,
     world::{World, blocking},
 };

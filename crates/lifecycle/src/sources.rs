@@ -1,15 +1,15 @@
 //! The sources of versions: registries, image layout directories, and directories of numbered
 //! versions.
 
-pub(crate) mod directory;
+mod directory;
 mod image;
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
 use outrigger_core::{Digest, Failure, ModelKey, ModelName, Tag, machines::TagKey};
-use outrigger_oci::{Artifact, Reference};
+use outrigger_oci::Artifact;
 use outrigger_store::Tree;
 use outrigger_trace::Parent;
 use outrigger_trials::{MayPush, Pair, Registry};
@@ -68,34 +68,6 @@ pub(crate) struct Fetch<'a> {
     pub(crate) deadline: Deadline,
     /// The parent of the trace spans.
     pub(crate) span: &'a Parent,
-}
-
-/// The place that holds a model's versions, as the configuration names it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Location {
-    /// An image in a registry or a layout directory, without tag and digest.
-    Image(Reference),
-    /// A directory of numbered versions.
-    Directory(PathBuf),
-}
-
-impl Location {
-    /// The image, unless the versions are in a directory. Only images can be signed.
-    pub(crate) fn image(&self) -> Option<&Reference> {
-        match self {
-            Self::Image(image) => Some(image),
-            Self::Directory(_) => None,
-        }
-    }
-}
-
-impl fmt::Display for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Image(image) => image.fmt(f),
-            Self::Directory(path) => path.display().fmt(f),
-        }
-    }
 }
 
 impl World {

@@ -120,11 +120,6 @@ where
     blocking::blocking(move || work(&world))
 }
 
-/// Converts an error of the store.
-pub(crate) fn store_failure(error: &outrigger_store::Error) -> Failure {
-    Failure::because(error.reason(), error)
-}
-
 /// The failure of a job that panicked: a defect.
 pub(crate) fn defect() -> Failure {
     Failure::new(Reason::Internal, "a task ended unexpectedly")

@@ -199,9 +199,11 @@ def _number_lists(message: pb.TreatmentTable, name: str, column: pd.Series) -> N
 
 
 def _sparse_column(message: pb.TreatmentTable, name: str, column: pd.Series) -> None:
-    """A column of sparse lists, which either all have weights or none has any."""
+    """A column of sparse lists. If some have weights, those of the others are 1."""
     present = _present(column)
     lists = [each if here else Sparse() for each, here in zip(column, present, strict=True)]
+    if any(each.weights for each in lists):
+        lists = [each.weighted() for each in lists]
     message.sparse.add(
         name=name,
         ids=[one for each in lists for one in each.ids],

@@ -23,6 +23,11 @@ class Sparse:
     weights: Sequence[float] = ()
     names: Sequence[str] = ()
 
+    def weighted(self) -> "Sparse":
+        """The same value with its weights, which are 1 if it has none."""
+        ones = [1.0] * (len(self.ids) + len(self.names))
+        return Sparse(self.ids, self.weights or ones, self.names)
+
     def to_json(self) -> dict[str, Any]:
         """The value in the HTTP form of a request."""
         lists = {"ids": self.ids, "names": self.names, "weights": self.weights}

@@ -127,7 +127,7 @@ def test_what_was_served_stays_without_the_directory_and_after_a_restart(served,
     wait_for(client, {"7": seven, "latest": seven})
     away = versions.directory.with_name("away")
     versions.directory.rename(away)
-    stack.serve.stop()
+    stack.serve.process.stop()
     stack.serve.start()
     wait_for(client, {"7": seven, "latest": seven})
     assert score(client) == 7

@@ -121,6 +121,15 @@ def test_each_form_of_a_request_has_ids_and_weights():
     assert np.frombuffer(column.weights, "<f4").tolist() == [0.5, 2]
 
 
+def test_a_column_gives_weights_of_one_beside_others():
+    lists = [Sparse(ids=[7]), Sparse(ids=[8, 9], weights=[0.5, 2]), None]
+    [column] = requests.table(pd.DataFrame({"x": lists})).sparse
+    assert list(column.ids) == [7, 8, 9]
+    assert np.frombuffer(column.weights, "<f4").tolist() == [1, 0.5, 2]
+    [column] = requests.table(pd.DataFrame({"x": [Sparse(ids=[7]), None]})).sparse
+    assert column.weights == b""
+
+
 def test_metadata_is_read_back_as_it_was_written():
     of = sparse_list("x", 3, vocabulary={"a": 5}, default=[]), weight_of("age", 9, required=True)
     metadata = Metadata((sparse_input(USER, *of),))

@@ -10,10 +10,10 @@ use outrigger_run::{
 use outrigger_trees::Output;
 
 use super::{
-    ARMS, Comparison, Learner,
+    Comparison, Learner,
     distinct::{Distinct, gathered},
 };
-use crate::{Model, Scoring, XGBOOST, files, invalid, scoring::FILE};
+use crate::{Model, Scoring, XGBOOST, files, invalid, libraries::ARMS, scoring::FILE};
 
 /// The input with the number of each row's arm.
 const ARM: &str = "arm";

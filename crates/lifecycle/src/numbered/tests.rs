@@ -6,7 +6,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use outrigger_core::VersionPolicy;
+use futures::FutureExt as _;
+use outrigger_core::{ModelName, VersionPolicy};
 use outrigger_store::{Config, Directory, Store};
 use tempfile::TempDir;
 use tokio::time::{Instant, advance};
@@ -241,13 +242,12 @@ async fn directories_are_polled_in_every_period() {
     watches.follow(directories(), &polled.store, period);
     assert_eq!(watches.changed().await.as_ref(), Some(&name));
     assert_eq!(started.elapsed(), period, "the first poll is at once, the second after a period");
-    let numbered = Numbered { model: name.clone(), versions: Arc::clone(&versions) };
-    assert_eq!(numbered.look_up(&tag("7")).await, Ok(digest("seven")));
+    assert_eq!(versions.look_up(&tag("7")).await, Ok(digest("seven")));
     watches.follow(directories(), &polled.store, period);
     polled.write(8, "eight");
     watches.changed().await;
     assert_eq!(started.elapsed(), period * 3, "the same task goes on");
-    assert_eq!(numbered.look_up(&tag("latest")).await, Ok(digest("eight")));
+    assert_eq!(versions.look_up(&tag("latest")).await, Ok(digest("eight")));
     watches.follow([].into_iter(), &polled.store, period);
     polled.write(9, "nine");
     advance(period * 10).await;
@@ -259,9 +259,8 @@ async fn a_look_up_waits_until_the_directory_is_known() {
     let polled = Polled::new(VersionPolicy::Latest(1));
     let versions = Arc::new(Versions::new(polled.versions.directory.clone()));
     let name = "churn".parse::<ModelName>().expect("valid");
-    let numbered = Numbered { model: name.clone(), versions: Arc::clone(&versions) };
     let latest = tag("latest");
-    let mut found = std::pin::pin!(numbered.look_up(&latest));
+    let mut found = std::pin::pin!(versions.look_up(&latest));
     assert!(futures::poll!(found.as_mut()).is_pending());
     let mut watches = Watches::new();
     watches.follow([(&name, &versions)].into_iter(), &polled.store, Duration::from_secs(5));

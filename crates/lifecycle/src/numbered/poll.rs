@@ -6,7 +6,7 @@ use outrigger_core::{Digest, Failure, Reason, VersionPolicy};
 use outrigger_store::{Directory, Error, Files};
 
 use super::{Listing, Version};
-use crate::world::store_failure;
+use crate::error::store_failure;
 
 /// The versions of a directory as earlier polls have found them.
 #[derive(Debug, Default)]
