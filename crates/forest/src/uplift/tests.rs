@@ -13,7 +13,9 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    XGBOOST, load,
+    XGBOOST,
+    libraries::ARMS,
+    load,
     model::tests::{call, file, package, read, squares, stump},
 };
 
