@@ -105,13 +105,17 @@ async fn in_the_middle() -> (Rig, Handle, Digest, Gate) {
     let lease = acquire(&handle, "churn").await.expect("served");
     assert_eq!(lease.key.digest, first);
     drop(lease);
-    let gate = Gate::closed();
-    let closed = gate.clone();
+    let (gate, begun) = (Gate::closed(), Gate::closed());
+    let (closed, begins) = (gate.clone(), begun.clone());
     rig.engine.on_load(move |load| match load.path.is_symlink() {
-        true => Loading::Held(closed.clone()),
+        true => {
+            begins.open();
+            Loading::Held(closed.clone())
+        }
         false => Loading::Normal,
     });
     let second = rig.push("churn", "latest", &model(2));
+    begun.pass().await;
     until(&handle, |it| stage(it, "churn", second) == Some(Stage::Loaded)).await;
     assert_eq!(stage(&handle.models(), "churn", first), Some(Stage::Downloaded));
     (rig, handle, second, gate)
