@@ -5,6 +5,7 @@ mod support;
 use std::{collections::HashMap, fs, path::PathBuf};
 
 use outrigger_fm::{File, Kind, Limits, Model, Names, Output, Precision, Reading};
+use outrigger_testkit::tables;
 use support::{Content, Entry, Pairs, score};
 
 const BINARY: [&str; 7] = [
@@ -62,15 +63,8 @@ fn rows() -> Pairs {
 fn expected(fm: &str) -> HashMap<String, Vec<f32>> {
     let (name, _) = fm.split_once('.').expect("an ending");
     let text = text(&format!("{name}.txt"));
-    let mut lines = text.lines();
-    let mut tables = HashMap::new();
-    while let Some(head) = lines.next() {
-        let [name, rows, _] = head.split(' ').collect::<Vec<_>>()[..] else { panic!("{head}") };
-        let rows = lines.by_ref().take(rows.parse().expect("a number"));
-        let values = rows.flat_map(|row| row.split(' ')).map(|value| value.parse().expect("f32"));
-        tables.insert(name.to_owned(), values.collect());
-    }
-    tables
+    let tables = tables::read(&text).into_iter();
+    tables.map(|(name, (_, values))| (name, values)).collect()
 }
 
 fn compare(fm: &str, model: &Model) {

@@ -15,4 +15,5 @@ pub mod registry;
 pub mod remote;
 #[cfg(feature = "saved-model")]
 pub mod saved_model;
+pub mod tables;
 pub mod tools;

@@ -7,10 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use outrigger_testkit::tables;
 use outrigger_trees::{Error, Library, Limits, Model, Options, Output, Rows};
 
-/// A table of a fixture: columns, and numbers.
-type Table = (usize, Vec<f64>);
+type Table = tables::Table<f64>;
 
 /// Relative differences that are allowed: of margins, and of values, which depend on the
 /// mathematical library.
@@ -46,18 +46,7 @@ fn model(path: &Path) -> Model {
 
 fn expected(path: &Path) -> HashMap<String, Table> {
     let text = fs::read_to_string(path.with_extension("txt")).expect("a text file");
-    let mut lines = text.lines();
-    let mut tables = HashMap::new();
-    while let Some(head) = lines.next() {
-        let [name, rows, columns] = head.split(' ').collect::<Vec<_>>()[..] else {
-            panic!("{path:?}: {head}")
-        };
-        let rows = lines.by_ref().take(rows.parse().expect("a number"));
-        let values =
-            rows.flat_map(|row| row.split(' ')).map(|value| value.parse().expect("a number"));
-        tables.insert(name.to_owned(), (columns.parse().expect("a number"), values.collect()));
-    }
-    tables
+    tables::read(&text)
 }
 
 /// The results for rows, which are the same for all rows together, for each by itself, and, in f32,

@@ -7,12 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use outrigger_testkit::tables;
 use outrigger_trees::{
     Error, Header, Limits, Model, Options, Output, Rows, SparseRows, Unexplained,
 };
 
-/// A table of a fixture: columns, and numbers.
-type Table = (usize, Vec<f32>);
+type Table = tables::Table<f32>;
 
 fn fixtures() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
@@ -37,18 +37,7 @@ fn read(path: &Path) -> Result<Model, Error> {
 
 fn expected(path: &Path) -> HashMap<String, Table> {
     let text = fs::read_to_string(path.with_extension("txt")).expect("a text file");
-    let mut lines = text.lines();
-    let mut tables = HashMap::new();
-    while let Some(head) = lines.next() {
-        let [name, rows, columns] = head.split(' ').collect::<Vec<_>>()[..] else {
-            panic!("{path:?}: {head}")
-        };
-        let rows = lines.by_ref().take(rows.parse().expect("a number"));
-        let values =
-            rows.flat_map(|row| row.split(' ')).map(|value| value.parse().expect("a number"));
-        tables.insert(name.to_owned(), (columns.parse().expect("a number"), values.collect()));
-    }
-    tables
+    tables::read(&text)
 }
 
 fn predict(model: &Model, (width, values): &Table, options: &Options) -> Table {

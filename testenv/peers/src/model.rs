@@ -46,7 +46,7 @@ impl Model {
         self.rows.len() / self.width
     }
 
-    /// As many batches of `count` rows each as there are rows for.
+    /// Batches of `count` rows each. Rows beyond the last whole batch are left out.
     pub(crate) fn batches(&self, count: usize) -> Vec<Range<usize>> {
         let starts = (0..self.len()).step_by(count);
         starts.map(|start| start..start + count).filter(|batch| batch.end <= self.len()).collect()

@@ -5,6 +5,7 @@ use outrigger_run::{
     local::{Model as _, floats},
     memory_to_read,
 };
+use outrigger_testkit::tables;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
@@ -66,15 +67,8 @@ fn rows() -> Vec<Tensor> {
 /// The expected scores of these rows.
 fn expected(name: &str) -> HashMap<String, Vec<f32>> {
     let text = String::from_utf8(fixture(&format!("{name}.txt"))).expect("text");
-    let mut lines = text.lines();
-    let mut tables = HashMap::new();
-    while let Some(head) = lines.next() {
-        let [name, rows, _] = head.split(' ').collect::<Vec<_>>()[..] else { panic!("{head}") };
-        let rows = lines.by_ref().take(rows.parse().expect("a number"));
-        let values = rows.flat_map(|row| row.split(' ')).map(|value| value.parse().expect("f32"));
-        tables.insert(name.to_owned(), values.collect());
-    }
-    tables
+    let tables = tables::read(&text).into_iter();
+    tables.map(|(name, (_, values))| (name, values)).collect()
 }
 
 #[test]
