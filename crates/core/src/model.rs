@@ -167,9 +167,11 @@ impl ModelMachine {
     /// Handles an event. The effects are to be carried out in their order.
     pub fn handle(&mut self, context: &mut Context<'_>, event: Event) -> (Vec<Effect>, Outcome) {
         let mut effects = Vec::new();
+        // Either may come just before the other, when a tag moves to a version that is overdue.
+        let is_kept = matches!(event, Event::Retry | Event::Pin(true));
         let outcome = self.apply(context, event, &mut effects);
         if outcome == Outcome::Handled {
-            while self.settle(context, &mut effects) {}
+            while self.settle(context, is_kept, &mut effects) {}
         }
         (effects, outcome)
     }
@@ -215,8 +217,9 @@ impl ModelMachine {
         Outcome::Handled
     }
 
-    /// Takes the next step that is due; returns false if there is none.
-    fn settle(&mut self, c: &mut Context<'_>, effects: &mut Vec<Effect>) -> bool {
+    /// Takes the next step that is due; returns false if there is none. If it `is_kept`, deletion is
+    /// left to the next tick.
+    fn settle(&mut self, c: &mut Context<'_>, is_kept: bool, effects: &mut Vec<Effect>) -> bool {
         let wanted = self.wanted(c);
         if wanted || self.is_wanted {
             self.wanted_at = c.now;
@@ -238,7 +241,7 @@ impl ModelMachine {
                 self.state = State::Preparing { attempt };
                 effects.push(Effect::Prepare(attempt));
             }
-            State::Downloaded if !wanted && self.expired(c) => {
+            State::Downloaded if !wanted && !is_kept && self.expired(c) => {
                 let attempt = self.last.begin();
                 self.state = State::Deleting { attempt };
                 effects.push(Effect::Delete(attempt));

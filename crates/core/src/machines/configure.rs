@@ -39,6 +39,7 @@ impl Machines {
         self.policy = policy;
         // Times before the last tick may matter now, so the next one finds everything due.
         self.ticked_at = Moment::default();
+        self.touched.extend(self.names());
         self.dirty.extend(self.names());
         // A tag may count as followed again, whose version must not be deleted by the tick.
         self.reconcile(turn);

@@ -124,3 +124,38 @@ fn listed_models_and_operators_get_a_place_when_there_is_none() {
     }
     assert!(!bench.machines.is_known(&name("c"), &latest()), "refused");
 }
+
+#[test]
+fn a_shorter_retention_deletes_at_once_what_is_overdue() {
+    let mut bench = Bench::serving(&["b"]);
+    let selector = Selector::Digest(model("a").digest);
+    bench.handle(Event::Ask(name("a"), selector.clone()));
+    bench.handle(Event::Unload { name: name("a"), selector, delete: false });
+    let idle = Policy::default().idle_ttl;
+    bench.pass(idle * 2);
+    // Version `b` is wanted again.
+    let shorter = policy(|it| (it.retain, it.idle_ttl) = (idle, idle * 3));
+    let effects = bench.handle(Event::Policy(shorter));
+    assert!(effects.iter().any(|it| is_deletion(it, &model("a"))), "{effects:?}");
+    assert!(matches!(bench.answer("b"), Answer::Ready(..)));
+}
+
+#[test]
+fn a_version_that_is_overdue_is_kept_if_its_tag_moves_to_it() {
+    let mut bench = Bench::serving(&["a"]);
+    bench.handle(Event::Follow(tag("a")));
+    bench.canaries.insert(tag("a"), Digest::of(b"second"));
+    bench.pass(Policy::default().poll_interval * 2);
+    let selector = Selector::Digest(model("a").digest);
+    bench.handle(Event::Unload { name: name("a"), selector, delete: false });
+    bench.canaries.clear();
+    // The clock's tick is late.
+    bench.now = bench.now + Policy::default().retain;
+    let effects = bench.handle(Event::Tag(tag("a"), tags::Event::LookUp));
+    assert!(!effects.iter().any(|it| is_deletion(it, &model("a"))), "{effects:?}");
+    assert!(matches!(bench.answer("a"), Answer::Ready(key, _) if key == model("a")));
+}
+
+fn is_deletion(effect: &Effect, of: &ModelKey) -> bool {
+    matches!(effect, Effect::Model(key, model::Effect::Delete(_)) if key == of)
+}
