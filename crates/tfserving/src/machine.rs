@@ -18,7 +18,9 @@
 //! An engine never forgets a name it has seen until it ends. So a name that was seen and is
 //! unknown now means a restart. The restarted engine has forgotten all versions as well, so
 //! the same versions may be loaded again, when they are added again: a version that ends the
-//! engine must not be loaded together with all others.
+//! engine must not be loaded together with all others. Versions of a reload that was under way
+//! are the exception: the restarted engine may have received it. They stay configured, because
+//! the engine does not reliably load a version again after it has unloaded it.
 
 mod names;
 mod policy;
@@ -81,11 +83,20 @@ struct Sent {
     push: Attempt,
     /// The time at which the engine had finished it.
     taken_at: Option<Moment>,
+    /// True if the engine restarted while it was under way: either process may have received it.
+    crossed: bool,
 }
 
 impl Sent {
     fn has(&self, id: &ServableId) -> bool {
         self.set.get(&id.name).is_some_and(|versions| versions.contains(&id.version))
+    }
+
+    /// Whether `status` shows that the engine, which has answered a reload, is not the process that
+    /// answered.
+    fn is_forgotten(&self, status: &BTreeMap<ServableName, Vec<Seen>>) -> bool {
+        let forgotten = |name| status.get(name).is_some_and(Vec::is_empty);
+        self.crossed && self.taken_at.is_some() && self.set.keys().any(forgotten)
     }
 }
 

@@ -35,6 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => Just(Step::EngineWorks),
         1 => any::<u8>().prop_map(Step::LoadFails),
         1 => Just(Step::EngineRestarts),
+        1 => Just(Step::EngineRestartsBefore),
         1 => Just(Step::EngineDies),
         1 => Just(Step::ReloadHangs),
         3 => (0..3_u8).prop_map(Step::Lease),

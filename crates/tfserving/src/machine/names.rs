@@ -44,6 +44,16 @@ pub(super) enum Reported {
     Failed,
     /// Reported as lost: the engine restarted, and loads the version when it is added again.
     Lost,
+    /// Reported as lost, but the restarted engine may have received the reload with the version:
+    /// it stays configured.
+    Carried,
+}
+
+impl Reported {
+    /// Whether the version was reported as lost and has not been added again.
+    pub(super) fn is_lost(self) -> bool {
+        matches!(self, Self::Lost | Self::Carried)
+    }
 }
 
 /// A version that is being dropped from the configuration.
@@ -111,7 +121,7 @@ impl ServingMachine {
             return Outcome::Unexpected;
         }
         let name = self.names.entry(id.name).or_insert_with(|| Name::bare(c.now));
-        let is_lost = name.versions.get(&id.version) == Some(&Reported::Lost);
+        let is_lost = name.versions.get(&id.version).is_some_and(|it| it.is_lost());
         if name.has(id.version) && !is_lost {
             return Outcome::Stale;
         }

@@ -100,34 +100,44 @@ impl ServingMachine {
     fn restarted(&mut self, effects: &mut Vec<Effect>) {
         self.restarts += 1;
         effects.push(Effect::Restarted);
+        // A push that is under way may have reached the restarted engine. It ends by itself, and
+        // until then the versions in it must stay on disk.
+        let running = matches!(self.push, Push::Running(_));
+        self.sent = self.sent.take().filter(|_| running);
+        if let Some(sent) = &mut self.sent {
+            sent.crossed = true;
+        }
+        let carried = self.sent.as_ref();
         for (servable, name) in &mut self.names {
-            name.kept = false;
+            name.kept = carried.is_some_and(|sent| sent.set.contains_key(servable));
             if let Stage::Known(placeholder) = name.stage {
                 name.stage = Stage::Published(placeholder);
             }
             for (version, reported) in &mut name.versions {
+                if *reported == Reported::Failed {
+                    continue;
+                }
                 let id = ServableId { name: servable.clone(), version: *version };
-                if !matches!(reported, Reported::Failed | Reported::Lost) {
-                    *reported = Reported::Lost;
+                let is_carried = carried.is_some_and(|sent| sent.has(&id));
+                let lost = if is_carried { Reported::Carried } else { Reported::Lost };
+                if !std::mem::replace(reported, lost).is_lost() {
                     effects.push(Effect::Lost(id));
                 }
             }
         }
-        if matches!(self.push, Push::Running(_)) {
-            // The push may have reached the restarted engine. It ends by itself, and until then the
-            // versions in it must stay on disk.
-            self.leaving.values_mut().for_each(|leaving| leaving.push = None);
-        } else {
+        if !running {
             self.push = Push::Idle;
             for (id, leaving) in std::mem::take(&mut self.leaving) {
                 effects.push(left(id, leaving.placeholder));
             }
         }
         self.push_failures = 0;
-        self.sent = None;
     }
 
     fn learn(&mut self, c: &Context<'_>, status: &Status, effects: &mut Vec<Effect>) {
+        if self.sent.as_ref().is_some_and(|sent| sent.is_forgotten(status)) {
+            self.not_taken();
+        }
         for (servable, seen) in status {
             self.learn_name(c, servable, seen, effects);
         }
@@ -149,8 +159,8 @@ impl ServingMachine {
             let Some(seen) = seen.iter().find(|it| it.version == *version) else { continue };
             let id = ServableId { name: servable.clone(), version: *version };
             match (seen.state, *reported) {
-                (_, Reported::Failed | Reported::Lost) | (EngineState::Available, Reported::Up) => {
-                }
+                (_, Reported::Failed | Reported::Lost | Reported::Carried)
+                | (EngineState::Available, Reported::Up) => {}
                 (EngineState::Available, _) => {
                     *reported = Reported::Up;
                     effects.push(Effect::Up(id));

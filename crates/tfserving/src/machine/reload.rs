@@ -1,6 +1,6 @@
 //! Pushes of the configuration, and their results.
 
-use outrigger_core::{Attempt, Failure, Moment, Outcome};
+use outrigger_core::{Attempt, Failure, Moment, Outcome, ServableId};
 
 use super::{Context, Effect, Policy, Sent, ServingMachine, names::Reported};
 
@@ -61,6 +61,10 @@ impl ServingMachine {
                 self.push_failures += 1;
                 let delay = c.policy.backoff.delay(self.push_failures, c.jitter, None);
                 self.unreachable(c.now, failure);
+                if self.sent.as_ref().is_some_and(|sent| sent.crossed) {
+                    // The connection was that of the process that ended.
+                    self.not_taken();
+                }
                 self.push = Push::Unanswered(c.now + delay.max(c.policy.absent_grace));
             }
         }
@@ -74,6 +78,10 @@ impl ServingMachine {
         self.push_failures = 0;
         if let Some(sent) = &mut self.sent {
             sent.taken_at = Some(now);
+            if sent.crossed {
+                // A status from before the answer does not show which process gave it.
+                self.probe = None;
+            }
         }
         if !std::mem::replace(&mut self.settled, true) {
             effects.push(Effect::Settled);
@@ -85,6 +93,10 @@ impl ServingMachine {
         let Some(sent) = self.sent.take() else { return };
         for leaving in self.leaving.values_mut().filter(|it| it.push == Some(sent.push)) {
             leaving.push = None;
+        }
+        let reported = self.names.values_mut().flat_map(|name| name.versions.values_mut());
+        for carried in reported.filter(|it| **it == Reported::Carried) {
+            *carried = Reported::Lost;
         }
     }
 
@@ -109,7 +121,8 @@ impl ServingMachine {
         self.push = Push::Idle;
         let set = self.target();
         let current = self.sent.as_ref().is_some_and(|sent| sent.set == set);
-        if self.reachable != Some(true) || (current && !self.is_stuck(c)) {
+        let waits = current || self.is_crossing();
+        if self.reachable != Some(true) || (waits && !self.is_stuck(c)) {
             return;
         }
         let push = self.last_push.begin();
@@ -119,9 +132,23 @@ impl ServingMachine {
         for (servable, name) in &mut self.names {
             name.kept |= set.contains_key(servable);
         }
-        self.sent = Some(Sent { set: set.clone(), push, taken_at: None });
+        self.sent = Some(Sent { set: set.clone(), push, taken_at: None, crossed: false });
         self.push = Push::Running(push);
         effects.push(Effect::Push(push, set));
+    }
+
+    /// Whether a reload was answered during which the engine restarted, and the status does not show
+    /// yet whether the engine of now has it.
+    fn is_crossing(&self) -> bool {
+        let unseen = |sent: &Sent| {
+            self.names.iter().any(|(servable, name)| {
+                !name.is_known()
+                    && name.placeholder().is_some_and(|version| {
+                        sent.has(&ServableId { name: servable.clone(), version })
+                    })
+            })
+        };
+        self.sent.as_ref().is_some_and(|sent| sent.crossed && unseen(sent))
     }
 
     /// Whether the engine took the configuration long ago and still does not report something in

@@ -349,13 +349,64 @@ fn suspicion_asks_at_once_but_not_more_often_than_the_busy_interval() {
     assert_eq!(bench.handle(Event::Suspect), []);
 }
 
-#[test]
-fn a_reload_that_was_on_its_way_through_a_restart_is_waited_for() {
+/// A machine whose engine restarted while version 6 was on its way to it.
+fn crossed() -> Bench {
     let mut bench = Bench::serving();
     bench.handle(Event::Add(id("a", 6)));
     assert!(bench.machine.condition().reloading);
     let effects = bench.probed(status(&[("a", &[])]));
+    assert_eq!(effects[..2], [Effect::Restarted, Effect::Lost(id("a", 5))]);
     assert_eq!(pushed_set(&effects), None);
-    let effects = bench.pushed(PushOutcome::Taken(None));
-    assert_eq!(pushed_set(&effects), Some(set(&[("a", &[1])])));
+    bench.handle(Event::Add(id("a", 6)));
+    bench
+}
+
+/// The status of an engine with the placeholder and versions 5 and 6 of `a`.
+fn both(state: EngineState) -> Status {
+    status(&[("a", &[seen(6, state), seen(5, state), seen(1, EngineState::Available)])])
+}
+
+#[test]
+fn versions_that_a_restarted_engine_got_are_not_unloaded() {
+    let mut bench = crossed();
+    assert_eq!(pushed_set(&bench.pushed(PushOutcome::Taken(None))), None);
+    let effects = bench.probed(both(EngineState::Available));
+    assert_eq!(effects, [Effect::Up(id("a", 6))], "version 5 was not added again");
+    assert_eq!(pushed_set(&bench.handle(Event::Add(id("a", 5)))), None);
+    assert_eq!(bench.probed(both(EngineState::Available)), [Effect::Up(id("a", 5))]);
+    assert_eq!(bench.machine.restarts, 1);
+}
+
+#[test]
+fn a_version_that_a_restarted_engine_got_and_that_is_not_wanted_leaves_it() {
+    let mut bench = crossed();
+    bench.pushed(PushOutcome::Taken(None));
+    bench.probed(both(EngineState::Available));
+    let effects = bench.handle(Event::Remove(id("a", 5)));
+    assert_eq!(pushed_set(&effects), Some(set(&[("a", &[1, 6])])));
+}
+
+#[test]
+fn a_status_from_before_the_answer_says_nothing_about_the_restarted_engine() {
+    let mut bench = crossed();
+    bench.pass(bench.policy.steady_probe);
+    let attempt = bench.machine.probe.expect("a probe is out");
+    bench.pushed(PushOutcome::Taken(None));
+    let late = bench.outcome(Event::Probed(attempt, Ok(status(&[("a", &[])]))));
+    assert_eq!(late, (vec![], Outcome::Stale));
+    assert_eq!(bench.probed(both(EngineState::Available)), [Effect::Up(id("a", 6))]);
+}
+
+#[test]
+fn a_reload_that_only_the_ended_process_took_is_sent_again_placeholders_first() {
+    for end in [PushOutcome::Taken(None), PushOutcome::Lost(failure())] {
+        let mut bench = crossed();
+        assert_eq!(pushed_set(&bench.pushed(end)), None);
+        let effects = bench.probed(status(&[("a", &[])]));
+        assert_eq!(pushed_set(&effects), Some(set(&[("a", &[1])])));
+        bench.pushed(PushOutcome::Taken(None));
+        let effects = bench.probed(status(&[("a", &[seen(1, EngineState::Available)])]));
+        assert_eq!(pushed_set(&effects), Some(set(&[("a", &[1, 6])])), "5 was not added again");
+        assert_eq!(bench.machine.restarts, 1);
+    }
 }

@@ -48,6 +48,8 @@ pub(crate) enum Step {
     EngineWorks,
     LoadFails(u8),
     EngineRestarts,
+    /// The engine restarts before a reload that is on its way has reached it.
+    EngineRestartsBefore,
     EngineDies,
     ReloadHangs,
     Lease(u8),
@@ -92,6 +94,7 @@ struct Engine {
     up: bool,
     config: ServingSet,
     states: BTreeMap<ServableId, EngineState>,
+    unloaded: BTreeSet<ServableId>,
 }
 
 pub(crate) struct World {
@@ -238,6 +241,7 @@ impl World {
             Step::EngineWorks => self.engine_works(None),
             Step::LoadFails(n) => self.engine_works(Some(n)),
             Step::EngineRestarts => self.engine_restarts(),
+            Step::EngineRestartsBefore => self.engine_restarts_before(),
             Step::EngineDies => self.engine_dies(),
             Step::ReloadHangs => self.reload.iter_mut().for_each(|reload| reload.hangs = true),
             Step::Lease(i) => self.lease(i),
@@ -496,6 +500,7 @@ impl World {
         let wanted: BTreeSet<_> = ids(&self.engine.config).collect();
         for id in &wanted {
             assert!(self.links.contains(id), "{id} is configured and has no files");
+            assert!(!self.engine.unloaded.contains(id), "{id} is loaded again");
             self.engine.states.entry(id.clone()).or_insert(EngineState::Start);
         }
         for (i, (id, state)) in self.engine.states.iter_mut().enumerate() {
@@ -511,6 +516,7 @@ impl World {
                     let owner = self.machines.owner(id);
                     let route = owner.and_then(|key| self.routes.get(key));
                     assert!(!route.is_some_and(leased), "{id} is unloaded in use");
+                    self.engine.unloaded.insert(id.clone());
                     EngineState::Unloading
                 }
                 (EngineState::Unloading, _) => EngineState::End,
@@ -529,6 +535,15 @@ impl World {
     fn engine_restarts(&mut self) {
         self.engine_dies();
         self.engine.up = true;
+    }
+
+    fn engine_restarts_before(&mut self) {
+        match &self.reload {
+            Some(reload) if !reload.taken && !reload.answered => {
+                self.engine = Engine { up: true, ..Engine::default() };
+            }
+            _ => self.engine_restarts(),
+        }
     }
 
     fn lease(&mut self, i: u8) {
