@@ -311,6 +311,10 @@ impl Service {
         changed.extend(self.trials.take_changed());
         let (publishing, inputs) = self.publishing(now);
         publishing.show(&changed, &inputs);
+        if is_routed {
+            // Last, so that the caller of a request that waited sees the version that answered it.
+            publishing.routing.announce();
+        }
     }
 
     fn publishing(&mut self, now: Moment) -> (&mut Publishing, Inputs<'_>) {

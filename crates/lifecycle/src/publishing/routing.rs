@@ -25,7 +25,7 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Routing {
     pub(crate) routes: Arc<ArcSwap<Routes>>,
-    /// Counts publications of `routes`.
+    /// Counts announcements of new `routes`.
     routed: watch::Sender<u64>,
     answers: BTreeMap<ModelName, Answers>,
     full: bool,
@@ -52,7 +52,7 @@ struct Asked {
 }
 
 impl Routing {
-    /// Subscribes to the number of publications of the routing table.
+    /// Subscribes to the number of announcements of a new routing table.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.routed.subscribe()
     }
@@ -100,7 +100,8 @@ impl Routing {
         self.asked.get(name)?.get(selector)?.reported
     }
 
-    /// Publishes the routes of models whose answers have changed. Returns true if any have.
+    /// Publishes the routes of models whose answers have changed. Returns true if any have: then
+    /// [`Self::announce`] must follow.
     pub(crate) fn publish(&mut self, changed: &BTreeSet<ModelName>, inputs: &Inputs<'_>) -> bool {
         let full = inputs.machines.is_full();
         let answers = changed.iter().map(|name| (name, answers(name, inputs)));
@@ -122,8 +123,13 @@ impl Routing {
             self.renew(&mut routes, name, answers, inputs);
         }
         self.full = full;
-        self.store(routes);
+        self.routes.store(Arc::new(routes));
         true
+    }
+
+    /// Wakes the requests that wait for a new routing table.
+    pub(crate) fn announce(&self) {
+        self.routed.send_modify(|count| *count += 1);
     }
 
     fn renew(
@@ -156,15 +162,11 @@ impl Routing {
         self.answers.insert(name.clone(), answers);
     }
 
-    fn store(&self, routes: Routes) {
-        self.routes.store(Arc::new(routes));
-        self.routed.send_modify(|count| *count += 1);
-    }
-
     /// Releases every servable and refuses all requests.
     pub(crate) fn close(&self) {
         let closed = Routes { closed: Some(stopping()), ..Routes::default() };
-        self.store(closed);
+        self.routes.store(Arc::new(closed));
+        self.announce();
     }
 }
 
