@@ -1,7 +1,7 @@
 //! The memory that callers make the server hold: requests that arrive, and answers that nobody
 //! takes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::client::{self, SendRequest};
@@ -141,23 +141,22 @@ async fn answers_that_nobody_takes_are_refused_at_the_bound_and_end_with_their_c
 
 #[tokio::test]
 async fn a_place_is_held_until_the_answer_is_taken() {
+    const SEND_TIMEOUT: Duration = Duration::from_secs(3);
     let settings = [("server.max_in_flight", "1"), ("server.send_timeout", "3s")];
     let stack = Stack::with(&settings).await;
     let (sender, connection) = connect(&stack, 0).await;
     let mut sender = sender.ready().await.unwrap();
+    let began = Instant::now();
     let (answer, mut body) = sender.send_request(post(EXPLAIN), false).unwrap();
     body.send_data(framed(&explained()), true).unwrap();
     let response = timeout(PATIENCE, answer).await.expect("headers need no window").unwrap();
     assert_eq!(refused(&response), None);
     let mut client = stack.predictions();
-    let mut waiting = Box::pin(client.predict(request(&[(1.0, 1.0)])));
-    let ended = timeout(PATIENCE, connection);
-    tokio::select! {
-        biased;
-        answer = &mut waiting => panic!("the only place is taken: {answer:?}"),
-        ended = ended => ended.expect("it is dropped").unwrap().ok(),
-    };
-    waiting.await.expect("the place is free");
+    let waiting = timeout(PATIENCE, client.predict(request(&[(1.0, 1.0)])));
+    let (answer, ended) = tokio::join!(waiting, timeout(PATIENCE, connection));
+    answer.expect("an answer in time").expect("the place is free");
+    assert!(began.elapsed() >= SEND_TIMEOUT, "the only place was taken until then");
+    ended.expect("the connection is dropped").unwrap().ok();
 }
 
 #[tokio::test]
