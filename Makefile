@@ -34,22 +34,22 @@ demo: venv build tools ## see the whole system work; DATA=path takes the MineTha
 demo-trees: venv build tools ## the same for a model of XGBoost, without TensorFlow; DATA=path as above
 	@$(PY) -m outrigger_testenv.demo_trees $(if $(DATA),--data '$(DATA)')
 
-# The Rust tests mostly wait. What the later tests need is compiled beside them, at the lowest
-# priority; the output of each is printed when it ends. Of make's flags, cargo would take the
-# number of its jobs.
+# The tests mostly wait. What the Rust tests and the fuzz targets need is compiled beside the Python
+# tests, at the lowest priority; the output of each part is printed when it ends. Of make's flags,
+# cargo would take the number of its jobs.
 BESIDE :=
 .PHONY: test
 test: venv tools ## all tests, Rust and Python, and a moment of fuzzing
-	$(CARGO) test --workspace --no-run
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target \
-	  BESIDE='nice -n 19 env --unset=MAKEFLAGS' test-rust build test-fuzz
-	@$(MAKE) --no-print-directory test-python
+	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory --jobs=5 --output-sync=target \
+	  BESIDE='nice -n 19 env --unset=MAKEFLAGS' test-rust test-fuzz $(PYTHON_GROUPS)
 
 # The engine's tests run in its own directory, so they need the path of the library.
 .PHONY: test-rust
 test-rust: export OUTRIGGER_TENSORFLOW ?= $(abspath $(VENV))
 test-rust: venv tools ## the Rust tests
-	$(CARGO) test --workspace
+	$(BESIDE) $(CARGO) test --workspace --no-run
+	env --unset=MAKEFLAGS $(CARGO) test --workspace
 
 .PHONY: test-fuzz
 test-fuzz: ## the fuzz targets that build fast, on their corpora and for some seconds
@@ -58,11 +58,12 @@ test-fuzz: ## the fuzz targets that build fast, on their corpora and for some se
 # Three groups side by side: the tests on running stacks, of which there are two halves, mostly wait.
 # The output of each is printed when it ends.
 STACKS := testenv/tests/orchestration
+PYTHON_GROUPS := test-stacks-a-l test-stacks-m-z test-rest
 .PHONY: test-python
 test-python: venv build tools ## the tests on real processes, of the chart and of the image
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-stacks-a-l test-stacks-m-z test-rest
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target $(PYTHON_GROUPS)
 
-.PHONY: test-stacks-a-l test-stacks-m-z test-rest
+.PHONY: $(PYTHON_GROUPS)
 test-stacks-a-l:
 	$(PY) -m pytest $(STACKS)/test_[a-l]*.py
 test-stacks-m-z:
