@@ -37,7 +37,7 @@ pub use machine::{Attempt, Context, Outcome, Versions};
 pub use metric::{Metric, MetricKind};
 pub use moment::Moment;
 pub use name::{Digest, InvalidName, ModelKey, ModelName, Selector, Tag};
-pub use package::{Layouts, PackageLayout, UnknownFramework};
+pub use package::{Describer, Layouts, PackageLayout, UnknownFramework};
 pub use policy::{Backoff, Policy};
 pub use reason::{Code, Reason, Retry};
 pub use rollover::Rollover;

@@ -1,11 +1,14 @@
 //! The place of a model in an image.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
 use serde::Deserialize;
+
+use crate::Failure;
 
 /// The place in an image that holds a model of one framework.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,9 +26,24 @@ pub struct PackageLayout {
     pub versioned: bool,
 }
 
+/// The description of models whose files come without metadata.json.
+#[derive(Debug, Clone, Copy)]
+pub struct Describer {
+    /// The name of the file by which such a model is known: one of those that the model's file may
+    /// have in its layout.
+    pub file: &'static str,
+    /// Writes metadata.json for the model in a directory. Blocks.
+    ///
+    /// The failure's reason is IMAGE_INVALID if the model is at fault.
+    pub describe: fn(model: &Path) -> Result<String, Failure>,
+}
+
 /// The layouts of the known frameworks, by the framework's name in metadata.json.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Layouts(BTreeMap<&'static str, PackageLayout>);
+#[derive(Debug, Clone, Default)]
+pub struct Layouts {
+    layouts: BTreeMap<&'static str, PackageLayout>,
+    describers: Vec<(PackageLayout, Describer)>,
+}
 
 /// A framework that no known engine runs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +71,28 @@ impl PackageLayout {
 impl Layouts {
     /// All layouts.
     pub fn all(&self) -> impl Iterator<Item = &PackageLayout> {
-        self.0.values()
+        self.layouts.values()
+    }
+
+    /// Adds the ways to describe models of some layouts.
+    #[must_use]
+    pub fn with_describers(
+        self,
+        describers: impl IntoIterator<Item = (PackageLayout, Describer)>,
+    ) -> Self {
+        Self { describers: describers.into_iter().collect(), ..self }
+    }
+
+    /// The layout of a model whose files come without metadata.json, and the way to describe it.
+    /// `holds` returns true for the names of its files. Of several layouts it is the one of which
+    /// the most further files are there, and of these the one of which the fewest are missing.
+    pub fn describer(&self, holds: impl Fn(&str) -> bool) -> Option<(PackageLayout, Describer)> {
+        let known = self.describers.iter().filter(|(_, describer)| holds(describer.file));
+        let rank = |(layout, _): &&(PackageLayout, Describer)| {
+            let held = layout.parts.iter().filter(|part| holds(part)).count();
+            (held, Reverse(layout.parts.len() - held))
+        };
+        known.max_by_key(rank).copied()
     }
 
     /// The layouts that a package with this metadata.json may have: that of the framework
@@ -65,9 +104,12 @@ impl Layouts {
         let Ok(Named { framework }) = serde_json::from_slice(metadata) else {
             return Ok(self.all().copied().collect());
         };
-        match self.0.get(&*framework) {
+        match self.layouts.get(&*framework) {
             Some(layout) => Ok(vec![*layout]),
-            None => Err(UnknownFramework { framework, known: self.0.keys().copied().collect() }),
+            None => {
+                let known = self.layouts.keys().copied().collect();
+                Err(UnknownFramework { framework, known })
+            }
         }
     }
 
@@ -82,6 +124,36 @@ impl Layouts {
 
 impl FromIterator<(&'static str, PackageLayout)> for Layouts {
     fn from_iter<T: IntoIterator<Item = (&'static str, PackageLayout)>>(layouts: T) -> Self {
-        Self(layouts.into_iter().collect())
+        Self { layouts: layouts.into_iter().collect(), describers: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TREES: PackageLayout = PackageLayout {
+        directory: "trees",
+        files: &["model", "other"],
+        parts: &[],
+        max_file: 1,
+        versioned: false,
+    };
+    const MACHINE: PackageLayout =
+        PackageLayout { directory: "machine", parts: &["a", "b"], ..TREES };
+    const DESCRIBER: Describer = Describer { file: "model", describe: |_| Ok(String::new()) };
+
+    #[test]
+    fn the_files_of_a_model_decide_about_its_layout() {
+        let layouts = Layouts::default();
+        let layouts = layouts.with_describers([TREES, MACHINE].map(|layout| (layout, DESCRIBER)));
+        let of = |files: &[&str]| {
+            let found = layouts.describer(|name| files.contains(&name));
+            found.map(|(layout, _)| layout.directory)
+        };
+        assert_eq!(of(&["model"]), Some("trees"));
+        assert_eq!(of(&["model", "b", "c"]), Some("machine"));
+        assert_eq!(of(&["model", "a", "b"]), Some("machine"));
+        assert_eq!(of(&["other", "a", "b"]), None, "only the file that is named is known");
     }
 }

@@ -42,5 +42,5 @@ pub use error::{Error, Part};
 pub use model::Model;
 pub use names::Names;
 pub use outrigger_trees::{Limits, SparseError, SparseRows};
-pub use read::{File, Files, Kind, Reading};
+pub use read::{File, Files, Head, Kind, Reading};
 pub use rows::{Options, Output, Precision, Rows, RowsError};

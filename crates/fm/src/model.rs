@@ -95,24 +95,24 @@ impl Model {
         for first in (0..rows.len()).step_by(at_once) {
             let some = first..(first + at_once).min(rows.len());
             let leaves = &mut leaves[..some.len() * trees];
-            let of_trees = rows.trees.truncated().slice(some.clone());
-            self.trees.leaf_numbers(of_trees, &self.leaves, leaves);
-            for (within, (at, out)) in some.zip(&mut out).enumerate() {
-                let leaves = &leaves[within * trees..][..trees];
-                self.features(&rows, at, leaves, &mut features);
+            let rows = [rows.fm, rows.trees].map(|rows| rows.slice(some.clone()));
+            self.trees.leaf_numbers(rows[1].truncated(), &self.leaves, leaves);
+            let known = rows.map(|rows| rows.look_up(|id| self.feature(id)));
+            for (at, out) in (0..some.len()).zip(&mut out) {
+                features.clear();
+                for (rows, known) in rows.iter().zip(&known) {
+                    features.extend(rows.looked_up(known, at));
+                }
+                features.extend(leaves[at * trees..][..trees].iter().map(|leaf| (*leaf, 1.0)));
+                features.retain(|(feature, _)| *feature != NO_FEATURE);
                 score(&self.table, &features, options.output, options.precision, out);
             }
         }
     }
 
-    /// Collects the features of the row `at`, which ends in leaves with these features.
-    fn features(&self, rows: &Rows<'_>, at: usize, leaves: &[u32], features: &mut Features) {
-        let known = |(id, x)| Some((self.table.ids.get(id)? as u32, x));
-        features.clear();
-        features.extend(rows.fm.row(at).filter_map(known));
-        features.extend(rows.trees.row(at).filter_map(known));
-        let mapped = leaves.iter().filter(|feature| **feature != NO_FEATURE);
-        features.extend(mapped.map(|feature| (*feature, 1.0)));
+    /// The number of the feature `id` in the table, or [`NO_FEATURE`].
+    fn feature(&self, id: u64) -> u32 {
+        self.table.ids.get(id).map_or(NO_FEATURE, |number| number as u32)
     }
 
     /// Bytes held.

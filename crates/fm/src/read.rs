@@ -115,21 +115,59 @@ impl<'a> Features<'a> {
     }
 }
 
+/// The kind and the number of classes of a factorisation machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    kind: Kind,
+    classes: usize,
+}
+
+impl Head {
+    /// Reads them from the beginning of an FM file, whose features are not read.
+    ///
+    /// # Errors
+    /// [`Error`] if the beginning is malformed.
+    pub fn read(file: File<'_>, reading: &Reading<'_>) -> Result<Self, Error> {
+        let mut budget = Budget::of(reading.limits.memory);
+        let (kind, classes) = match is_text(file.content, reading)? {
+            true => text::kind(file, Features::new(reading, &mut budget, "line"))?,
+            false => {
+                binary::check(file, &Features::new(reading, &mut budget, "record"))?;
+                (Kind::Binary, 1)
+            }
+        };
+        Ok(Self { kind, classes })
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Columns of the output: 1 for a binary model, or the number of classes.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+}
+
 /// Reads an FM file. Also returns the number of entries that were skipped.
 pub(crate) fn fm(
     file: File<'_>,
     reading: &Reading<'_>,
     budget: &mut Budget,
 ) -> Result<(Growing, u64), Error> {
-    let first = lines::peek(file.content, Part::Fm)?;
+    match is_text(file.content, reading)? {
+        true => text::read(file, Features::new(reading, budget, "line")),
+        false => binary::read(file, Features::new(reading, budget, "record")),
+    }
+}
+
+/// True if an FM file is a text, false if it has the binary form.
+fn is_text(content: &mut dyn BufRead, reading: &Reading<'_>) -> Result<bool, Error> {
     // Texts begin with a name; a binary file begins with its version, which is 1.
-    if first != Some(1) {
-        return text::read(file, Features::new(reading, budget, "line"));
+    let is_text = lines::peek(content, Part::Fm)? != Some(1);
+    if !is_text && reading.kind == Some(Kind::Softmax) {
+        return Err(Error::Invalid(Part::Fm, "a softmax model has no binary form".to_owned()));
     }
-    match reading.kind {
-        None | Some(Kind::Binary) => binary::read(file, Features::new(reading, budget, "record")),
-        Some(Kind::Softmax) => {
-            Err(Error::Invalid(Part::Fm, "a softmax model has no binary form".to_owned()))
-        }
-    }
+    Ok(is_text)
 }

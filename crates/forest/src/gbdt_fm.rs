@@ -9,7 +9,9 @@ use std::{
 };
 
 use outrigger_core::{DType, Failure, Interface, PackageLayout, Tensor, TensorSpec};
-use outrigger_fm::{self as fm, Files, Kind, Limits, Output, Precision, Reading, Rows};
+use outrigger_fm::{
+    self as fm, Files, Head, Kind, Limits, Names, Output, Precision, Reading, Rows,
+};
 use outrigger_run::{
     Call, Framework, RunError,
     local::{self, malformed, tensor},
@@ -17,14 +19,16 @@ use outrigger_run::{
 use serde::Deserialize;
 
 use crate::{
-    invalid, model,
+    describe, invalid, model,
     scoring::read_options,
     sparse::{CallRows, FM_FEATURES, XGBOOST_FEATURES},
 };
 
-/// The framework of models with two classes.
-pub const GBDT_FM: Framework =
-    framework("gbdt_fm", |directory, signature| interface(directory, signature, Kind::Binary));
+/// The framework of models with two classes. Its describer is that of both frameworks.
+pub const GBDT_FM: Framework = Framework {
+    describer: Some(describe::MACHINE),
+    ..framework("gbdt_fm", |directory, signature| interface(directory, signature, Kind::Binary))
+};
 
 /// The framework of models with any number of classes.
 pub const GBDT_FM_SOFTMAX: Framework = framework("gbdt_fm_softmax", |directory, signature| {
@@ -33,6 +37,9 @@ pub const GBDT_FM_SOFTMAX: Framework = framework("gbdt_fm_softmax", |directory, 
 
 /// The file of the factorisation machine, and that of the leaves' features.
 const PARTS: [&str; 2] = ["deploy.fm", "deploy.leaf_mapping"];
+
+/// The file with the ids of features that have names in the file of the machine, if it exists.
+const NAMES: &str = "deploy.names";
 
 /// Reading a model may take this many times the size of its files, in bytes: a short line becomes
 /// the numbers of a feature, padded, which are copied once.
@@ -49,12 +56,12 @@ type ReadInterface = fn(&Path, &str) -> Result<Interface, Failure>;
 const fn framework(name: &'static str, interface: ReadInterface) -> Framework {
     let layout = PackageLayout {
         directory: "gbdt_fm",
-        files: &["deploy.model", "model.ubj", "model.json", "model.bin"],
+        files: &[describe::MODEL, "model.ubj", "model.json", "model.bin"],
         parts: &PARTS,
         max_file: 8 << 30,
         versioned: false,
     };
-    Framework { name, layout, reading, interface, others: None }
+    Framework { name, layout, reading, interface, others: Some(NAMES), describer: None }
 }
 
 fn reading(size: u64) -> u64 {
@@ -62,14 +69,43 @@ fn reading(size: u64) -> u64 {
 }
 
 fn interface(directory: &Path, signature: &str, kind: Kind) -> Result<Interface, Failure> {
-    let model = read(directory)?;
-    if model.fm.kind() != kind {
-        let name = |kind| if kind == Kind::Binary { GBDT_FM.name } else { GBDT_FM_SOFTMAX.name };
-        let (found, declared) = (name(model.fm.kind()), name(kind));
+    let head = head(directory)?;
+    if head.kind() != kind {
+        let (found, declared) = (name(head.kind()), name(kind));
         return Err(invalid(format!("its framework is {found}, not {declared}: see deploy.fm")));
     }
-    let interface = local::Model::interface(&model, signature);
+    let interface = interface_of(head.classes(), signature);
     interface.ok_or_else(|| invalid(format!("the model has no signature {signature:?}")))
+}
+
+/// The name of the framework of models of this kind.
+pub(crate) fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Binary => GBDT_FM.name,
+        Kind::Softmax => GBDT_FM_SOFTMAX.name,
+    }
+}
+
+/// Reads the description of the machine in `directory` from the beginning of its file. Other faults
+/// of the model are found by [`read`]. Blocks.
+///
+/// # Errors
+/// IMAGE_INVALID when a file cannot be read, or its beginning is not valid.
+pub(crate) fn head(directory: &Path) -> Result<Head, Failure> {
+    let Options { lenient, .. } = read_options(directory)?;
+    let mut file = Opened::open(directory.join(PARTS[0]))?;
+    let limits = Limits { memory: reading(file.size), ..Limits::default() };
+    let reading = Reading { lenient, limits, ..Reading::new(None) };
+    Head::read(file.file(), &reading).map_err(|error| invalid(error.to_string()))
+}
+
+fn interface_of(classes: usize, signature: &str) -> Option<Interface> {
+    let inputs = [XGBOOST_FEATURES.specs(false), FM_FEATURES.specs(true)].concat();
+    let output = |(name, _): &(&str, Output)| -> TensorSpec {
+        model::output_spec(name, DType::Float32, classes)
+    };
+    let outputs = OUTPUTS.iter().map(output).collect();
+    (signature == model::SIGNATURE).then(|| Interface::new(inputs, outputs))
 }
 
 /// True if `directory` holds such a model. Blocks.
@@ -128,9 +164,17 @@ pub(crate) fn read(directory: &Path) -> Result<GbdtFm, Failure> {
         Opened::open(directory.join(PARTS[0]))?,
         Opened::open(directory.join(PARTS[1]))?,
     ];
-    let size = trees.size.saturating_add(fm.size).saturating_add(leaf_mapping.size);
-    let limits = Limits { memory: reading(size), ..Limits::default() };
-    let reading = Reading { lenient: options.lenient, limits, ..Reading::new(None) };
+    let names = Some(directory.join(NAMES)).filter(|path| path.exists());
+    let mut names = names.map(Opened::open).transpose()?;
+    let sizes = [Some(&trees), Some(&fm), Some(&leaf_mapping), names.as_ref()];
+    let size = sizes.iter().flatten().fold(0_u64, |sum, file| sum.saturating_add(file.size));
+    let mut limits = Limits { memory: reading(size), ..Limits::default() };
+    let names = names.as_mut().map(|file| Names::read(file.file(), &limits)).transpose();
+    let names = names.map_err(|error| invalid(error.to_string()))?;
+    // The names are held while the model is read.
+    limits.memory -= names.as_ref().map_or(0, |names| names.memory() as u64).min(limits.memory);
+    let (lenient, names) = (options.lenient, names.as_ref());
+    let reading = Reading { lenient, limits, names, ..Reading::new(None) };
     let files = Files { trees: trees.file(), fm: fm.file(), leaf_mapping: leaf_mapping.file() };
     let fm = fm::Model::read(files, &reading).map_err(|error| invalid(error.to_string()))?;
     Ok(GbdtFm { fm, precision: options.precision.into() })
@@ -176,12 +220,7 @@ impl GbdtFm {
 
 impl local::Model for GbdtFm {
     fn interface(&self, signature: &str) -> Option<Interface> {
-        let inputs = [XGBOOST_FEATURES.specs(false), FM_FEATURES.specs(true)].concat();
-        let output = |(name, _): &(&str, Output)| -> TensorSpec {
-            model::output_spec(name, DType::Float32, self.fm.classes())
-        };
-        let outputs = OUTPUTS.iter().map(output).collect();
-        (signature == model::SIGNATURE).then(|| Interface::new(inputs, outputs))
+        interface_of(self.fm.classes(), signature)
     }
 
     fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError> {

@@ -27,8 +27,15 @@
 //! `deploy.leaf_mapping`, as the crate `fm` reads them; and an optional `options.json`. Its inputs are
 //! sparse rows: `xgboost_features` for trees and machine, and optional `fm_features` for the machine
 //! alone, both in three tensors as above. Its outputs are `score` and `margin`, float32 `[R]`, or
-//! `[R, classes]`.
+//! `[R, classes]`. An optional `deploy.names` has the ids of features that have names in `deploy.fm`.
+//!
+//! # Models without metadata.json
+//!
+//! Files of XGBoost Serving are described by what they are: `deploy.model` alone, or with the other
+//! files of a factorisation machine. The features of a treatment are the sparse rows, and the outputs
+//! those of XGBoost Serving.
 
+mod describe;
 mod files;
 mod gbdt_fm;
 mod libraries;

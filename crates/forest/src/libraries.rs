@@ -6,14 +6,15 @@ use outrigger_core::{Failure, Interface, PackageLayout};
 use outrigger_run::Framework;
 use outrigger_trees::{Library, Limits};
 
-use crate::{interface, invalid};
+use crate::{describe, interface, invalid};
 
 /// The framework of XGBoost's models.
 pub const XGBOOST: Framework = Framework {
     others: Some(ARMS),
+    describer: Some(describe::TREES),
     ..framework(
         "xgboost",
-        &["model.ubj", "model.json", "model.bin", "deploy.model"],
+        &["model.ubj", "model.json", "model.bin", describe::MODEL],
         |directory, signature| interface(directory, signature, Library::Xgboost),
     )
 };
@@ -45,7 +46,7 @@ const fn framework(
     let directory = name;
     let (max_file, versioned) = (8 << 30, false);
     let layout = PackageLayout { directory, files, parts: &[], max_file, versioned };
-    Framework { name, layout, reading, interface, others: None }
+    Framework { name, layout, reading, interface, others: None, describer: None }
 }
 
 /// Reading takes at most twice the file, as the crate `trees` promises.

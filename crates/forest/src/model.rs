@@ -17,7 +17,7 @@ use crate::{
 /// The signature of models unless their package names another one.
 pub(crate) const SIGNATURE: &str = "serving_default";
 /// The signature with sparse rows.
-const SPARSE: &str = "sparse";
+pub(crate) const SPARSE: &str = "sparse";
 /// All signatures.
 pub(crate) const SIGNATURES: [&str; 2] = [SIGNATURE, SPARSE];
 const FEATURES: &str = "features";

@@ -29,9 +29,9 @@ pub(crate) struct SparseInput {
     /// The ids of all rows, one row after the other: int64 `[N]` with the bits of unsigned ids.
     pub(crate) ids: &'static str,
     /// The weight of each id: float32 `[N]`.
-    weights: &'static str,
+    pub(crate) weights: &'static str,
     /// The number of ids of each row: int64 `[R]`.
-    lengths: &'static str,
+    pub(crate) lengths: &'static str,
 }
 
 impl SparseInput {

@@ -1,7 +1,15 @@
 //! Tensors for tests.
 
+use std::{fs, path::Path};
+
 use outrigger_core::{Content, DType, Tensor};
 use outrigger_run::local::tensor;
+
+/// A fixture of the crate `fm`, whose scores another implementation computed.
+pub(crate) fn fixture(name: &str) -> Vec<u8> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fm/tests/fixtures");
+    fs::read(root.join(name)).expect("a fixture")
+}
 
 /// A sparse row.
 pub(crate) type Entries = Vec<(u64, f32)>;

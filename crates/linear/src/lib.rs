@@ -38,6 +38,7 @@ pub const LINEAR: Framework = Framework {
     reading: |size| size * PARSED,
     interface,
     others: None,
+    describer: None,
 };
 
 /// An engine for linear models, whose memory is charged to `budget`.

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use outrigger_core::{Failure, Interface, Layouts, PackageLayout};
+use outrigger_core::{Describer, Failure, Interface, Layouts, PackageLayout};
 
 /// A kind of models, named by `framework` in metadata.json.
 #[derive(Debug, Clone, Copy)]
@@ -21,8 +21,11 @@ pub struct Framework {
     ///
     /// The failure's reason is IMAGE_INVALID if the model is at fault.
     pub interface: fn(model: &Path, signature: &str) -> Result<Interface, Failure>,
-    /// A directory in the model's directory whose files are parts of the model too, if it exists.
+    /// A file in the model's directory that is a part of the model too, or a directory whose files
+    /// are, if it exists.
     pub others: Option<&'static str>,
+    /// The description of models whose files come without metadata.json.
+    pub describer: Option<Describer>,
 }
 
 impl Framework {
@@ -37,9 +40,11 @@ impl Framework {
         let files = [self.file(directory)?].into_iter().chain(parts);
         let main: u64 =
             files.map(|file| Some(fs::metadata(file).ok()?.len())).sum::<Option<_>>()?;
-        let others = self.others.and_then(|others| fs::read_dir(directory.join(others)).ok());
+        let others = self.others.map(|others| directory.join(others));
+        let file = others.iter().filter_map(|path| fs::metadata(path).ok());
+        let listed = others.iter().filter_map(|path| fs::read_dir(path).ok()).flatten();
         let size = |entry: io::Result<DirEntry>| fs::metadata(entry.ok()?.path()).ok();
-        let others = others.into_iter().flatten().filter_map(size).filter(Metadata::is_file);
+        let others = file.chain(listed.filter_map(size)).filter(Metadata::is_file);
         Some(others.fold(main, |sum, file| sum.saturating_add(file.len())))
     }
 }
@@ -55,7 +60,10 @@ pub fn memory_to_read<'a>(
     frameworks.into_iter().filter_map(most).max().unwrap_or(0)
 }
 
-/// The layouts of `frameworks`.
+/// The layouts of `frameworks`, and the ways to describe their models.
 pub fn layouts(frameworks: &[Framework]) -> Layouts {
-    frameworks.iter().map(|framework| (framework.name, framework.layout)).collect()
+    let layouts = frameworks.iter().map(|framework| (framework.name, framework.layout));
+    let describers = frameworks.iter();
+    let describers = describers.filter_map(|it| Some((it.layout, it.describer?)));
+    layouts.collect::<Layouts>().with_describers(describers)
 }

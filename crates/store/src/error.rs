@@ -218,8 +218,10 @@ pub enum VersionProblem {
     Path(String, #[source] EntryProblem),
     #[error("{0} has more than {1}")]
     FileTooLarge(String, ByteSize),
-    #[error("it has no metadata.json{0}")]
-    NoMetadata(&'static str),
+    #[error("it has no metadata.json, and no files of a model that is known without one")]
+    NoMetadata,
+    #[error("it has no metadata.json, and its model cannot be described: {0}")]
+    NotDescribed(String),
 }
 
 /// The reason why an image's files are not a model package.

@@ -38,6 +38,7 @@ pub const SCRIPTED: Framework = Framework {
     reading: |size| size,
     interface,
     others: None,
+    describer: None,
 };
 
 /// A model, as its package's file `/data/scripted/scripted.json` has it. The score of a treatment

@@ -2,10 +2,10 @@
 
 use std::{fs::File, path::Path};
 
-use outrigger_core::{Failure, Interface, PackageLayout, Reason};
+use outrigger_core::{Describer, Failure, Interface, PackageLayout, Reason};
 use outrigger_run::Framework;
 
-use crate::read_interface;
+use crate::{describe::describe, read_interface};
 
 /// The file that holds a model's graph and signatures.
 pub(crate) const FILE: &str = "saved_model.pb";
@@ -29,9 +29,10 @@ pub const TENSORFLOW: Framework = Framework {
     reading: |_| READING,
     interface,
     others: None,
+    describer: Some(Describer { file: FILE, describe }),
 };
 
-fn interface(model: &Path, signature: &str) -> Result<Interface, Failure> {
+pub(crate) fn interface(model: &Path, signature: &str) -> Result<Interface, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::new(Reason::ImageInvalid, format!("{FILE} cannot be read: {error}"))
     };

@@ -3,6 +3,7 @@
 
 mod calls;
 mod client;
+mod describe;
 pub mod engine;
 mod error;
 mod framework;

@@ -125,7 +125,8 @@ impl Model {
     /// # Panics
     /// Panics if the length of `out` is not the number of rows times [`Self::columns`].
     pub fn predict<'a>(&self, rows: impl Into<AnyRows<'a>>, options: &Options, out: &mut [f32]) {
-        self.predict_input(self.input(rows.into()), options, out);
+        let mut found = Vec::new();
+        self.predict_input(self.input(rows.into(), &mut found), options, out);
     }
 
     /// Gives a number to every leaf, for [`Self::leaf_numbers`]. `number` is called with the tree of
@@ -154,13 +155,16 @@ impl Model {
     pub fn leaf_numbers(&self, rows: SparseRows<'_>, numbers: &LeafNumbers, out: &mut [u32]) {
         let trees = 0..self.groups.len();
         assert_eq!(out.len(), rows.len() * trees.len(), "the length of the output");
-        self.forest.leaves(self.input(rows.into()), trees, Some(&numbers.numbers), out);
+        let mut found = Vec::new();
+        let rows = self.input(rows.into(), &mut found);
+        self.forest.leaves(rows, trees, Some(&numbers.numbers), out);
     }
 
-    fn input<'a>(&'a self, rows: AnyRows<'a>) -> Input<'a> {
+    /// The rows as the trees take them; `found` holds memory of it.
+    fn input<'a>(&'a self, rows: AnyRows<'a>, found: &'a mut Vec<u32>) -> Input<'a> {
         match rows {
             AnyRows::Dense(rows) => Input::Dense(rows),
-            AnyRows::Sparse(rows) => Input::Sparse(rows, &self.slots),
+            AnyRows::Sparse(rows) => Input::Sparse(self.slots.place(rows, found)),
         }
     }
 
@@ -205,7 +209,8 @@ impl Model {
         iterations: Option<Range<u32>>,
         out: &mut [u32],
     ) {
-        let rows = self.input(rows.into());
+        let mut found = Vec::new();
+        let rows = self.input(rows.into(), &mut found);
         let trees = self.header.trees(&Options { output: Output::Leaf, iterations });
         assert_eq!(out.len(), rows.len() * trees.len(), "the length of the output");
         self.forest.leaves(rows, trees, None, out);

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use crate::{SparseRows, slots::Slots};
+use crate::{
+    SparseRows,
+    slots::{Placed, Slots},
+};
 
 /// Dense rows of features, one after the other. NaN is a missing value; infinities are values like
 /// any other. A row that is narrower than the model lacks the last features, and columns beyond the
@@ -85,8 +88,8 @@ impl<'a> From<SparseRows<'a>> for AnyRows<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Input<'a> {
     Dense(Rows<'a>),
-    /// Sparse rows, and the slots of the features that splits use.
-    Sparse(SparseRows<'a>, &'a Slots),
+    /// Sparse rows, and the slots of their features that splits use.
+    Sparse(Placed<'a>),
 }
 
 impl Input<'_> {
@@ -94,7 +97,7 @@ impl Input<'_> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Dense(rows) => rows.len(),
-            Self::Sparse(rows, _) => rows.len(),
+            Self::Sparse(rows) => rows.len(),
         }
     }
 
@@ -104,12 +107,12 @@ impl Input<'_> {
             Self::Dense(rows) => {
                 rows.iter().enumerate().for_each(|(at, row)| visit(at, Row::Dense(row)));
             }
-            Self::Sparse(rows, slots) => {
-                let mut values = vec![f32::NAN; slots.len()];
+            Self::Sparse(rows) => {
+                let mut values = vec![f32::NAN; rows.slots.len()];
                 for at in 0..rows.len() {
-                    slots.entries(rows, at).for_each(|(slot, value)| values[slot] = value);
-                    visit(at, Row::Slots(slots, &values));
-                    slots.entries(rows, at).for_each(|(slot, _)| values[slot] = f32::NAN);
+                    rows.entries(at).for_each(|(slot, value)| values[slot] = value);
+                    visit(at, Row::Slots(rows.slots, &values));
+                    rows.entries(at).for_each(|(slot, _)| values[slot] = f32::NAN);
                 }
             }
         }

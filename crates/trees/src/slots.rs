@@ -19,6 +19,31 @@ pub(crate) struct Slots {
     table: Table,
 }
 
+/// Sparse rows, and the slots of their ids.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Placed<'a> {
+    pub(crate) slots: &'a Slots,
+    rows: SparseRows<'a>,
+    /// The slot of each id, or [`NONE`].
+    found: &'a [u32],
+}
+
+impl Placed<'_> {
+    /// The number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Slots and weights of a row, in the order of its entries. XGBoost drops missing entries
+    /// before the last of several for a feature wins.
+    #[inline]
+    pub(crate) fn entries(&self, row: usize) -> impl Iterator<Item = (usize, f32)> {
+        let all = self.rows.looked_up(self.found, row);
+        let present = all.filter(|(slot, weight)| *slot != NONE && !weight.is_nan());
+        present.map(|(slot, weight)| (slot as usize, weight))
+    }
+}
+
 #[derive(Debug)]
 enum Table {
     /// The slot of each feature from 0 on, or [`NONE`].
@@ -63,16 +88,10 @@ impl Slots {
         }
     }
 
-    /// Slots and weights of a row, in the order of its entries. XGBoost drops missing entries
-    /// before the last of several for a feature wins.
-    #[inline]
-    pub(crate) fn entries<'a>(
-        &'a self,
-        rows: SparseRows<'a>,
-        row: usize,
-    ) -> impl Iterator<Item = (usize, f32)> + 'a {
-        let present = rows.row(row).filter(|(_, weight)| !weight.is_nan());
-        present.filter_map(|(id, weight)| Some((self.get(id)?, weight)))
+    /// The slots of the ids of `rows`, of which `found` holds the memory.
+    pub(crate) fn place<'a>(&'a self, rows: SparseRows<'a>, found: &'a mut Vec<u32>) -> Placed<'a> {
+        *found = rows.look_up(|id| self.get(id).map_or(NONE, |slot| slot as u32));
+        Placed { slots: self, rows, found }
     }
 
     /// Bytes held.

@@ -68,9 +68,55 @@ impl<'a> SparseRows<'a> {
     /// Panics if there is no such row.
     #[inline]
     pub fn row(&self, at: usize) -> impl Iterator<Item = (u64, f32)> + use<'a> {
-        let (entries, mask) = (self.offsets[at] as usize..self.offsets[at + 1] as usize, self.mask);
+        let (entries, mask) = (self.entries(at), self.mask);
         let ids = self.ids[entries.clone()].iter().map(move |id| *id & mask);
         ids.zip(self.weights[entries].iter().copied())
+    }
+
+    /// The result of `find` for each id, one row after the other.
+    ///
+    /// The rows of a user's treatments begin with the ids of the user: ids that a row and the row
+    /// before it have in common at their beginnings are looked up once.
+    pub fn look_up(&self, mut find: impl FnMut(u64) -> u32) -> Vec<u32> {
+        let mut found = Vec::with_capacity(self.entries_of(0..self.len()).len());
+        let mut before = 0..0;
+        for at in 0..self.len() {
+            let (row, first) = (self.entries(at), found.len());
+            let of_both = self.ids[before.clone()].iter().zip(&self.ids[row.clone()]);
+            let common = of_both.take_while(|(a, b)| a == b).count();
+            found.extend_from_within(first - before.len()..first - before.len() + common);
+            let others = &self.ids[row.start + common..row.end];
+            found.extend(others.iter().map(|id| find(*id & self.mask)));
+            before = row;
+        }
+        found
+    }
+
+    /// The results of [`Self::look_up`] for the ids of the row `at`, with their weights.
+    ///
+    /// # Panics
+    /// Panics if there is no such row, or `found` is not of these rows.
+    #[inline]
+    pub fn looked_up<'f>(
+        &self,
+        found: &'f [u32],
+        at: usize,
+    ) -> impl Iterator<Item = (u32, f32)> + use<'a, 'f> {
+        let (entries, first) = (self.entries(at), self.offsets[0] as usize);
+        let found = &found[entries.start - first..entries.end - first];
+        found.iter().copied().zip(self.weights[entries].iter().copied())
+    }
+
+    /// The places of the entries of the row `at`.
+    #[inline]
+    fn entries(&self, at: usize) -> Range<usize> {
+        self.entries_of(at..at + 1)
+    }
+
+    /// The places of the entries of some rows.
+    #[inline]
+    fn entries_of(&self, rows: Range<usize>) -> Range<usize> {
+        self.offsets[rows.start] as usize..self.offsets[rows.end] as usize
     }
 
     /// The row and the id of the first infinite weight. Trees compare it like any other number, but
@@ -113,7 +159,57 @@ impl std::error::Error for SparseError {}
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn the_ids_of_a_user_are_looked_up_once() {
+        // A user with three treatments, and another one with two; the last row has no ids.
+        let rows = [&[1, 2, 7, 8][..], &[1, 2, 9], &[1, 2], &[3, 4, 7], &[3, 4, 7], &[]];
+        let ids = rows.concat();
+        let ends = rows.iter().scan(0, |end, row| {
+            *end += row.len() as u32;
+            Some(*end)
+        });
+        let offsets: Vec<_> = [0].into_iter().chain(ends).collect();
+        let weights = vec![1.0; ids.len()];
+        let rows = SparseRows::new(&ids, &weights, &offsets).expect("rows");
+        let mut asked = Vec::new();
+        let found = rows.look_up(|id| {
+            asked.push(id);
+            id as u32
+        });
+        assert!(found.iter().map(|id| u64::from(*id)).eq(ids.iter().copied()));
+        assert_eq!(asked, [1, 2, 7, 8, 9, 3, 4, 7], "8 look-ups for {} ids", ids.len());
+    }
+
+    proptest! {
+        #[test]
+        fn look_ups_are_those_of_each_id(
+            rows in prop::collection::vec(prop::collection::vec(0_u64..3, 0..6), 0..8),
+            some in any::<prop::sample::Index>(),
+        ) {
+            let wide = rows.iter().flatten().map(|id| id | id << 32);
+            let ids: Vec<_> = wide.collect();
+            let ends = rows.iter().scan(0, |end, row| {
+                *end += row.len() as u32;
+                Some(*end)
+            });
+            let offsets: Vec<_> = [0].into_iter().chain(ends).collect();
+            let weights: Vec<_> = (0..ids.len()).map(|at| at as f32).collect();
+            let all = SparseRows::new(&ids, &weights, &offsets).expect("rows");
+            let some = all.slice(some.index(rows.len() + 1)..rows.len());
+            for rows in [all, some, some.truncated()] {
+                let number = |id: u64| (id % 1000) as u32;
+                let found = rows.look_up(number);
+                for at in 0..rows.len() {
+                    let expected = rows.row(at).map(|(id, weight)| (number(id), weight));
+                    prop_assert!(rows.looked_up(&found, at).eq(expected));
+                }
+            }
+        }
+    }
 
     #[test]
     fn arrays_must_be_whole_rows() {

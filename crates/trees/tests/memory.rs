@@ -40,6 +40,16 @@ fn the_peak_is_at_most_twice_the_file() {
 }
 
 #[test]
+fn a_model_takes_18_bytes_for_a_node_and_480_for_a_tree() {
+    let sample = Sample { trees: 400, depth: 6 };
+    let file = sample.ubjson();
+    let model = Model::read(&mut &*file, file.len() as u64, &Limits::default()).expect("a model");
+    let most = sample.trees * (18 * 127 + 480);
+    assert!(model.memory() <= most + 4096, "{} bytes, of {most}", model.memory());
+    assert!(model.memory() >= most * 9 / 10, "{} bytes, of {most}", model.memory());
+}
+
+#[test]
 fn a_header_takes_no_memory_for_trees() {
     let sample = Sample { trees: 40, depth: 11 };
     for file in [sample.json(), sample.ubjson(), sample.binary()] {

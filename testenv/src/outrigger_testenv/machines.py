@@ -4,7 +4,7 @@ and their scores by XGBoost and numpy.
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ FM_FEATURES = "fm_features"
 
 _DIRECTORY = "gbdt_fm"
 _OPTIONS = "options.json"
+_NAMES = "deploy.names"
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Machine:
     """By id, an array [classes, 1 + factors]."""
     leaves: Mapping[tuple[int, int], int]
     """The ids of leaves, by tree and number."""
+    names: Mapping[str, int] = field(default_factory=dict)
+    """The ids of the features that have names in deploy.fm."""
 
     @property
     def framework(self) -> str:
@@ -49,7 +52,9 @@ class Machine:
             return " ".join([str(name), *(repr(field) for each in fields for field in each)])
 
         head = line("bias", self.bias[:, None])
-        return [head, *(line(id, classes) for id, classes in self.features.items())]
+        names = {id: name for name, id in self.names.items()}
+        named = ((names.get(id, id), classes) for id, classes in self.features.items())
+        return [head, *(line(name, classes) for name, classes in named)]
 
     def mapping(self) -> list[str]:
         """The lines of deploy.leaf_mapping."""
@@ -88,6 +93,9 @@ def write(
     booster.save_model(target / file)
     (target / "deploy.fm").write_text("\n".join(machine.lines()) + "\n")
     (target / "deploy.leaf_mapping").write_text("\n".join(machine.mapping()) + "\n")
+    if machine.names:
+        names = (f"{name} {id}\n" for name, id in machine.names.items())
+        (target / _NAMES).write_text("".join(names))
     if precision is not None:
         (target / _OPTIONS).write_text(json.dumps({"precision": precision}) + "\n")
 
@@ -102,7 +110,7 @@ def function(
 
     source = Path(directory) / _DIRECTORY
     booster = xgboost.Booster(model_file=next(source.glob("model.*")))
-    machine = fm.Machine(source / "deploy.fm", {}, softmax=framework == SOFTMAX)
+    machine = fm.Machine(source / "deploy.fm", _names(source), softmax=framework == SOFTMAX)
     mapped = fm.mapped_leaves(source / "deploy.leaf_mapping")
     options = source / _OPTIONS
     settings = json.loads(options.read_text()) if options.is_file() else {}
@@ -123,6 +131,14 @@ def function(
         }
 
     return call
+
+
+def _names(source: Path) -> dict[str, int]:
+    """The ids of features that have names."""
+    if not (source / _NAMES).is_file():
+        return {}
+    lines = (line.split() for line in (source / _NAMES).read_text().splitlines())
+    return {name: int(id) for name, id in lines}
 
 
 def _rows(tensors: Mapping[str, np.ndarray], name: str) -> list[list[tuple[int, float]]]:

@@ -1,5 +1,7 @@
 """Boosters with factorisation machines in the process of the control plane."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from outrigger_testenv.features import JOINED, TREATMENT, USER, Input, sparse_li
 from outrigger_testenv.sparse import Sparse
 
 COLUMNS = 40
+WORDS = {"shoes": 2**63 + 9, "hats": 17}
 
 
 def sparse_input(name, *features):
@@ -27,9 +30,7 @@ INPUTS = (
     ),
     sparse_input(
         machines.FM_FEATURES,
-        sparse_list(
-            "words", 5, entity=TREATMENT, vocabulary={"shoes": 2**63 + 9, "hats": 17}, default=[]
-        ),
+        sparse_list("words", 5, entity=TREATMENT, vocabulary=WORDS, default=[]),
     ),
 )
 OFFERS = pd.DataFrame(
@@ -62,13 +63,16 @@ def booster():
     return xgboost.train({"objective": "binary:logistic", "max_depth": 4}, data, 20)
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-@pytest.mark.parametrize("classes", [1, 3])
+@pytest.mark.parametrize(
+    ("classes", "precision", "names"),
+    [(1, "float32", {}), (1, "float64", WORDS), (3, "float32", WORDS), (3, "float64", {})],
+)
 def test_scores_are_those_of_the_reference(
-    client, serving, tmp_path, *, booster, users, classes, precision
+    client, serving, tmp_path, *, booster, users, classes, precision, names
 ):
-    ids = [*range(COLUMNS + 5), 17, 2**63 + 9]
+    ids = [*range(COLUMNS + 5), *WORDS.values()]
     machine = machines.draw(booster, dict.fromkeys(ids), classes, 8, seed=2)
+    machine = dataclasses.replace(machine, names=names)
     package = machine_package(
         booster,
         machine,

@@ -151,6 +151,12 @@ impl Records<'_> {
     }
 }
 
+/// Checks the head of a binary file.
+pub(super) fn check(file: File<'_>, features: &Features<'_>) -> Result<(), Error> {
+    let mut bytes = Bytes { file: file.content, remaining: file.size };
+    Head::read(&mut bytes, &features.faults).map(drop)
+}
+
 /// Reads a binary file.
 pub(super) fn read(file: File<'_>, mut features: Features<'_>) -> Result<(Growing, u64), Error> {
     let mut bytes = Bytes { file: file.content, remaining: file.size };

@@ -106,6 +106,12 @@ pub(super) fn read(file: File<'_>, mut features: Features<'_>) -> Result<(Growin
     Ok((table, features.faults.skipped))
 }
 
+/// Reads the first line of a text file: the kind of the machine, and the number of its classes.
+pub(super) fn kind(file: File<'_>, mut features: Features<'_>) -> Result<(Kind, usize), Error> {
+    let (form, _) = head(&mut Lines::new(file), &mut features)?;
+    Ok((form.kind, form.classes))
+}
+
 /// Reads the first line: the form, and the bias of each class.
 fn head(lines: &mut Lines<'_>, features: &mut Features<'_>) -> Result<(Form, Vec<f32>), Error> {
     let (kind, lenient) = (features.reading.kind, features.reading.lenient);

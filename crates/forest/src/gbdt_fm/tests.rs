@@ -12,14 +12,8 @@ use tokio::time::Instant;
 use super::*;
 use crate::{
     XGBOOST,
-    testing::{Entries, sparse},
+    testing::{Entries, fixture, sparse},
 };
-
-/// A fixture of the crate `fm`, whose scores another implementation computed.
-fn fixture(name: &str) -> Vec<u8> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fm/tests/fixtures");
-    fs::read(root.join(name)).expect("a fixture")
-}
 
 /// The files of a model of the fixtures, in the directory `directory` of a package.
 fn package(fm: &str, leaf_mapping: &str, options: Option<&str>) -> TempDir {
@@ -168,6 +162,36 @@ fn calls_that_do_not_fit_the_model_are_errors() {
         let error = model.run(call).expect_err(problem).to_string();
         assert!(error.contains(problem), "{error}");
     }
+}
+
+#[test]
+fn features_of_the_machine_may_have_names() {
+    let directory = package("named.fm", "leaf_mapping", None);
+    let failure = read(directory.path()).expect_err("names without a table");
+    assert!(failure.message.contains("there is no table of names"), "{failure}");
+    let names = fixture("names");
+    fs::write(directory.path().join(NAMES), &names).expect("a file");
+    let model = read(directory.path()).expect("a model");
+    let margins = model.run(call(rows(), &["margin"])).expect("scores").remove(0);
+    assert_eq!(*floats(&margins).expect("floats"), expected("named")["single-margin"]);
+    let files = ["trees.json", "named.fm", "leaf_mapping", "names"];
+    let size: usize = files.iter().map(|name| fixture(name).len()).sum();
+    assert_eq!(memory_to_read(&[GBDT_FM], directory.path()), PER_BYTE * size as u64 + OVERHEAD);
+    fs::write(directory.path().join(NAMES), "shoes -1").expect("a file");
+    let failure = read(directory.path()).expect_err("no id");
+    assert!(failure.message.contains("table of feature names is invalid in line 1"), "{failure}");
+}
+
+#[test]
+fn the_description_is_read_without_the_model() {
+    let directory = package("serving.fm", "leaf_mapping", None);
+    for name in ["deploy.model", "deploy.leaf_mapping"] {
+        fs::write(directory.path().join(name), "no model").expect("a file");
+    }
+    let machine = [fixture("serving.fm"), b"malformed".to_vec()].concat();
+    fs::write(directory.path().join("deploy.fm"), machine).expect("a file");
+    assert!((GBDT_FM.interface)(directory.path(), "serving_default").is_ok());
+    assert!(read(directory.path()).is_err());
 }
 
 #[test]

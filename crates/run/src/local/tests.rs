@@ -62,6 +62,7 @@ const MEETINGS: Framework = Framework {
     reading: |size| size * 1000,
     interface: |_, _| Ok(Interface::default()),
     others: None,
+    describer: None,
 };
 
 fn engine(budget: &Budget) -> Local {

@@ -8,12 +8,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use outrigger_core::Reason;
+use outrigger_core::{Describer, Failure, Layouts, Reason};
 
 use super::*;
 use crate::{
     Tree,
-    testing::{Fixture, MODEL},
+    testing::{Fixture, LAYOUT, MODEL},
 };
 
 /// A directory of versions beside a store.
@@ -254,13 +254,46 @@ fn a_version_that_is_a_models_directory_becomes_a_tree() {
 fn a_version_without_metadata_is_refused_with_the_reason() {
     let versions = Versions::new();
     versions.write("1/saved_model.pb", "graph");
-    versions.write("2/deploy.model", "binf").write("2/deploy.fm", "bias 0");
-    let message = |version| versions.taken(version).expect_err("refused").to_string();
-    assert!(message("1").ends_with("it has no metadata.json"), "{}", message("1"));
-    assert!(message("2").contains("the files of XGBoost Serving"), "{}", message("2"));
-    versions.write("3/metadata.json", r#"{"framework": "tensorflow"}"#);
-    let error = versions.taken("3").expect_err("no model");
+    let error = versions.taken("1").expect_err("refused");
+    assert!(error.to_string().contains("it has no metadata.json"), "{error}");
+    versions.write("2/metadata.json", r#"{"framework": "tensorflow"}"#);
+    let error = versions.taken("2").expect_err("no model");
     assert!(matches!(error, Error::Package { .. }), "{error:?}");
+    assert!(versions.is_empty());
+}
+
+/// Describes the model by its file, unless that is malformed.
+const DESCRIBER: Describer = Describer {
+    file: "saved_model.pb",
+    describe: |model| {
+        let graph = fs::read_to_string(model.join("saved_model.pb")).expect("copied");
+        match graph.as_str() {
+            "graph" => Ok(r#"{"framework": "tensorflow"}"#.to_owned()),
+            _ => Err(Failure::new(Reason::ImageInvalid, "malformed")),
+        }
+    },
+};
+
+#[test]
+fn a_model_without_metadata_is_described_by_its_framework() {
+    let layouts: Layouts = [("tensorflow", LAYOUT)].into_iter().collect();
+    let layouts = layouts.with_describers([(LAYOUT, DESCRIBER)]);
+    let versions = Versions::in_store(Fixture::with(|config| config.layouts = layouts));
+    versions.write("7/saved_model.pb", "graph").write("7/golden.jsonl", "{}");
+    let tree = versions.taken("7").expect("it is described");
+    assert_eq!(*tree.digest(), versions.digest("7"), "the description is not part of it");
+    assert_eq!(tree.metadata_bytes().expect("there"), br#"{"framework": "tensorflow"}"#);
+    assert!(tree.golden().is_some() && tree.model() == std::path::Path::new(MODEL));
+    assert!(!versions.base.join("7/metadata.json").exists(), "nothing is written there");
+    versions.fixture.store.remove_tree(tree.digest()).expect("removed");
+    versions.write("8/saved_model.pb", "text");
+    let error = versions.taken("8").expect_err("it is malformed");
+    assert_eq!(error.reason(), Reason::ImageInvalid);
+    let message = error.to_string();
+    assert!(message.ends_with("its model cannot be described: malformed"), "{message}");
+    versions.write("9/other.pb", "graph");
+    let message = versions.taken("9").expect_err("no known file").to_string();
+    assert!(message.contains("no files of a model that is known without one"), "{message}");
     assert!(versions.is_empty());
 }
 

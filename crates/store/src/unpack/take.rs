@@ -4,9 +4,10 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{self, Read as _},
+    path::{Path, PathBuf},
 };
 
-use outrigger_core::{Digest, PackageLayout};
+use outrigger_core::{Describer, Digest, PackageLayout};
 
 use super::{
     Package, Staging,
@@ -23,7 +24,18 @@ use crate::{
 };
 
 /// The files of a package that are not part of its model.
-const BESIDE: [&str; 3] = ["metadata.json", "golden.jsonl", "profile.json"];
+const BESIDE: [&str; 3] = [METADATA, "golden.jsonl", "profile.json"];
+
+const METADATA: &str = "metadata.json";
+
+/// The form of a version.
+struct Form {
+    /// The layout whose model's directory is the version itself; `None` if the version mirrors an
+    /// image's `/data`.
+    layout: Option<PackageLayout>,
+    /// The way to describe the model of a version without metadata.json.
+    describer: Option<Describer>,
+}
 
 impl Store {
     /// Copies the files of a version, whose content has the digest `digest`, to the tree of that
@@ -31,7 +43,9 @@ impl Store {
     /// nothing behind.
     ///
     /// The version is a package that mirrors an image's `/data`, or the content of its model's
-    /// directory with metadata.json, golden.jsonl and profile.json beside the model's files.
+    /// directory with metadata.json, golden.jsonl and profile.json beside the model's files. Without
+    /// metadata.json, the framework of the files describes the model, if it can; the description is
+    /// not part of the content that has the digest.
     ///
     /// # Errors
     /// [`Error::Version`] and [`Error::Package`] if the version is at fault; [`Error::Changed`] if
@@ -54,14 +68,14 @@ impl Store {
         labels: BTreeMap<String, String>,
         in_use: InUse<'_>,
     ) -> Result<Tree> {
-        let layout = self.layout_of(files)?;
+        let form = self.form_of(files)?;
         let reservation = Reservation::for_tree(&self.inner, digest, &[]);
         let staging = Staging::make(&self.inner.layout.trees())?;
         let root = Root::open(staging.0.clone())?;
         let room = Room { reservation: &reservation, in_use };
         let mut content = Content::default();
         for file in files.iter() {
-            let place = match layout {
+            let place = match form.layout {
                 Some(layout) if !BESIDE.contains(&&*file.name) => {
                     format!("data/{}/{}", layout.directory, file.name)
                 }
@@ -73,40 +87,51 @@ impl Store {
         if content.finish() != digest {
             return Err(Error::Changed(files.path().to_owned()));
         }
+        if let Form { layout: Some(layout), describer: Some(describer) } = form {
+            let model = staging.0.join("data").join(layout.directory);
+            describe(files, describer, &model, (&root, &room))?;
+        }
         let sealed = seal::seal(&staging.0, digest, &Links::new(), &self.inner.layouts)?;
         let package = Package { digest, platform_digest: digest, labels, layers: Vec::new() };
         self.keep(&staging, package, sealed)
     }
 
-    /// The layout whose model's directory is the version itself; `None` if the version mirrors an
-    /// image's `/data`.
-    fn layout_of(&self, files: &Files) -> Result<Option<PackageLayout>> {
+    fn form_of(&self, files: &Files) -> Result<Form> {
         let layouts = &self.inner.layouts;
         let places = layouts.metadata();
-        let metadata = places.iter().find_map(|place| files.find(place));
-        let metadata = metadata.ok_or_else(|| undescribed(files))?;
+        let Some(metadata) = places.iter().find_map(|place| files.find(place)) else {
+            let found = layouts.describer(|name| files.find(name).is_some());
+            let (layout, describer) =
+                found.ok_or_else(|| files.refused(VersionProblem::NoMetadata))?;
+            return Ok(Form { layout: Some(layout), describer: Some(describer) });
+        };
         let layouts = layouts.of(&files.read(metadata, MAX_METADATA)?)?;
         let mirrors = |layout: &PackageLayout| {
             let directory = format!("{}/", layout.directory);
             files.iter().any(|file| file.name.starts_with(&directory))
         };
-        if metadata.name != "metadata.json" || layouts.iter().any(mirrors) {
-            return Ok(None);
+        if metadata.name != METADATA || layouts.iter().any(mirrors) {
+            return Ok(Form { layout: None, describer: None });
         }
         let holds = |layout: &PackageLayout| layout.files.iter().any(|it| files.find(it).is_some());
-        Ok(layouts.into_iter().find(holds))
+        Ok(Form { layout: layouts.into_iter().find(holds), describer: None })
     }
 }
 
-/// The refusal of a version without metadata.json. This is the place to derive a description from
-/// the files of XGBoost Serving (`deploy.model`, `deploy.fm`, `deploy.leaf_mapping`), whose features
-/// are sparse ids: no framework takes those yet.
-fn undescribed(files: &Files) -> Error {
-    let hint = match files.find("deploy.model") {
-        Some(_) => ": the files of XGBoost Serving are served only with one",
-        None => "",
-    };
-    files.refused(VersionProblem::NoMetadata(hint))
+/// Writes metadata.json for the model in the directory `model`.
+fn describe(
+    files: &Files,
+    describer: Describer,
+    model: &Path,
+    (root, room): (&Root, &Room<'_>),
+) -> Result<()> {
+    let text = (describer.describe)(model)
+        .map_err(|failure| files.refused(VersionProblem::NotDescribed(failure.message)))?;
+    let place = format!("data/{METADATA}");
+    let (to, path) = make(files, METADATA, &place, root)?;
+    let mut from = text.as_bytes();
+    let read = |buffer: &mut [u8]| from.read(buffer).map_err(|error| files.failed(error));
+    room.copy(read, text.len() as u64, to, &path)
 }
 
 /// Copies a file to `place` below the root, and returns the digest of its content.
@@ -116,16 +141,21 @@ fn copy(
     place: &str,
     (root, room): (&Root, &Room<'_>),
 ) -> Result<Digest> {
-    let place = Place::parse(place.as_bytes()).map_err(Fault::from);
-    let made = place.and_then(|place| Ok((root.make_file(&place)?, place.path())));
-    let (to, path) = made.map_err(|fault| match fault {
-        Fault::Failed(error) => error,
-        Fault::Entry(problem) => files.refused(VersionProblem::Path(file.name.clone(), problem)),
-    })?;
+    let (to, path) = make(files, &file.name, place, root)?;
     let mut from = Hashing::new(files.open(file)?.take(file.size));
     let read = |buffer: &mut [u8]| uninterrupted(&mut from, buffer).map_err(|it| files.failed(it));
     room.copy(read, file.size, to, &path)?;
     from.finish().map_err(|error| files.failed(error))
+}
+
+/// Makes a file at `place` below the root, for the file of the version called `name`.
+fn make(files: &Files, name: &str, place: &str, root: &Root) -> Result<(File, PathBuf)> {
+    let place = Place::parse(place.as_bytes()).map_err(Fault::from);
+    let made = place.and_then(|place| Ok((root.make_file(&place)?, place.path())));
+    made.map_err(|fault| match fault {
+        Fault::Failed(error) => error,
+        Fault::Entry(problem) => files.refused(VersionProblem::Path(name.to_owned(), problem)),
+    })
 }
 
 fn uninterrupted(from: &mut Hashing<io::Take<File>>, buffer: &mut [u8]) -> io::Result<usize> {

@@ -148,7 +148,8 @@ proptest! {
         let expected = results(&walked, dense, 0..count, outputs, double);
         let check = |forest: &Forest| {
             let slots = forest.slots(&mut budget()).expect("memory");
-            let rows = Input::Sparse(sparse.rows(), &slots);
+            let mut found = Vec::new();
+            let rows = Input::Sparse(slots.place(sparse.rows(), &mut found));
             let found = results(forest, rows, 0..count, outputs, double);
             prop_assert_eq!(&expected, &found, "{:?}", forest);
             // Every node has a number, which is that of its leaves.

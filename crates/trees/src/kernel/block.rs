@@ -65,10 +65,9 @@ fn fill(work: &Work<'_>, first: usize, count: usize, slots: &mut [Slot]) {
                 }
             }
         }
-        Input::Sparse(rows, of) => {
+        Input::Sparse(rows) => {
             for (lane, row) in (first..first + count).enumerate() {
-                let entries = of.entries(rows, row);
-                entries.for_each(|(slot, value)| slots[slot][lane] = value);
+                rows.entries(row).for_each(|(slot, value)| slots[slot][lane] = value);
             }
         }
     }
@@ -77,9 +76,9 @@ fn fill(work: &Work<'_>, first: usize, count: usize, slots: &mut [Slot]) {
 /// Makes the values of `count` sparse rows missing again. Those of dense rows are overwritten.
 #[inline(always)]
 fn clear(work: &Work<'_>, first: usize, count: usize, slots: &mut [Slot]) {
-    if let Input::Sparse(rows, of) = work.rows {
+    if let Input::Sparse(rows) = work.rows {
         for (lane, row) in (first..first + count).enumerate() {
-            of.entries(rows, row).for_each(|(slot, _)| slots[slot][lane] = f32::NAN);
+            rows.entries(row).for_each(|(slot, _)| slots[slot][lane] = f32::NAN);
         }
     }
 }

@@ -36,8 +36,8 @@ pub(super) fn run<V: Vectors>(vectors: V, work: &Work<'_>, leaves: &mut impl Lea
             leaves.of_trees(at, first, &vectors.store(found)[..roots.len()]);
             first += roots.len();
         }
-        if let Input::Sparse(rows, of) = work.rows {
-            of.entries(rows, at).for_each(|(slot, _)| slots[slot] = f32::NAN);
+        if let Input::Sparse(rows) = work.rows {
+            rows.entries(at).for_each(|(slot, _)| slots[slot] = f32::NAN);
         }
     }
 }
@@ -47,8 +47,8 @@ pub(super) fn run<V: Vectors>(vectors: V, work: &Work<'_>, leaves: &mut impl Lea
 fn values<'a>(work: &Work<'a>, at: usize, slots: &'a mut [f32]) -> &'a [f32] {
     match work.rows {
         Input::Dense(rows) => dense(work.compact, rows.row(at), slots),
-        Input::Sparse(rows, of) => {
-            of.entries(rows, at).for_each(|(slot, value)| slots[slot] = value);
+        Input::Sparse(rows) => {
+            rows.entries(at).for_each(|(slot, value)| slots[slot] = value);
             slots
         }
     }

@@ -15,7 +15,8 @@ impl Model {
         options: &Options,
         out: &mut [f64],
     ) {
-        let rows = self.input(rows.into());
+        let mut found = Vec::new();
+        let rows = self.input(rows.into(), &mut found);
         assert_eq!(out.len(), rows.len() * self.columns(options), "the length of the output");
         if self.double.is_some() && options.output != Output::Leaf {
             return self.predict_double(rows, options, out);

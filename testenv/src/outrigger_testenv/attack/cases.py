@@ -3,6 +3,7 @@
 from outrigger_testenv.attack import (
     browsers,
     connections,
+    directories,
     engines,
     names,
     overload,
@@ -15,6 +16,7 @@ from outrigger_testenv.attack.case import Case
 CASES: list[Case] = [
     *registries.CASES,
     *packages.CASES,
+    *directories.CASES,
     *requests.CASES,
     *connections.CASES,
     *names.CASES,

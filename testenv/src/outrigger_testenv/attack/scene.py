@@ -5,7 +5,7 @@ import re
 import ssl
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -75,7 +75,15 @@ class Scene:
 
     def secured(self) -> Stack:
         """A stack, for `other`, whose gRPC listener has TLS, with the good models loaded."""
-        stack = Stack({**SERVER, "tls": self._tls("health", "admin")}, start=False)
+        return self.further("health", "admin")
+
+    def further(
+        self, *plain: str, models: Sequence[Mapping[str, Any]] = (), **config: Any
+    ) -> Stack:
+        """A stack, for `other`, with these listeners in clear, these models configured, and the
+        good models loaded.
+        """
+        stack = Stack({**SERVER, "tls": self._tls(*plain), **config}, models, start=False)
         stack.start()
         self._push_good(stack)
         self._load_good(stack)
