@@ -6,7 +6,7 @@ use ::hessboost::model::{BoostedModel, ModelFormat, Predictions};
 
 use crate::{
     Result,
-    model::{Model, Scorer, values},
+    model::{Margins, Model, Scorer, values},
 };
 
 /// A model loaded into hessboost.
@@ -34,14 +34,15 @@ impl Scorer for Hessboost {
         Ok(())
     }
 
-    fn margins(&mut self, rows: &[f32], at: usize) -> Result<&[f32]> {
+    fn margins(&mut self, rows: &[f32], at: usize) -> Result<Margins<'_>> {
         let batch = &self.batches[at];
         let rows = &rows[values(batch, self.width)];
         // Its function for a single row is the faster one.
         if batch.len() == 1 {
             self.model.predict_margin_row_into(rows, .., &mut self.row)?;
-            return Ok(&self.row);
+            return Ok(Margins::Single(&self.row));
         }
-        Ok(self.rows.insert(self.model.predict_margin_rows(rows, ..)?).as_slice())
+        let predicted = self.rows.insert(self.model.predict_margin_rows(rows, ..)?);
+        Ok(Margins::Single(predicted.as_slice()))
     }
 }

@@ -169,7 +169,8 @@ def _mlserver(program: Path, logs: Path) -> Iterator[tuple[str, str]]:
         address = f"http://127.0.0.1:{web}"
         try:
             process.start()
-            process.wait_until(lambda: _answers(f"{address}/v2/models/{SERVED}/ready"))
+            # Importing its libraries takes seconds, and more than a minute on a busy machine.
+            process.wait_until(lambda: _answers(f"{address}/v2/models/{SERVED}/ready"), 300)
             yield address, f"127.0.0.1:{grpc}"
         finally:
             process.kill()
