@@ -90,7 +90,7 @@ impl Model {
         assert_eq!(out.len(), rows.len() * self.classes(), "the length of the output");
         let trees = self.trees.width(trees::Output::Leaf);
         let at_once = rows.len().clamp(1, ROWS);
-        let (mut leaves, mut features) = (vec![NO_FEATURE; at_once * trees], Features::new());
+        let (mut leaves, mut weighted) = (vec![NO_FEATURE; at_once * trees], Vec::new());
         let mut out = out.chunks_exact_mut(self.classes());
         for first in (0..rows.len()).step_by(at_once) {
             let some = first..(first + at_once).min(rows.len());
@@ -98,21 +98,20 @@ impl Model {
             let of_trees = rows.trees.truncated().slice(some.clone());
             self.trees.leaf_numbers(of_trees, &self.leaves, leaves);
             for (within, (at, out)) in some.zip(&mut out).enumerate() {
+                self.weighted(&rows, at, &mut weighted);
                 let leaves = &leaves[within * trees..][..trees];
-                self.features(&rows, at, leaves, &mut features);
-                score(&self.table, &features, options.output, options.precision, out);
+                let features = Features { weighted: &weighted, leaves };
+                score(&self.table, features, options.output, options.precision, out);
             }
         }
     }
 
-    /// Collects the features of the row `at`, which ends in leaves with these features.
-    fn features(&self, rows: &Rows<'_>, at: usize, leaves: &[u32], features: &mut Features) {
+    /// Collects the features of the row `at` that the table has, but for those of leaves.
+    fn weighted(&self, rows: &Rows<'_>, at: usize, features: &mut Vec<(u32, f32)>) {
         let known = |(id, x)| Some((self.table.ids.get(id)? as u32, x));
         features.clear();
         features.extend(rows.fm.row(at).filter_map(known));
         features.extend(rows.trees.row(at).filter_map(known));
-        let mapped = leaves.iter().filter(|feature| **feature != NO_FEATURE);
-        features.extend(mapped.map(|feature| (*feature, 1.0)));
     }
 
     /// Bytes held.
