@@ -1,8 +1,9 @@
 //! hessboost, on one thread.
 
-use std::ops::Range;
+use std::{env, fs, ops::Range, path::Path, process};
 
 use ::hessboost::model::{BoostedModel, ModelFormat, Predictions};
+use serde_json::Value;
 
 use crate::{
     Result,
@@ -22,9 +23,24 @@ impl Hessboost {
     pub(crate) fn new(model: &Model) -> Result<Self> {
         // Fails if there are threads already, and then they are these.
         rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build_global().ok();
-        let read = BoostedModel::load(&model.file, ModelFormat::XgboostJson)?;
+        let name = format!("outrigger-hessboost-{}-{}.json", process::id(), model.name);
+        let file = env::temp_dir().join(name);
+        fs::write(&file, newest(&model.file)?)?;
+        let read = BoostedModel::load(&file, ModelFormat::XgboostJson);
+        fs::remove_file(&file)?;
+        let read = read?;
         Ok(Self { model: read, width: model.width, batches: Vec::new(), row: [0.0], rows: None })
     }
+}
+
+/// A model file in which the base score is a list. XGBoost writes that since 3.1, and hessboost reads
+/// nothing else.
+fn newest(file: &Path) -> Result<String> {
+    let mut content: Value = serde_json::from_slice(&fs::read(file)?)?;
+    let base = &mut content["learner"]["learner_model_param"]["base_score"];
+    let number = base.as_str().ok_or("there is no base score")?.trim_matches(['[', ']']);
+    *base = format!("[{number}]").into();
+    Ok(content.to_string())
 }
 
 impl Scorer for Hessboost {
