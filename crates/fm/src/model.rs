@@ -90,7 +90,7 @@ impl Model {
         assert_eq!(out.len(), rows.len() * self.classes(), "the length of the output");
         let trees = self.trees.width(trees::Output::Leaf);
         let at_once = rows.len().clamp(1, ROWS);
-        let (mut leaves, mut features) = (vec![NO_FEATURE; at_once * trees], Features::new());
+        let (mut leaves, mut weighted) = (vec![NO_FEATURE; at_once * trees], Vec::new());
         let mut out = out.chunks_exact_mut(self.classes());
         for first in (0..rows.len()).step_by(at_once) {
             let some = first..(first + at_once).min(rows.len());
@@ -99,13 +99,13 @@ impl Model {
             self.trees.leaf_numbers(rows[1].truncated(), &self.leaves, leaves);
             let known = rows.map(|rows| rows.look_up(|id| self.feature(id)));
             for (at, out) in (0..some.len()).zip(&mut out) {
-                features.clear();
+                weighted.clear();
                 for (rows, known) in rows.iter().zip(&known) {
-                    features.extend(rows.looked_up(known, at));
+                    weighted.extend(rows.looked_up(known, at));
                 }
-                features.extend(leaves[at * trees..][..trees].iter().map(|leaf| (*leaf, 1.0)));
-                features.retain(|(feature, _)| *feature != NO_FEATURE);
-                score(&self.table, &features, options.output, options.precision, out);
+                weighted.retain(|(feature, _)| *feature != NO_FEATURE);
+                let features = Features { weighted: &weighted, leaves: &leaves[at * trees..][..trees] };
+                score(&self.table, features, options.output, options.precision, out);
             }
         }
     }

@@ -7,11 +7,18 @@ use std::ops::{Add, Mul, Sub};
 
 use crate::{
     rows::{Output, Precision},
-    table::{Table, Weights},
+    table::{NO_FEATURE, Table, Weights},
 };
 
-/// The features of a row that the table has: their numbers in it, and their weights in the row.
-pub(crate) type Features = Vec<(u32, f32)>;
+/// The features of a row that the table has.
+#[derive(Clone, Copy)]
+pub(crate) struct Features<'a> {
+    /// Numbers in the table, and weights in the row.
+    pub(crate) weighted: &'a [(u32, f32)],
+    /// Numbers of the features of leaves, whose weight is 1, and [`NO_FEATURE`] for those of
+    /// unmapped leaves.
+    pub(crate) leaves: &'a [u32],
+}
 
 /// f32 or f64, in which sums are taken.
 trait Number:
@@ -43,7 +50,7 @@ impl Number for f64 {
 /// Scores one row. `out` has an element for each class.
 pub(crate) fn score(
     table: &Table,
-    features: &Features,
+    features: Features<'_>,
     output: Output,
     precision: Precision,
     out: &mut [f32],
@@ -67,7 +74,7 @@ fn binary(margin: f64, output: Output) -> f32 {
 }
 
 /// The outputs of a softmax model.
-fn softmax<N: Number>(table: &Table, features: &Features, output: Output, out: &mut [f32]) {
+fn softmax<N: Number>(table: &Table, features: Features<'_>, output: Output, out: &mut [f32]) {
     let mut margins = Vec::with_capacity(out.len());
     margins.extend((0..out.len()).map(|class| of_class::<N>(table, features, class)));
     if output == Output::Value {
@@ -85,7 +92,7 @@ fn softmax<N: Number>(table: &Table, features: &Features, output: Output, out: &
 
 /// The margin of a binary model in f32, with the operations of XGBoost Serving in their order. The
 /// squares of a feature are taken together, from the norm of its vector.
-fn with_norms(table: &Table, features: &Features) -> f32 {
+fn with_norms(table: &Table, features: Features<'_>) -> f32 {
     let mut sums = WithNorms { linear: 0.0, cross: 0.0 };
     add(table, features, 0, &mut sums);
     let cross = f64::from(sums.cross) * 0.5 + f64::from(table.bias[0]);
@@ -93,7 +100,7 @@ fn with_norms(table: &Table, features: &Features) -> f32 {
 }
 
 /// The margin of a class, with the operations of alphaFM and alphaFM_softmax in their order.
-fn of_class<N: Number>(table: &Table, features: &Features, class: usize) -> N {
+fn of_class<N: Number>(table: &Table, features: Features<'_>, class: usize) -> N {
     let mut margin = Margin(N::from(table.bias[class]));
     add(table, features, class, &mut margin);
     margin.0
@@ -144,7 +151,7 @@ impl<N: Number> Parts<N> for Margin<N> {
 /// over the features adds them beside the sums of the first factors, because each sum waits for its
 /// last addition and they wait together.
 #[inline]
-fn add<N: Number>(table: &Table, features: &Features, class: usize, to: &mut impl Parts<N>) {
+fn add<N: Number>(table: &Table, features: Features<'_>, class: usize, to: &mut impl Parts<N>) {
     match table.shape.padded() {
         0 => pass::<N, 0>(table, features, class, 0, to),
         4 => pass::<N, 4>(table, features, class, 0, to),
@@ -160,25 +167,45 @@ fn add<N: Number>(table: &Table, features: &Features, class: usize, to: &mut imp
 #[inline]
 fn pass<N: Number, const LANES: usize>(
     table: &Table,
-    features: &Features,
+    features: Features<'_>,
     class: usize,
     first: usize,
     to: &mut impl Parts<N>,
 ) {
-    let (mut sums, mut squares) = ([N::default(); LANES], [N::default(); LANES]);
-    for (feature, x) in features {
-        let weights = table.weights(*feature, class);
-        if first == 0 {
-            to.feature(&weights, *x);
-        }
-        let (x, vector) = (N::from(*x), &weights.vector[first..first + LANES]);
-        for lane in 0..LANES {
-            let product = N::from(vector[lane]) * x;
-            sums[lane] = sums[lane] + product;
-            squares[lane] = squares[lane] + product * product;
+    let mut sums = Sums { sums: [N::default(); LANES], squares: [N::default(); LANES] };
+    for (feature, x) in features.weighted {
+        sums.add(table.weights(*feature, class), *x, first, to);
+    }
+    for feature in features.leaves {
+        if *feature != NO_FEATURE {
+            sums.add(table.weights(*feature, class), 1.0, first, to);
         }
     }
     for lane in 0..LANES {
-        to.factor(sums[lane], squares[lane]);
+        to.factor(sums.sums[lane], sums.squares[lane]);
+    }
+}
+
+/// The sums of some factors, and those of their squares.
+struct Sums<N, const LANES: usize> {
+    sums: [N; LANES],
+    squares: [N; LANES],
+}
+
+impl<N: Number, const LANES: usize> Sums<N, LANES> {
+    /// Adds a feature with its weight `x` in the row to the sums of the factors from `first` on.
+    #[inline(always)]
+    fn add(&mut self, weights: Weights<'_>, x: f32, first: usize, to: &mut impl Parts<N>) {
+        if first == 0 {
+            to.feature(&weights, x);
+        }
+        // A reference to an array makes the compiler take all lanes at once.
+        let vector: &[f32; LANES] = weights.vector[first..].first_chunk().expect("a whole step");
+        let x = N::from(x);
+        for (lane, value) in vector.iter().enumerate() {
+            let product = N::from(*value) * x;
+            self.sums[lane] = self.sums[lane] + product;
+            self.squares[lane] = self.squares[lane] + product * product;
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The trees of a model, and the ways to score with them.
 
+mod leaves;
 mod view;
 
 use std::ops::Range;
@@ -8,13 +9,15 @@ use crate::{
     Error,
     budget::Budget,
     compact::{Compact, used},
-    kernel::{Choice, LANES, Leaves, Vectors},
+    kernel::{Choice, Kind, Walks},
     oblivious::Oblivious,
     real::Real,
     rows::{Input, Row},
     slots::Slots,
     tree::Tree,
 };
+pub(crate) use leaves::LeafId;
+use leaves::{Ids, Sums, VectorSums};
 pub(crate) use view::{Split, View};
 
 /// The trees of a model.
@@ -24,8 +27,8 @@ pub(crate) enum Forest {
     Any(Vec<Tree>),
     /// Trees in a form that kernels walk faster, and the kernels.
     Compact(Compact, Choice),
-    /// Trees all of whose nodes of a level have the same split.
-    Oblivious(Oblivious),
+    /// Trees all of whose nodes of a level have the same split, and the vectors for them.
+    Oblivious(Oblivious, Kind),
 }
 
 impl Forest {
@@ -40,6 +43,12 @@ impl Forest {
         }
     }
 
+    /// Oblivious trees.
+    pub(crate) fn oblivious(all: Oblivious) -> Self {
+        let kind = Kind::fastest(&all);
+        Self::Oblivious(all, kind)
+    }
+
     /// The slots of the features that splits use.
     pub(crate) fn slots(&self, budget: &mut Budget) -> Result<Slots, Error> {
         match self {
@@ -50,7 +59,7 @@ impl Forest {
                 Ok(slots)
             }
             Self::Compact(compact, _) => Slots::new(&compact.features, budget),
-            Self::Oblivious(oblivious) => {
+            Self::Oblivious(oblivious, _) => {
                 let features = oblivious.features(budget)?;
                 let slots = Slots::new(&features, budget)?;
                 budget.release::<u32>(features.capacity());
@@ -76,7 +85,7 @@ impl Forest {
                     ids[*root as usize..end].iter().for_each(|id| visit(tree, *id));
                 }
             }
-            Self::Oblivious(oblivious) => oblivious.for_each_leaf(visit),
+            Self::Oblivious(oblivious, _) => oblivious.for_each_leaf(visit),
         }
     }
 
@@ -102,7 +111,17 @@ impl Forest {
                 let mut sums = Sums { values, groups, outputs, sums, blocks };
                 choice.run(compact, rows, trees, &mut sums);
             }
-            Self::Oblivious(oblivious) => T::add_oblivious(oblivious, rows, trees, sums),
+            Self::Oblivious(all, kind) => {
+                let values = T::of_oblivious(all);
+                let work = Walks { all, rows, trees };
+                if outputs == 1 {
+                    let (groups, blocks) = (&vec![0; all.len()], Vec::new());
+                    kind.oblivious(&work, &mut Sums { values, groups, outputs, sums, blocks });
+                } else {
+                    let blocks = Vec::new();
+                    kind.oblivious(&work, &mut VectorSums { values, outputs, sums, blocks });
+                }
+            }
         }
     }
 
@@ -129,16 +148,20 @@ impl Forest {
                 });
             }
             Self::Compact(compact, choice) => {
-                let (ids, blocks) = (numbers.unwrap_or(&compact.ids), Vec::new());
-                let mut ids = Ids { ids, trees: trees.clone(), out, blocks };
+                let ids = numbers.unwrap_or(&compact.ids);
+                let number = |_, leaf| ids[leaf as usize];
+                let count = trees.clone();
+                let mut ids = Ids { number, trees: count, out, blocks: Vec::new() };
                 choice.run(compact, rows, trees, &mut ids);
             }
-            Self::Oblivious(oblivious) => {
-                oblivious.leaves(rows, trees, |at, tree, leaf| {
-                    let number =
-                        numbers.map(|numbers| numbers[oblivious.first_leaf(tree) + leaf as usize]);
-                    out[at] = LeafId::of(number.unwrap_or(leaf));
-                });
+            Self::Oblivious(all, kind) => {
+                let number = |tree, leaf: u32| match numbers {
+                    Some(numbers) => numbers[leaf as usize],
+                    None => leaf - all.first_leaf(tree) as u32,
+                };
+                let count = trees.clone();
+                let mut ids = Ids { number, trees: count, out, blocks: Vec::new() };
+                kind.oblivious(&Walks { all, rows, trees }, &mut ids);
             }
         }
     }
@@ -148,7 +171,7 @@ impl Forest {
         match self {
             Self::Any(trees) => View::Any(&trees[number]),
             Self::Compact(compact, _) => View::Compact(compact, number),
-            Self::Oblivious(_) => View::None,
+            Self::Oblivious(..) => View::None,
         }
     }
 
@@ -157,7 +180,7 @@ impl Forest {
         match self {
             Self::Any(trees) => trees.iter().map(Tree::memory).sum(),
             Self::Compact(compact, _) => compact.memory(),
-            Self::Oblivious(oblivious) => oblivious.memory(),
+            Self::Oblivious(oblivious, _) => oblivious.memory(),
         }
     }
 }
@@ -166,113 +189,6 @@ impl Forest {
 fn walk<T: Real>(trees: &[Tree], row: Row<'_>, groups: &[u32], sums: &mut [T]) {
     for (tree, group) in trees.iter().zip(groups) {
         T::add_leaf(tree, tree.nodes[tree.leaf(row)], *group, sums);
-    }
-}
-
-/// Adds up the values of leaves.
-struct Sums<'a, T> {
-    values: &'a [T],
-    groups: &'a [u32],
-    outputs: usize,
-    /// An element for each row and output.
-    sums: &'a mut [T],
-    /// The sums of the blocks in progress: for each block and output, those of all rows.
-    blocks: Vec<[T; LANES]>,
-}
-
-impl<T: Real> Leaves for Sums<'_, T> {
-    #[inline(always)]
-    fn begin(&mut self, block: usize, first: usize, count: usize) {
-        let end = (block + 1) * self.outputs;
-        self.blocks.resize(self.blocks.len().max(end), [T::default(); LANES]);
-        let rows = self.sums[first * self.outputs..].chunks_exact(self.outputs);
-        for (lane, row) in rows.take(count).enumerate() {
-            let sums = &mut self.blocks[block * self.outputs..];
-            sums.iter_mut().zip(row).for_each(|(sums, sum)| sums[lane] = *sum);
-        }
-    }
-
-    #[inline(always)]
-    fn of_rows<V: Vectors>(&mut self, vectors: V, block: usize, tree: usize, leaves: V::Words) {
-        let sums = &mut self.blocks[block * self.outputs + self.groups[tree] as usize];
-        T::add_leaves(vectors, self.values, leaves, sums);
-    }
-
-    #[inline(always)]
-    fn end(&mut self, block: usize, first: usize, count: usize) {
-        let rows = self.sums[first * self.outputs..].chunks_exact_mut(self.outputs);
-        for (lane, row) in rows.take(count).enumerate() {
-            let sums = &self.blocks[block * self.outputs..];
-            row.iter_mut().zip(sums).for_each(|(sum, sums)| *sum = sums[lane]);
-        }
-    }
-
-    #[inline(always)]
-    fn of_trees(&mut self, row: usize, tree: usize, leaves: &[u32]) {
-        let sums = &mut self.sums[row * self.outputs..][..self.outputs];
-        if let [sum] = sums {
-            // In a register, where the next addition does not wait for memory.
-            let mut total = *sum;
-            leaves.iter().for_each(|leaf| total += self.values[*leaf as usize]);
-            *sum = total;
-            return;
-        }
-        for (leaf, group) in leaves.iter().zip(&self.groups[tree..]) {
-            sums[*group as usize] += self.values[*leaf as usize];
-        }
-    }
-}
-
-/// A type for the numbers of leaves.
-pub(crate) trait LeafId {
-    /// The value for the leaf with the number `id`.
-    fn of(id: u32) -> Self;
-}
-
-impl LeafId for u32 {
-    fn of(id: u32) -> Self {
-        id
-    }
-}
-
-/// Exact below 2^24.
-impl LeafId for f32 {
-    fn of(id: u32) -> Self {
-        id as f32
-    }
-}
-
-/// Writes the numbers of leaves.
-struct Ids<'a, T> {
-    ids: &'a [u32],
-    trees: Range<usize>,
-    out: &'a mut [T],
-    /// The first row, and the number of rows, of each block in progress.
-    blocks: Vec<(usize, usize)>,
-}
-
-impl<T: LeafId> Leaves for Ids<'_, T> {
-    fn begin(&mut self, block: usize, first: usize, count: usize) {
-        self.blocks.resize(self.blocks.len().max(block + 1), (0, 0));
-        self.blocks[block] = (first, count);
-    }
-
-    #[inline(always)]
-    fn of_rows<V: Vectors>(&mut self, vectors: V, block: usize, tree: usize, leaves: V::Words) {
-        let (first, count) = self.blocks[block];
-        for (row, leaf) in vectors.store(leaves)[..count].iter().enumerate() {
-            self.of_trees(first + row, tree, &[*leaf]);
-        }
-    }
-
-    fn end(&mut self, _: usize, _: usize, _: usize) {}
-
-    #[inline(always)]
-    fn of_trees(&mut self, row: usize, tree: usize, leaves: &[u32]) {
-        let first = row * self.trees.len() + tree - self.trees.start;
-        for (out, leaf) in self.out[first..].iter_mut().zip(leaves) {
-            *out = T::of(self.ids[*leaf as usize]);
-        }
     }
 }
 

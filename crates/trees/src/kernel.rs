@@ -10,6 +10,7 @@ mod avx2;
 mod avx512;
 mod block;
 mod choice;
+mod oblivious;
 mod portable;
 mod row;
 mod step;
@@ -19,9 +20,8 @@ use std::ops::Range;
 
 use crate::{compact::Compact, rows::Input};
 
-pub(crate) use choice::Choice;
-#[cfg(test)]
-pub(crate) use choice::Kind;
+pub(crate) use choice::{Choice, Kind};
+pub(crate) use oblivious::Walks;
 pub(crate) use vectors::{LANES, Vectors};
 
 /// Receives the leaves that a kernel finds, as places in the arrays of all nodes. For each row the

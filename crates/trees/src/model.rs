@@ -58,7 +58,7 @@ impl Model {
             None => Covers::take(&mut content.trees, &mut budget)?,
         };
         let forest = match content.oblivious {
-            Some(oblivious) => Forest::Oblivious(oblivious),
+            Some(oblivious) => Forest::oblivious(oblivious),
             None => Forest::new(content.trees, &mut budget)?,
         };
         let slots = forest.slots(&mut budget)?;

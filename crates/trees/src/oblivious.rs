@@ -1,15 +1,7 @@
 //! Oblivious trees, as CatBoost grows them: all nodes of a level have the same split, so that the
 //! outcomes of the splits, a bit for each level, are the number of the leaf.
 
-use std::ops::Range;
-
-use crate::{
-    Error,
-    budget::Budget,
-    error::invalid,
-    kernel::LANES,
-    rows::{self, Row},
-};
+use crate::{Error, budget::Budget, error::invalid, rows::Row};
 
 /// The split of a level.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,9 +40,6 @@ pub(crate) struct Oblivious {
     outputs: usize,
 }
 
-/// Rows that are faster by themselves than in a block that is not full.
-const ALONE: usize = 4;
-
 impl Oblivious {
     /// No trees.
     pub(crate) fn new(budget: &mut Budget) -> Result<Self, Error> {
@@ -83,7 +72,8 @@ impl Oblivious {
     /// Completes the trees with the features that their splits are numbered by.
     ///
     /// # Errors
-    /// [`Error::Invalid`] unless every leaf has a value for each output, and every split an input.
+    /// [`Error::Invalid`] unless every leaf has a value for each output, and every split an input,
+    /// and [`Error::Unsupported`] if there are more values than kernels count.
     pub(crate) fn complete(&mut self, inputs: Vec<Input>, outputs: usize) -> Result<(), Error> {
         for (tree, places) in self.places.windows(2).enumerate() {
             let depth = u32::try_from(places[1].split - places[0].split).unwrap_or(u32::MAX);
@@ -98,6 +88,10 @@ impl Oblivious {
         }
         if let Some(split) = self.splits.iter().find(|split| split.input as usize >= inputs.len()) {
             return Err(invalid(format!("a split uses float feature {}", split.input)));
+        }
+        // Processors take the indices of a gather for signed numbers.
+        if i32::try_from(self.values.len()).is_err() {
+            return Err(Error::Unsupported("its leaves have 2^31 values or more".to_owned()));
         }
         (self.inputs, self.outputs) = (inputs, outputs);
         Ok(())
@@ -122,37 +116,33 @@ impl Oblivious {
     }
 
     /// The number of leaves before those of `tree`.
+    #[inline(always)]
     pub(crate) fn first_leaf(&self, tree: usize) -> usize {
         self.places[tree].value / self.outputs
     }
 
-    /// Adds the values of the leaves of `trees` to `sums`, which has an element for each row and
-    /// output.
-    pub(crate) fn add(&self, rows: rows::Input<'_>, trees: Range<usize>, sums: &mut [f64]) {
-        let outputs = self.outputs;
-        self.for_each(rows, trees, |first, tree, leaves| {
-            let values = &self.values[self.places[tree].value..self.places[tree + 1].value];
-            let sums = sums[first * outputs..].chunks_exact_mut(outputs);
-            for (sums, leaf) in sums.zip(leaves) {
-                let values = &values[*leaf as usize * outputs..];
-                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
-            }
-        });
+    /// The values of the leaves of all trees: one for each output, leaf after leaf.
+    pub(crate) fn values(&self) -> &[f64] {
+        &self.values
     }
 
-    /// Calls `write` with the place of each leaf among those of all rows and `trees`, row after row,
-    /// with its tree, and with its number.
-    pub(crate) fn leaves(
-        &self,
-        rows: rows::Input<'_>,
-        trees: Range<usize>,
-        mut write: impl FnMut(usize, usize, u32),
-    ) {
-        self.for_each(rows, trees.clone(), |first, tree, leaves| {
-            for (row, leaf) in (first..).zip(leaves) {
-                write(row * trees.len() + tree - trees.start, tree, *leaf);
-            }
-        });
+    /// The number of inputs.
+    pub(crate) fn inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// The splits of a tree, the lowest bit first.
+    #[inline(always)]
+    pub(crate) fn splits(&self, tree: usize) -> &[Split] {
+        &self.splits[self.places[tree].split..self.places[tree + 1].split]
+    }
+
+    /// The values of the inputs in a row.
+    pub(crate) fn values_of<'a>(&'a self, row: Row<'a>) -> impl Iterator<Item = f32> + 'a {
+        self.inputs.iter().map(move |input| {
+            let value = row.value(input.column as usize);
+            if value.is_nan() { input.missing } else { value }
+        })
     }
 
     /// Bytes held.
@@ -161,55 +151,5 @@ impl Oblivious {
             + size_of::<Split>() * self.splits.capacity()
             + size_of::<f64>() * self.values.capacity()
             + size_of::<Place>() * self.places.capacity()
-    }
-
-    /// Calls `visit` with the first of some rows, a tree, and the leaves of these rows. For each row
-    /// the trees come in ascending order.
-    fn for_each(
-        &self,
-        rows: rows::Input<'_>,
-        trees: Range<usize>,
-        mut visit: impl FnMut(usize, usize, &[u32]),
-    ) {
-        let alone = match rows.len() % LANES {
-            rest @ ..ALONE => rest,
-            _ => 0,
-        };
-        let blocks = rows.len() - alone;
-        let mut block = vec![[0.0; LANES]; if blocks > 0 { self.inputs.len() } else { 0 }];
-        let mut single = vec![[0.0; 1]; if alone > 0 { self.inputs.len() } else { 0 }];
-        rows.for_each(|at, row| {
-            if at >= blocks {
-                self.fill(row, 0, &mut single);
-                return trees.clone().for_each(|tree| visit(at, tree, &self.find(tree, &single)));
-            }
-            let lane = at % LANES;
-            self.fill(row, lane, &mut block);
-            if lane + 1 == LANES || at + 1 == blocks {
-                let mut visit = |tree| visit(at - lane, tree, &self.find(tree, &block)[..=lane]);
-                trees.clone().for_each(&mut visit);
-            }
-        });
-    }
-
-    /// Puts the values of a row into a lane.
-    fn fill<const N: usize>(&self, row: Row<'_>, lane: usize, values: &mut [[f32; N]]) {
-        for (input, values) in self.inputs.iter().zip(values) {
-            let value = row.value(input.column as usize);
-            values[lane] = if value.is_nan() { input.missing } else { value };
-        }
-    }
-
-    /// The leaves of a tree.
-    fn find<const N: usize>(&self, tree: usize, values: &[[f32; N]]) -> [u32; N] {
-        let mut leaves = [0; N];
-        let splits = &self.splits[self.places[tree].split..self.places[tree + 1].split];
-        for (level, split) in splits.iter().enumerate() {
-            let values = &values[split.input as usize];
-            for (leaf, value) in leaves.iter_mut().zip(values) {
-                *leaf |= u32::from(*value > split.border) << level;
-            }
-        }
-        leaves
     }
 }

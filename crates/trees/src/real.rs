@@ -1,12 +1,11 @@
 //! The precision of leaves and their sums.
 
-use std::ops::{AddAssign, Range};
+use std::ops::AddAssign;
 
 use crate::{
     compact::{Compact, Values},
     kernel::{LANES, Vectors},
     oblivious::Oblivious,
-    rows::Input,
     tree::{Node, Tree},
 };
 
@@ -26,8 +25,8 @@ pub(crate) trait Real: Copy + Default + AddAssign {
         sums: &mut [Self; LANES],
     );
 
-    /// Adds the leaves of oblivious trees to the sums of all rows.
-    fn add_oblivious(all: &Oblivious, rows: Input<'_>, trees: Range<usize>, sums: &mut [Self]);
+    /// The value of each leaf of oblivious trees. Empty if leaves are of the other type.
+    fn of_oblivious(all: &Oblivious) -> &[Self];
 }
 
 impl Real for f32 {
@@ -57,8 +56,9 @@ impl Real for f32 {
         *sums = vectors.store_floats(vectors.add(vectors.load_floats(sums), values));
     }
 
-    /// Their leaves are f64.
-    fn add_oblivious(_: &Oblivious, _: Input<'_>, _: Range<usize>, _: &mut [Self]) {}
+    fn of_oblivious(_: &Oblivious) -> &[Self] {
+        &[]
+    }
 }
 
 impl Real for f64 {
@@ -83,7 +83,7 @@ impl Real for f64 {
         vectors.add_doubles(sums, values, leaves);
     }
 
-    fn add_oblivious(all: &Oblivious, rows: Input<'_>, trees: Range<usize>, sums: &mut [Self]) {
-        all.add(rows, trees, sums);
+    fn of_oblivious(all: &Oblivious) -> &[Self] {
+        all.values()
     }
 }

@@ -102,14 +102,17 @@ impl Input<'_> {
     }
 
     /// Calls `visit` with the number of each row, and the row.
-    pub(crate) fn for_each(self, mut visit: impl FnMut(usize, Row<'_>)) {
+    pub(crate) fn for_each(self, visit: impl FnMut(usize, Row<'_>)) {
+        self.for_each_of(0..self.len(), visit);
+    }
+
+    /// Calls `visit` with the number of each of some rows, and the row.
+    pub(crate) fn for_each_of(self, some: Range<usize>, mut visit: impl FnMut(usize, Row<'_>)) {
         match self {
-            Self::Dense(rows) => {
-                rows.iter().enumerate().for_each(|(at, row)| visit(at, Row::Dense(row)));
-            }
+            Self::Dense(rows) => some.for_each(|at| visit(at, Row::Dense(rows.row(at)))),
             Self::Sparse(rows) => {
                 let mut values = vec![f32::NAN; rows.slots.len()];
-                for at in 0..rows.len() {
+                for at in some {
                     rows.entries(at).for_each(|(slot, value)| values[slot] = value);
                     visit(at, Row::Slots(rows.slots, &values));
                     rows.entries(at).for_each(|(slot, _)| values[slot] = f32::NAN);

@@ -9,16 +9,18 @@
 //!                 callers  LIBRARY DIRECTORY  `capacity SECONDS`, and `latency RATE SECONDS`
 //! ```
 //!
-//! LIBRARY is `ours`, `hessboost`, or the path of a `libxgboost.so`. MODEL is a path without its
-//! ending: `MODEL.json` is a model of XGBoost, and `MODEL.rows` has rows for it, as the bytes of
-//! f32. KIND is `dense` or `missing`. The program prints `ready`, and for each line of its input a
-//! line of JSON: seconds a call, or margins as the numbers that their bits are. Everything but
-//! `callers` runs on one thread.
+//! LIBRARY is `ours`, `hessboost`, or the path of a `libxgboost.so` or `lib_lightgbm.so`. MODEL is
+//! a path without its ending: `MODEL.json` is a model of XGBoost or CatBoost, or `MODEL.txt` one of
+//! LightGBM, and `MODEL.rows` has rows for it, as the bytes of f32. KIND is `dense` or `missing`.
+//! The program prints `ready`, and for each line of its input a line of JSON: seconds a call, or
+//! margins as the numbers that their bits are. Everything but `callers` runs on one thread.
 
 mod callers;
+mod dynamic;
 mod fm;
 #[cfg(feature = "hessboost")]
 mod hessboost;
+mod lightgbm;
 mod load;
 mod model;
 mod ours;

@@ -15,7 +15,7 @@ use crate::Result;
 pub(crate) struct Model {
     /// The name of its files.
     pub(crate) name: String,
-    /// The file of XGBoost.
+    /// The file of its library.
     pub(crate) file: PathBuf,
     /// The model, as this project reads it.
     pub(crate) trees: trees::Model,
@@ -26,9 +26,10 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Reads `PATH.json` and `PATH.rows`.
+    /// Reads `PATH.json` or `PATH.txt`, and `PATH.rows`.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let file = path.with_extension("json");
+        let files = ["json", "txt"].map(|ending| path.with_extension(ending));
+        let file = files.into_iter().find(|file| file.exists()).ok_or("there is no model")?;
         let trees = read_trees(&file)?;
         let bytes = fs::read(path.with_extension("rows"))?;
         let (values, rest) = bytes.as_chunks::<4>();
@@ -60,6 +61,12 @@ pub(crate) fn read_trees(file: &Path) -> Result<trees::Model> {
     Ok(trees::Model::read(&mut BufReader::new(opened), size, &trees::Limits::default())?)
 }
 
+/// Margins in the precision of a library.
+pub(crate) enum Margins<'a> {
+    Single(&'a [f32]),
+    Double(&'a [f64]),
+}
+
 /// A library with a model loaded into it.
 pub(crate) trait Scorer {
     /// Prepares calls for batches of `rows`, of which each has `width` columns. The rows must not
@@ -67,7 +74,7 @@ pub(crate) trait Scorer {
     fn prepare(&mut self, rows: &[f32], width: usize, batches: &[Range<usize>]) -> Result<()>;
 
     /// The margins of the batch `at` of those that were prepared with `rows`.
-    fn margins(&mut self, rows: &[f32], at: usize) -> Result<&[f32]>;
+    fn margins(&mut self, rows: &[f32], at: usize) -> Result<Margins<'_>>;
 }
 
 /// The place of a batch of rows among all values.

@@ -6,7 +6,7 @@ use outrigger_trees as trees;
 
 use crate::{
     Result,
-    model::{Model, Scorer, values},
+    model::{Margins, Model, Scorer, values},
 };
 
 /// A model loaded into `outrigger-trees`.
@@ -15,13 +15,23 @@ pub(crate) struct Ours<'a> {
     options: trees::Options,
     width: usize,
     batches: Vec<Range<usize>>,
-    out: Vec<f32>,
+    out: Out,
+}
+
+/// The margins of a call: f32 as XGBoost's, f64 as those of the other libraries.
+enum Out {
+    Single(Vec<f32>),
+    Double(Vec<f64>),
 }
 
 impl<'a> Ours<'a> {
     pub(crate) fn new(model: &'a Model) -> Self {
         let options = trees::Options { output: trees::Output::Margin, iterations: None };
-        let (width, batches, out) = (model.width, Vec::new(), Vec::new());
+        let (width, batches) = (model.width, Vec::new());
+        let out = match model.trees.library() {
+            trees::Library::Xgboost => Out::Single(Vec::new()),
+            _ => Out::Double(Vec::new()),
+        };
         Self { model: &model.trees, options, width, batches, out }
     }
 }
@@ -30,17 +40,28 @@ impl Scorer for Ours<'_> {
     fn prepare(&mut self, _: &[f32], width: usize, batches: &[Range<usize>]) -> Result<()> {
         self.width = width;
         self.batches = batches.to_vec();
-        let most = batches.iter().map(Range::len).max().unwrap_or(0);
-        self.out = vec![0.0; most * self.model.groups()];
+        let most = batches.iter().map(Range::len).max().unwrap_or(0) * self.model.groups();
+        match &mut self.out {
+            Out::Single(out) => out.resize(most, 0.0),
+            Out::Double(out) => out.resize(most, 0.0),
+        }
         Ok(())
     }
 
-    fn margins(&mut self, rows: &[f32], at: usize) -> Result<&[f32]> {
+    fn margins(&mut self, rows: &[f32], at: usize) -> Result<Margins<'_>> {
         let batch = &self.batches[at];
-        let out = &mut self.out[..batch.len() * self.model.groups()];
+        let count = batch.len() * self.model.groups();
         let rows = trees::Rows::new(&rows[values(batch, self.width)], self.width)
             .ok_or("the rows are not whole")?;
-        self.model.predict(rows, &self.options, out);
-        Ok(out)
+        Ok(match &mut self.out {
+            Out::Single(out) => {
+                self.model.predict(rows, &self.options, &mut out[..count]);
+                Margins::Single(&out[..count])
+            }
+            Out::Double(out) => {
+                self.model.predict_f64(rows, &self.options, &mut out[..count]);
+                Margins::Double(&out[..count])
+            }
+        })
     }
 }

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::{
     Result,
-    model::{Model, Scorer},
+    lightgbm::LightGbm,
+    model::{Margins, Model, Scorer},
     ours::Ours,
     timer,
     xgboost::{Library, XGBoost},
@@ -32,6 +33,7 @@ fn scorer<'a>(library: &str, model: &'a Model) -> Result<Box<dyn Scorer + 'a>> {
         "ours" => Ok(Box::new(Ours::new(model))),
         #[cfg(feature = "hessboost")]
         "hessboost" => Ok(Box::new(crate::hessboost::Hessboost::new(model)?)),
+        path if path.ends_with("lib_lightgbm.so") => Ok(Box::new(LightGbm::new(path, model)?)),
         path => Ok(Box::new(XGBoost::new(Library::open(path)?, model)?)),
     }
 }
@@ -67,7 +69,12 @@ fn margins(model: &Model, scorer: &mut dyn Scorer, count: usize, rows: &[f32]) -
     scorer.prepare(rows, model.width, &batches)?;
     let mut bits = Vec::new();
     for at in 0..batches.len() {
-        bits.extend(scorer.margins(rows, at)?.iter().map(|margin| margin.to_bits()));
+        match scorer.margins(rows, at)? {
+            Margins::Single(margins) => {
+                bits.extend(margins.iter().map(|margin| u64::from(margin.to_bits())));
+            }
+            Margins::Double(margins) => bits.extend(margins.iter().map(|margin| margin.to_bits())),
+        }
     }
     Ok(bits.into())
 }

@@ -1,4 +1,4 @@
-//! XGBoost through its C interface, loaded at run time, so that any version can be a peer.
+//! XGBoost through its C interface.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
@@ -7,12 +7,12 @@ use std::{
     ptr, slice,
 };
 
-use libloading::Symbol;
 use serde_json::json;
 
 use crate::{
     Result,
-    model::{Model, Scorer, values},
+    dynamic::{self, function},
+    model::{Margins, Model, Scorer, values},
 };
 
 type Handle = *mut c_void;
@@ -50,12 +50,11 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// Opens a library. It is never closed: its threads may still run.
+    /// Opens a library.
     pub(crate) fn open(path: &str) -> Result<&'static Self> {
-        // SAFETY: the library is XGBoost's, whose initialisers have no requirements, and the types
-        // of the functions are those that its header has.
+        let library = dynamic::open(path)?;
+        // SAFETY: the types of the functions are those that the library's header has.
         unsafe {
-            let library: &'static _ = Box::leak(Box::new(libloading::Library::new(path)?));
             Ok(Box::leak(Box::new(Self {
                 last_error: function(library, "XGBGetLastError")?,
                 create: function(library, "XGBoosterCreate")?,
@@ -77,16 +76,6 @@ impl Library {
         let message = unsafe { CStr::from_ptr((self.last_error)()) };
         Err(message.to_string_lossy().into_owned().into())
     }
-}
-
-/// The function of this name.
-///
-/// # Safety
-/// The function must have the type `T`, which must be a function pointer.
-unsafe fn function<T: Copy>(library: &libloading::Library, name: &str) -> Result<T> {
-    // SAFETY: required of the caller.
-    let symbol: Symbol<'_, T> = unsafe { library.get(name) }?;
-    Ok(*symbol)
 }
 
 /// The threads of a prediction.
@@ -182,7 +171,7 @@ impl Scorer for XGBoost {
         Ok(())
     }
 
-    fn margins(&mut self, _: &[f32], at: usize) -> Result<&[f32]> {
+    fn margins(&mut self, _: &[f32], at: usize) -> Result<Margins<'_>> {
         let Booster { library, handle } = &self.booster;
         let (rows, config) = (self.batches[at].as_ptr(), self.config.as_ptr());
         let (mut shape, mut dimensions, mut result) = (ptr::null(), 0, ptr::null());
@@ -197,7 +186,7 @@ impl Scorer for XGBoost {
         unsafe {
             let shape = slice::from_raw_parts(shape, usize::try_from(dimensions)?);
             let count = shape.iter().product::<u64>();
-            Ok(slice::from_raw_parts(result, usize::try_from(count)?))
+            Ok(Margins::Single(slice::from_raw_parts(result, usize::try_from(count)?)))
         }
     }
 }

@@ -9,6 +9,7 @@ import pytest
 
 from outrigger_testenv.bench.figure import Failed, Skipped
 from outrigger_testenv.bench.trees import cache, machine, serving
+from outrigger_testenv.bench.trees.double_kernels import difference
 from outrigger_testenv.bench.trees.figures import is_fast_intel
 from outrigger_testenv.bench.trees.kernels import different, fastest, microseconds, ratios
 from outrigger_testenv.bench.trees.workers import Worker, seconds_by_turns, started
@@ -67,6 +68,17 @@ def test_margins_are_compared_by_their_bits():
     assert different(zeros, zeros) == 0
     assert different(zeros, [0, 0, zeros[2]]) == 1
     assert different(zeros, zeros[:2]) == 3
+
+
+def test_margins_in_f64_are_compared_by_their_relative_difference():
+    def bits(*values):
+        return np.array(values).view(np.uint64).tolist()
+
+    assert difference(bits(0.0, -3.0), bits(-0.0, -3.0)) == 0
+    assert difference(bits(1.0, -2.0), bits(1.0, -4.0)) == 0.5
+    assert difference(bits(1.0), bits(0.0)) == np.inf
+    assert difference(bits(np.nan), bits(1.0)) == np.inf
+    assert difference(bits(1.0), bits(1.0, 1.0)) == np.inf
 
 
 def test_targets_are_higher_for_intels_processors_with_avx_512():

@@ -6,8 +6,12 @@ use super::{
 };
 use crate::{
     Error,
+    slots::Slots,
     tree::{self, Tree},
 };
+
+/// Features of a model that are few for any number of nodes.
+const FEW: usize = 1 << 10;
 
 impl Compact {
     /// The features that the trees use, if the trees have a compact form: numerical splits that
@@ -56,22 +60,24 @@ impl Compact {
             tops: reserved(trees.len(), budget)?,
             records: reserved(records.sum(), budget)?,
         };
+        let slots = Slots::new(&compact.features, budget)?;
         for tree in trees {
             budget.release::<tree::Node>(tree.nodes.len());
             budget.release::<f64>(tree.doubles());
-            compact.add(&tree);
+            compact.add(&tree, &slots);
         }
+        budget.release::<u8>(slots.memory());
         Ok(compact)
     }
 
-    fn add(&mut self, tree: &Tree) {
+    fn add(&mut self, tree: &Tree, slots: &Slots) {
         self.roots.push(self.nodes.len() as u32);
         self.depths.push(tree.depth);
         for (at, node) in tree.nodes.iter().enumerate() {
             if node.is_leaf() {
                 self.nodes.push_leaf(at as u32);
             } else {
-                let (threshold, slot) = (threshold(*node), self.slot(*node));
+                let (threshold, slot) = (threshold(*node), slot(*node, slots));
                 self.nodes.push_split(threshold, node.left, node.default_left(), slot);
             }
             match &mut self.values {
@@ -81,9 +87,9 @@ impl Compact {
             self.ids.push(node.id);
         }
         let left = self.records.len() as u32;
-        self.add_records(tree, true);
+        self.add_records(tree, true, slots);
         let right = self.records.len() as u32;
-        self.add_records(tree, false);
+        self.add_records(tree, false, slots);
         let end = self.records.len() as u32;
         let mut exits = [0; EXITS];
         for place in places(tree).filter(|place| !place.is_split(&tree.nodes)) {
@@ -93,21 +99,20 @@ impl Compact {
     }
 
     /// Adds the records of the splits with this default direction.
-    fn add_records(&mut self, tree: &Tree, default_left: bool) {
+    fn add_records(&mut self, tree: &Tree, default_left: bool, slots: &Slots) {
         for place in places(tree).filter(|place| place.is_split(&tree.nodes)) {
             let node = tree.nodes[place.node as usize];
             if node.default_left() == default_left {
-                let (threshold, slot) = (threshold(node), self.slot(node));
+                let (threshold, slot) = (threshold(node), slot(node, slots));
                 self.records.push(Record { threshold, clear: place.left_exits(), slot });
             }
         }
     }
+}
 
-    /// The slot of the feature of a split.
-    fn slot(&self, node: tree::Node) -> u32 {
-        let feature = node.feature() as u32;
-        self.features.binary_search(&feature).unwrap_or_default() as u32
-    }
+/// The slot of the feature of a split.
+fn slot(node: tree::Node, slots: &Slots) -> u32 {
+    slots.get(node.feature() as u64).unwrap_or_default() as u32
 }
 
 fn reserved<T>(count: usize, budget: &mut Budget) -> Result<Vec<T>, Error> {
@@ -118,6 +123,25 @@ fn reserved<T>(count: usize, budget: &mut Budget) -> Result<Vec<T>, Error> {
 
 /// The features that splits use, ascending.
 pub(crate) fn used(trees: &[Tree], budget: &mut Budget) -> Result<Vec<u32>, Error> {
+    let length = trees.iter().filter_map(Tree::last_feature).max().map_or(0, |last| last + 1);
+    let nodes: usize = trees.iter().map(|tree| tree.nodes.len()).sum();
+    if length > nodes.max(FEW) {
+        return used_of_many(trees, budget);
+    }
+    let mut is_used = budget.filled(false, length)?;
+    for tree in trees {
+        for node in tree.nodes.iter().filter(|node| !node.is_leaf()) {
+            is_used[node.feature()] = true;
+        }
+    }
+    let mut features = reserved(is_used.iter().filter(|used| **used).count(), budget)?;
+    features.extend((0..).zip(&is_used).filter_map(|(feature, used)| used.then_some(feature)));
+    budget.release::<bool>(is_used.capacity());
+    Ok(features)
+}
+
+/// The same for a model with many more features than nodes.
+fn used_of_many(trees: &[Tree], budget: &mut Budget) -> Result<Vec<u32>, Error> {
     let (mut all, mut of_tree) = (Vec::new(), Vec::new());
     for tree in trees {
         of_tree.clear();

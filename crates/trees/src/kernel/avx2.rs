@@ -180,6 +180,22 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
+    fn set_if_greater(
+        self,
+        words: Self::Words,
+        values: Self::Floats,
+        border: f32,
+        bit: u32,
+    ) -> Self::Words {
+        // SAFETY: see above.
+        both!(|half| unsafe {
+            let greater = _mm256_cmp_ps::<_CMP_GT_OQ>(values[half], _mm256_set1_ps(border));
+            let bit = _mm256_set1_epi32(bit.cast_signed());
+            _mm256_or_si256(words[half], _mm256_and_si256(_mm256_castps_si256(greater), bit))
+        })
+    }
+
+    #[inline(always)]
     fn lookup(self, table: &[u16; EXITS], exits: Self::Words) -> Self::Words {
         let (eights, _) = table.as_chunks::<8>();
         both!(|half| {

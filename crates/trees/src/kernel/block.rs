@@ -14,10 +14,10 @@ use crate::{
 };
 
 /// Blocks that go through a tree one after the other, if their values fit into a cache.
-const BLOCKS: usize = 4;
+pub(super) const BLOCKS: usize = 4;
 
 /// Slots of all blocks that fit into a cache.
-const SLOTS: usize = 32 * 1024 / size_of::<Slot>();
+pub(super) const SLOTS: usize = 32 * 1024 / size_of::<Slot>();
 
 /// Finds the leaves of all trees for blocks of rows. The last block may have fewer rows.
 #[inline(always)]

@@ -10,14 +10,14 @@ use std::{
 };
 
 use super::{
-    Leaves, Work, block,
+    Leaves, Walks, Work, block, oblivious,
     portable::Portable,
     row,
     vectors::{LANES, Vectors},
 };
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
-use crate::{Rows, compact::Compact, rows::Input};
+use crate::{Rows, compact::Compact, oblivious::Oblivious, rows::Input};
 
 /// Turns of all kinds of vectors.
 const TURNS: usize = 4;
@@ -80,14 +80,35 @@ impl Kind {
             Self::Avx512(vectors) => unsafe { block_avx512(vectors, work, leaves) },
         }
     }
+
+    /// Finds the leaves of oblivious trees.
+    pub(crate) fn oblivious(self, work: &Walks<'_>, leaves: &mut impl Leaves) {
+        match self {
+            Self::Portable(vectors) => oblivious::run(vectors, work, leaves),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `vectors` exists, so the processor has AVX2.
+            Self::Avx2(vectors) => unsafe { oblivious_avx2(vectors, work, leaves) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `vectors` exists, so the processor has these parts of AVX-512.
+            Self::Avx512(vectors) => unsafe { oblivious_avx512(vectors, work, leaves) },
+        }
+    }
+
+    /// The fastest kind for these trees.
+    pub(crate) fn fastest(all: &Oblivious) -> Self {
+        let values: Vec<_> = (0..LANES * all.inputs()).map(spread).collect();
+        let rows = Rows::new(&values, all.inputs()).expect("a whole number of rows");
+        let work = Walks { all, rows: Input::Dense(rows), trees: 0..all.len().min(TREES) };
+        fastest(|kind| kind.oblivious(&work, &mut Discard)).0
+    }
 }
 
 /// Defines functions that are compiled for a kind of processor.
 #[cfg(target_arch = "x86_64")]
 macro_rules! compiled_for {
-    ($($features:literal $vectors:ty: $name:ident = $body:path;)*) => {$(
+    ($($features:literal $vectors:ty: $name:ident($work:ty) = $body:path;)*) => {$(
         #[target_feature(enable = $features)]
-        fn $name(vectors: $vectors, work: &Work<'_>, leaves: &mut impl Leaves) {
+        fn $name(vectors: $vectors, work: &$work, leaves: &mut impl Leaves) {
             $body(vectors, work, leaves);
         }
     )*};
@@ -95,10 +116,12 @@ macro_rules! compiled_for {
 
 #[cfg(target_arch = "x86_64")]
 compiled_for! {
-    "avx2" Avx2: row_avx2 = row::run;
-    "avx2" Avx2: block_avx2 = block::run;
-    "avx512f,avx512bw,avx512cd" Avx512: row_avx512 = row::run;
-    "avx512f,avx512bw,avx512cd" Avx512: block_avx512 = block::run;
+    "avx2" Avx2: row_avx2(Work<'_>) = row::run;
+    "avx2" Avx2: block_avx2(Work<'_>) = block::run;
+    "avx2" Avx2: oblivious_avx2(Walks<'_>) = oblivious::run;
+    "avx512f,avx512bw,avx512cd" Avx512: row_avx512(Work<'_>) = row::run;
+    "avx512f,avx512bw,avx512cd" Avx512: block_avx512(Work<'_>) = block::run;
+    "avx512f,avx512bw,avx512cd" Avx512: oblivious_avx512(Walks<'_>) = oblivious::run;
 }
 
 /// The kernels that are used for a model.
@@ -120,9 +143,7 @@ impl Choice {
     /// Chooses the fastest kernels for these trees.
     pub(crate) fn fastest(compact: &Compact) -> Self {
         let width = compact.features.last().map_or(1, |last| *last as usize + 1).min(COLUMNS);
-        // Numbers between -2 and 2 by the golden ratio, which are spread evenly.
-        let value = |at: usize| (at as f32 * 0.618_034).fract() * 4.0 - 2.0;
-        let values: Vec<_> = (0..LANES * width).map(value).collect();
+        let values: Vec<_> = (0..LANES * width).map(spread).collect();
         let rows = Input::Dense(Rows::new(&values, width).expect("a whole number of rows"));
         let trees = 0..compact.roots.len().min(TREES);
         let work = Work { compact, rows, scored: 0..LANES, trees };
@@ -150,6 +171,11 @@ impl Choice {
             self.row.row(&work(in_blocks..rows.len()), leaves);
         }
     }
+}
+
+/// Numbers between -2 and 2 by the golden ratio, which are spread evenly.
+fn spread(at: usize) -> f32 {
+    (at as f32 * 0.618_034).fract() * 4.0 - 2.0
 }
 
 /// The fastest kind, and its shortest time. The kinds take turns, so that all of them are measured

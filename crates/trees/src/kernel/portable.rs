@@ -82,6 +82,17 @@ impl Vectors for Portable {
     }
 
     #[inline(always)]
+    fn set_if_greater(
+        self,
+        words: [u32; LANES],
+        values: [f32; LANES],
+        border: f32,
+        bit: u32,
+    ) -> [u32; LANES] {
+        each(|lane| words[lane] | if values[lane] > border { bit } else { 0 })
+    }
+
+    #[inline(always)]
     fn lookup(self, table: &[u16; EXITS], exits: [u32; LANES]) -> [u32; LANES] {
         each(|lane| table[exits[lane].trailing_zeros() as usize % EXITS].into())
     }

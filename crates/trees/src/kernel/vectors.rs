@@ -50,6 +50,15 @@ pub(crate) trait Vectors: Copy {
         clear: u32,
     ) -> Self::Words;
 
+    /// Sets `bit` in the lanes of `words` whose value is greater than `border`.
+    fn set_if_greater(
+        self,
+        words: Self::Words,
+        values: Self::Floats,
+        border: f32,
+        bit: u32,
+    ) -> Self::Words;
+
     /// The element of `table` at the lowest bit of each of `exits`, which are not 0.
     fn lookup(self, table: &[u16; EXITS], exits: Self::Words) -> Self::Words;
 

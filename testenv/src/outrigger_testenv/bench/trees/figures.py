@@ -12,7 +12,7 @@ from outrigger_testenv.bench.figure import (
     at_least,
     at_most,
 )
-from outrigger_testenv.bench.trees import kernels, peers, serving
+from outrigger_testenv.bench.trees import double_kernels, kernels, peers, serving
 from outrigger_testenv.bench.trees.models import SHAPES
 
 # The time for loading all models into a library, seconds; XGBoost takes the most.
@@ -21,6 +21,9 @@ _LOADED = 3
 _STARTED = 8
 # The time of one measurement, seconds: a call more, and calls until the time is over.
 _MEASURED = 0.06
+
+# Workers for models of LightGBM: these kernels with vectors of each width, lleaves, and LightGBM.
+_BESIDE_LIGHTGBM = len(kernels.WIDTHS) + 2
 
 _MARGINS = "margins"
 
@@ -67,6 +70,42 @@ def _peers(rows: int) -> Figure:
         partial(kernels.over_peers, rows),
         _target(2, 1.2),
         _compared(1 + len(peers.NAMES), 2, 2),
+    )
+
+
+def _lightgbm(rows: int) -> Figure:
+    return Figure(
+        f"trees-lightgbm-{rows}",
+        f"calls a second with {_rows(rows)} over those of LightGBM's C interface with models of"
+        " LightGBM, in f64; one thread, geometric mean over models A to D",
+        RATIO,
+        partial(double_kernels.over_lightgbm, rows),
+        at_least(10),
+        _compared(_BESIDE_LIGHTGBM, 2, 4),
+    )
+
+
+def _lleaves(rows: int) -> Figure:
+    return Figure(
+        f"trees-lleaves-{rows}",
+        f"calls a second with {_rows(rows)} over those of the faster of lleaves and LightGBM for"
+        " each model of LightGBM; one thread, geometric mean over models A to D",
+        RATIO,
+        partial(double_kernels.over_lleaves, rows),
+        _target(2, 1.2),
+        _compared(_BESIDE_LIGHTGBM, 2, 4),
+    )
+
+
+def _catboost(rows: int) -> Figure:
+    return Figure(
+        f"trees-catboost-{rows}",
+        f"calls a second with {_rows(rows)} over those of CatBoost's Python module with models of"
+        " CatBoost, in f64; one thread, geometric mean over models A to D",
+        RATIO,
+        partial(double_kernels.over_catboost, rows),
+        None,
+        _compared(2, 2, 2),
     )
 
 
@@ -138,6 +177,21 @@ TREE_FIGURES = (
     _xgboost(1000, 5, 2),
     _peers(1),
     _peers(1000),
+    Figure(
+        "trees-lightgbm-margins",
+        "largest relative difference of a margin from LightGBM's, in f64, with all kernels, dense"
+        " rows and rows with a tenth of the values missing, models A to D of LightGBM",
+        RATIO,
+        double_kernels.margins,
+        at_most(1e-12),
+        lambda _: 8 * _LOADED,
+    ),
+    _lightgbm(1),
+    _lightgbm(1000),
+    _lleaves(1),
+    _lleaves(1000),
+    _catboost(1),
+    _catboost(1000),
     _hessboost(1, 1.1, 1.0),
     _hessboost(16, 1.5, 1.2),
     _hessboost(100, 1.5, 1.2),

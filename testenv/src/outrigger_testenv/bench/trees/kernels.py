@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from outrigger_testenv.bench.figure import Effort, Measurement
@@ -45,22 +46,22 @@ def bits(_: Setup, effort: Effort) -> Measurement:
     models, kinds and numbers of rows, and widths of vectors.
     """
     del effort
-    ours, others = [_ours(width) for width in WIDTHS], [_xgboost(each) for each in VERSIONS]
+    own, others = [ours(width) for width in WIDTHS], [_xgboost(each) for each in VERSIONS]
     differ, compared = Counter(), 0
-    with started(*ours, *others):
+    with started(*own, *others):
         for question in product(["margins"], [each.name for each in SHAPES], ROWS, KINDS):
             expected = {other.name: other.ask(*question) for other in others}
-            for worker, (name, margins) in product(ours, expected.items()):
+            for worker, (name, margins) in product(own, expected.items()):
                 differ[f"{worker.name}; {name}"] += different(worker.ask(*question), margins)
                 compared += len(margins)
     return Measurement([differ.total()], {"compared": compared, "differ": dict(differ)})
 
 
-def different(ours: Sequence[int], others: Sequence[int]) -> int:
+def different(own: Sequence[int], others: Sequence[int]) -> int:
     """The number of margins, as bits, that differ; all if their numbers differ."""
-    if len(ours) != len(others):
-        return max(len(ours), len(others))
-    return sum(one != other for one, other in zip(ours, others, strict=True))
+    if len(own) != len(others):
+        return max(len(own), len(others))
+    return sum(one != other for one, other in zip(own, others, strict=True))
 
 
 def over_xgboost(rows: int, _: Setup, effort: Effort) -> Measurement:
@@ -100,7 +101,7 @@ def load(ending: str, _: Setup, effort: Effort) -> Measurement:
     workers += [Worker(each, [program(), "load", cached.xgboost(each)]) for each in VERSIONS]
     with started(*workers):
         turns = seconds_by_turns(workers, effort.repeats, file)
-    samples = [ours / min(others) for ours, *others in turns]
+    samples = [own / min(others) for own, *others in turns]
     return Measurement(samples, {"file_bytes": file.stat().st_size}, [{"seconds": turns}])
 
 
@@ -113,18 +114,18 @@ def machine_over_leaves(rows: int, _: Setup, effort: Effort) -> Measurement:
     workers = [Worker(name, [program(), "fm", each, directory]) for name, each in names.items()]
     with started(*workers):
         turns = seconds_by_turns(workers, effort.repeats, rows)
-    samples = [leaves / ours for ours, leaves in turns]
+    samples = [leaves / whole for whole, leaves in turns]
     return Measurement(samples, {"columns": COLUMNS, "trees": TREES}, [{"seconds": turns}])
 
 
-def ratios(times: Times, rows: int, ours: int, first: int) -> list[float]:
+def ratios(times: Times, rows: int, at: int, first: int) -> list[float]:
     """For each turn, the geometric mean of the models' ratios: the time of the fastest of the
-    workers from `first` on, divided by that of the worker `ours`.
+    workers from `first` on, divided by that of the worker `at`.
     """
     cells = [turns for (_, count), turns in times.items() if count == rows]
     return [
         math.exp(
-            math.fsum(math.log(fastest(turn[first:]) / turn[ours]) for turn in turns) / len(turns)
+            math.fsum(math.log(fastest(turn[first:]) / turn[at]) for turn in turns) / len(turns)
         )
         for turns in zip(*cells, strict=True)
     ]
@@ -147,9 +148,11 @@ def microseconds(times: Times, rows: int, names: Sequence[str]) -> dict[str, dic
     }
 
 
-def _ours(width: int) -> Worker:
+def ours(width: int, files: Sequence[Path] = ()) -> Worker:
+    """These kernels with vectors of at most this width, and XGBoost's models if none are given."""
     variables = {"OUTRIGGER_VECTORS": str(width)}
-    return Worker(f"{OURS}, {width}", [program(), "scores", OURS, *models()], variables)
+    command = [program(), "scores", OURS, *(files or models())]
+    return Worker(f"{OURS}, {width}", command, variables)
 
 
 def _xgboost(version: str) -> Worker:
@@ -166,22 +169,23 @@ def _names() -> list[str]:
 
 @cache
 def _beside_xgboost(effort: Effort) -> Times:
-    workers = [_ours(width) for width in WIDTHS] + [_xgboost(each) for each in VERSIONS]
-    return _times(workers, ROWS, effort)
+    workers = [ours(width) for width in WIDTHS] + [_xgboost(each) for each in VERSIONS]
+    return times_of(workers, ROWS, effort)
 
 
 @cache
 def _beside_hessboost(effort: Effort) -> Times:
     other = Worker("hessboost", [hessboost_program(), "scores", "hessboost", *models()])
-    return _times([_ours(WIDTHS[0]), other], ROWS, effort)
+    return times_of([ours(WIDTHS[0]), other], ROWS, effort)
 
 
 @cache
 def _beside_peers(effort: Effort) -> Times:
-    return _times([_ours(WIDTHS[0]), *peers.workers(models())], (1, 1000), effort)
+    return times_of([ours(WIDTHS[0]), *peers.workers(models())], (1, 1000), effort)
 
 
-def _times(workers: Sequence[Worker], counts: Sequence[int], effort: Effort) -> Times:
+def times_of(workers: Sequence[Worker], counts: Sequence[int], effort: Effort) -> Times:
+    """The times of all workers for each model and number of rows, by turns."""
     with started(*workers):
         return {
             (shape.name, rows): seconds_by_turns(workers, effort.repeats, "time", shape.name, rows)

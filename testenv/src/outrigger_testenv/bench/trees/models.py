@@ -61,9 +61,8 @@ def _in_process(directory: Path) -> None:
 
 def write(library: Library, shape: Shape, directory: Path) -> None:
     """Trains a model and writes its files."""
-    draw = np.random.default_rng(26)
-    rows = _rows(draw, _TRAINING, shape)
-    matrix = Matrix(library, rows, {"label": _labels(rows, draw)})
+    rows, labels, scored = drawn(shape)
+    matrix = Matrix(library, rows, {"label": labels})
     parameters = {
         "objective": "binary:logistic",
         "tree_method": "hist",
@@ -79,7 +78,14 @@ def write(library: Library, shape: Shape, directory: Path) -> None:
     for ending in ("json", "ubj"):
         booster.save(directory / f"{shape.name}.{ending}")
     write_raw(directory / f"{shape.name}.json", directory / f"{shape.name}.raw.json")
-    (directory / f"{shape.name}.rows").write_bytes(_rows(draw, ROWS, shape).tobytes())
+    (directory / f"{shape.name}.rows").write_bytes(scored.tobytes())
+
+
+def drawn(shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows to train with, their labels, and rows to score."""
+    draw = np.random.default_rng(26)
+    rows = _rows(draw, _TRAINING, shape)
+    return rows, _labels(rows, draw), _rows(draw, ROWS, shape)
 
 
 def _rows(draw: np.random.Generator, count: int, shape: Shape) -> np.ndarray:

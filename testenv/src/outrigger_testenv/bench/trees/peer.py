@@ -13,7 +13,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +22,8 @@ import numpy as np
 _TIME = 0.025
 # Margins of all libraries agree within this; none adds in the order of XGBoost.
 _TOLERANCE = 1e-3
-# The most nodes of a model that is compiled: a C compiler takes minutes for more.
-_MOST_COMPILED = 300_000
+MOST_COMPILED = 300_000
+"""The most nodes of a model that is compiled: a compiler takes many minutes for more."""
 
 # Scores the rows that it was made for.
 Call = Callable[[], np.ndarray]
@@ -214,28 +214,19 @@ def _write(file: Path, content: bytes) -> None:
     unfinished.rename(file)
 
 
-class Loaded:
-    """A model in a library, and the rows for it."""
+class Timed:
+    """A library with a model and rows for it; None if the library cannot load the model."""
 
-    def __init__(self, library: type, model: Path, compiled: Path):
-        content = json.loads(Path(raw(model)).read_text())["learner"]
-        self._features = int(content["learner_model_param"]["num_feature"])
-        trees = content["gradient_booster"]["model"]["trees"]
-        nodes = sum(int(tree["tree_param"]["num_nodes"]) for tree in trees)
-        self._rows = np.fromfile(model.with_suffix(".rows"), np.float32)
-        self._rows = self._rows.reshape(-1, self._features)
-        fits = library is not Tl2cgen or nodes <= _MOST_COMPILED
-        self._library = library(model, compiled) if fits else None
-        if self._library is not None:
-            self._check(raw(model))
+    def __init__(self, library: object | None, rows: np.ndarray):
+        self.library, self._rows = library, rows
 
     def seconds(self, count: int) -> float | None:
         """Seconds a call with this number of rows. Successive calls have different rows, as far as
         there are any.
         """
-        if self._library is None:
+        if self.library is None:
             return None
-        calls = [self._library.call(each) for each in self._batches(count)]
+        calls = [self.library.call(each) for each in self.batches(count)]
         calls[0]()
         began, done, block = time.perf_counter(), 0, 1
         while True:
@@ -247,34 +238,56 @@ class Loaded:
                 return elapsed / done
             block = done
 
-    def _batches(self, count: int) -> list[np.ndarray]:
+    def batches(self, count: int) -> list[np.ndarray]:
+        """All whole batches of this number of rows."""
         starts = range(0, len(self._rows) - count + 1, count)
         return [np.ascontiguousarray(self._rows[start : start + count]) for start in starts]
 
-    def _check(self, file: str) -> None:
-        """Compares the margins with XGBoost's. Raises RuntimeError if they differ."""
-        from xgboost import Booster
 
-        read = getattr(self._library, "margins", lambda margins: margins)
-        for count in (1, 100):
-            rows = self._batches(count)[0]
-            result = read(self._library.call(rows)())
-            expected = Booster(model_file=file).inplace_predict(rows)
-            worst = np.abs(np.ravel(result) - expected).max()
-            if not worst <= _TOLERANCE:
-                raise RuntimeError(f"margins differ by {worst} from XGBoost's")
-
-
-def main() -> None:
+def answer(models: Mapping[str, Timed]) -> None:
     """Answers questions until the input ends."""
-    name, compiled, *paths = sys.argv[1:]
-    models = {
-        Path(path).name: Loaded(LIBRARIES[name], Path(path), Path(compiled)) for path in paths
-    }
     print("ready", flush=True)
     for line in sys.stdin:
         _, model, count = line.split()
         print(json.dumps(models[model].seconds(int(count))), flush=True)
+
+
+def rows_of(model: Path, features: int) -> np.ndarray:
+    """The rows to score."""
+    return np.fromfile(model.with_suffix(".rows"), np.float32).reshape(-1, features)
+
+
+def _loaded(library: type, model: Path, compiled: Path) -> Timed:
+    """A model in a library. Raises RuntimeError if the margins are not XGBoost's."""
+    content = json.loads(Path(raw(model)).read_text())["learner"]
+    rows = rows_of(model, int(content["learner_model_param"]["num_feature"]))
+    trees = content["gradient_booster"]["model"]["trees"]
+    nodes = sum(int(tree["tree_param"]["num_nodes"]) for tree in trees)
+    if library is Tl2cgen and nodes > MOST_COMPILED:
+        return Timed(None, rows)
+    timed = Timed(library(model, compiled), rows)
+    _check(timed, raw(model))
+    return timed
+
+
+def _check(timed: Timed, file: str) -> None:
+    from xgboost import Booster
+
+    read = getattr(timed.library, "margins", lambda margins: margins)
+    for count in (1, 100):
+        rows = timed.batches(count)[0]
+        result = read(timed.library.call(rows)())
+        expected = Booster(model_file=file).inplace_predict(rows)
+        worst = np.abs(np.ravel(result) - expected).max()
+        if not worst <= _TOLERANCE:
+            raise RuntimeError(f"margins differ by {worst} from XGBoost's")
+
+
+def main() -> None:
+    """Loads the models, and answers questions about them."""
+    name, compiled, *paths = sys.argv[1:]
+    models = map(Path, paths)
+    answer({each.name: _loaded(LIBRARIES[name], each, Path(compiled)) for each in models})
 
 
 if __name__ == "__main__":

@@ -47,25 +47,16 @@ _TIMEOUT = 30.0
 _SENDERS, _IN_FLIGHT = 2, 8
 
 
-class _Written:
-    """A booster that is already in a file."""
-
-    def __init__(self, file: Path):
-        self._file = file
-
-    def save_model(self, target: Path) -> None:
-        """Copies the file."""
-        shutil.copy(self._file, target)
-
-
 @contextmanager
 def served() -> Iterator[tuple[Stack, ModelPackage]]:
     """A control plane that serves the model's margins, and the package."""
+    import xgboost
+
     features = [numeric(f"u{at}", entity=USER, required=True) for at in range(_OF_USER)]
     features += [
         numeric(f"t{at}", entity=TREATMENT, required=True) for at in range(_OF_USER, _COLUMNS)
     ]
-    booster = _Written(_file(".ubj"))
+    booster = xgboost.Booster(model_file=_file(".ubj"))
     with (
         tempfile.TemporaryDirectory(prefix="outrigger-bench-") as directory,
         Stack({"images": {"poll_interval": "30s"}}, with_registry=False, engine=False) as stack,
@@ -169,7 +160,8 @@ def _mlserver(program: Path, logs: Path) -> Iterator[tuple[str, str]]:
         address = f"http://127.0.0.1:{web}"
         try:
             process.start()
-            process.wait_until(lambda: _answers(f"{address}/v2/models/{SERVED}/ready"))
+            # Importing its libraries takes seconds, and more than a minute on a busy machine.
+            process.wait_until(lambda: _answers(f"{address}/v2/models/{SERVED}/ready"), 300)
             yield address, f"127.0.0.1:{grpc}"
         finally:
             process.kill()
