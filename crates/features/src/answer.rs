@@ -9,6 +9,7 @@ mod best;
 mod output;
 mod propensity;
 mod rank;
+mod raw;
 mod response;
 mod sample;
 mod trim;

@@ -69,6 +69,6 @@ pub use meter::Meter;
 pub use pack::Metered;
 pub use packed::{FeatureCounts, Ids, Packed, UserRows};
 pub use plan::{Lookup, LookupError, Plan};
-pub use raw::RawPlan;
+pub use raw::{RawCall, RawPlan};
 pub use sent::{Sent, Slot};
 pub use transcode::{Request, Routing, requests, routing_key};

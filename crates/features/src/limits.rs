@@ -34,6 +34,18 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Refuses raw tensors that are too large.
+    pub(crate) fn check_tensors(&self, size: usize) -> Result<(), Failure> {
+        let most = self.max_tensor_bytes;
+        if size <= most {
+            return Ok(());
+        }
+        let message = format!("{size} bytes of tensors, at most {most} are allowed");
+        Err(Failure::new(Reason::TooLarge, message))
+    }
+}
+
 /// Refuses a call without users or with too many.
 pub(crate) fn check_users(users: usize, limits: &Limits) -> Result<(), Failure> {
     let message = match users {

@@ -27,7 +27,8 @@ pub mod inference {
 
     /// The encoded `google.protobuf.FileDescriptorSet` of this package, for server
     /// reflection.
-    pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inference.bin"));
+    pub const FILE_DESCRIPTOR_SET: &[u8] =
+        include_bytes!(concat!(env!("OUT_DIR"), "/inference.bin"));
 }
 
 /// TensorFlow's tensors, signatures and SavedModel.
