@@ -7,6 +7,7 @@ use prost::Message as _;
 
 use crate::{
     call::{Call, Trace},
+    given::GivenRows,
     json,
     limits::Limits,
     pack,
@@ -21,6 +22,8 @@ pub enum Arrived {
     Message(Bytes),
     /// A request in JSON.
     Json(json::Request),
+    /// Sparse rows that were given as they are.
+    Rows(GivenRows),
 }
 
 impl Arrived {
@@ -36,21 +39,25 @@ impl Arrived {
         Self::Message(message.into())
     }
 
-    /// Its bytes.
-    pub fn bytes(&self) -> &Bytes {
+    /// Its size in bytes.
+    pub fn size(&self) -> usize {
         match self {
-            Self::Message(message) => message,
-            Self::Json(request) => request.body(),
+            Self::Message(message) => message.len(),
+            Self::Json(request) => request.body().len(),
+            Self::Rows(rows) => rows.size(),
         }
     }
 
     /// The same request, without the memory around the bytes that it was read from.
     #[must_use]
     pub fn copied(&self) -> Self {
-        let bytes = Bytes::copy_from_slice(self.bytes());
         match self {
-            Self::Message(_) => Self::Message(bytes),
-            Self::Json(request) => Self::Json(request.with_body(bytes)),
+            Self::Message(message) => Self::Message(Bytes::copy_from_slice(message)),
+            Self::Json(request) => {
+                Self::Json(request.with_body(Bytes::copy_from_slice(request.body())))
+            }
+            // They have memory of their own.
+            Self::Rows(rows) => Self::Rows(rows.clone()),
         }
     }
 }
@@ -78,6 +85,10 @@ impl Plan {
         match request {
             Arrived::Message(message) => pack::pack_traced(self, &[message], call),
             Arrived::Json(request) => self.pack_json_traced(request, call),
+            Arrived::Rows(rows) => {
+                let packed = self.metered(call.meter).pack_given(rows, call.limits)?;
+                Ok((packed, Trace::default()))
+            }
         }
     }
 }
@@ -94,7 +105,8 @@ mod tests {
         let options = ResponseOptions { top_k: 3, ..ResponseOptions::default() };
         for options in [options, ResponseOptions::default()] {
             let own = Arrived::of_batch(&asked.encode_to_vec(), &options);
-            let read = PredictRequest::decode(own.bytes().clone()).expect("a request");
+            let Arrived::Message(own) = own else { panic!("{own:?} is no message") };
+            let read = PredictRequest::decode(own).expect("a request");
             assert_eq!(read.routing_key, "u1");
             assert_eq!(read.options.unwrap_or_default(), options);
         }
