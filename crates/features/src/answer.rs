@@ -6,6 +6,7 @@
 //! they stand.
 
 mod best;
+mod given;
 mod output;
 mod propensity;
 mod rank;
@@ -24,6 +25,7 @@ use prost::Message;
 
 use crate::{packed::Packed, plan::Plan};
 pub use best::Best;
+pub use given::GivenScores;
 use output::Outputs;
 use response::Response;
 pub use sample::Sample;

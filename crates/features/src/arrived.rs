@@ -9,6 +9,7 @@ use prost::Message as _;
 
 use crate::{
     call::{Call, Trace},
+    given::GivenRows,
     json,
     limits::Limits,
     pack,
@@ -26,6 +27,8 @@ pub enum Arrived {
     Json(json::Request),
     /// Tensors, as the model takes them.
     Tensors(Arc<RawCall>),
+    /// Sparse rows that were given as they are.
+    Rows(GivenRows),
 }
 
 impl Arrived {
@@ -47,6 +50,7 @@ impl Arrived {
             Self::Message(message) => message.len(),
             Self::Json(request) => request.body().len(),
             Self::Tensors(call) => call.size(),
+            Self::Rows(rows) => rows.size(),
         }
     }
 
@@ -58,6 +62,8 @@ impl Arrived {
             Self::Message(message) => Self::Message(copy(message)),
             Self::Json(request) => Self::Json(request.with_body(copy(request.body()))),
             Self::Tensors(call) => Self::Tensors(Arc::new(call.copied())),
+            // They have memory of their own.
+            Self::Rows(rows) => Self::Rows(rows.clone()),
         }
     }
 }
@@ -88,6 +94,10 @@ impl Plan {
             Arrived::Tensors(tensors) => {
                 self.pack_raw(tensors, call.limits).map(|packed| (packed, Trace::default()))
             }
+            Arrived::Rows(rows) => {
+                let packed = self.metered(call.meter).pack_given(rows, call.limits)?;
+                Ok((packed, Trace::default()))
+            }
         }
     }
 }
@@ -104,7 +114,7 @@ mod tests {
         let options = ResponseOptions { top_k: 3, ..ResponseOptions::default() };
         for options in [options, ResponseOptions::default()] {
             let own = Arrived::of_batch(&asked.encode_to_vec(), &options);
-            let Arrived::Message(own) = own else { panic!("it is a message") };
+            let Arrived::Message(own) = own else { panic!("{own:?} is no message") };
             let read = PredictRequest::decode(own).expect("a request");
             assert_eq!(read.routing_key, "u1");
             assert_eq!(read.options.unwrap_or_default(), options);

@@ -34,18 +34,6 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
-    /// Refuses raw tensors that are too large.
-    pub(crate) fn check_tensors(&self, size: usize) -> Result<(), Failure> {
-        let most = self.max_tensor_bytes;
-        if size <= most {
-            return Ok(());
-        }
-        let message = format!("{size} bytes of tensors, at most {most} are allowed");
-        Err(Failure::new(Reason::TooLarge, message))
-    }
-}
-
 /// Refuses a call without users or with too many.
 pub(crate) fn check_users(users: usize, limits: &Limits) -> Result<(), Failure> {
     let message = match users {
@@ -108,6 +96,16 @@ fn joined_size(join: &Join) -> u128 {
 
 fn element_size(dtype: DType) -> u128 {
     dtype.size().unwrap_or(size_of::<bytes::Bytes>()) as u128
+}
+
+/// Refuses tensors of `size` bytes that a caller gives as they are, if they are over the limit.
+pub(crate) fn check_given(size: usize, limits: &Limits) -> Result<(), Failure> {
+    let most = limits.max_tensor_bytes;
+    if size <= most {
+        return Ok(());
+    }
+    let message = format!("the rows take {size} bytes of tensors, at most {most} are allowed");
+    Err(Failure::new(Reason::TooLarge, message))
 }
 
 /// Refuses a call whose padded tensors would take too much memory, before they are

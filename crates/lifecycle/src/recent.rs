@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn bytes(request: &Arrived) -> &Bytes {
-        let Arrived::Message(bytes) = request else { panic!("it is a message") };
+        let Arrived::Message(bytes) = request else { panic!("{request:?} is no message") };
         bytes
     }
 
@@ -145,16 +145,16 @@ mod tests {
                         let size = sizes[(thread + turn) % sizes.len()];
                         recent.keep(arrived(vec![size.to_le_bytes()[0]; size]));
                         for request in recent.requests() {
-                            let bytes = bytes(&request);
-                            let filled = bytes.len().to_le_bytes()[0];
-                            assert!(bytes.iter().step_by(997).all(|byte| *byte == filled));
+                            let kept = bytes(&request);
+                            let filled = kept.len().to_le_bytes()[0];
+                            assert!(kept.iter().step_by(997).all(|byte| *byte == filled));
                         }
                     }
                 });
             }
         });
         let kept = recent.requests();
-        let bytes: usize = kept.iter().map(|request| request.size()).sum();
+        let bytes: usize = kept.iter().map(Arrived::size).sum();
         assert!((1..=MOST).contains(&kept.len()) && bytes <= BYTES, "{} of {bytes}", kept.len());
         assert_eq!(bytes, recent.bytes.load(SeqCst), "what is counted is what there is");
     }

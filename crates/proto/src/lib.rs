@@ -40,3 +40,9 @@ pub mod tensorflow {
         tonic::include_proto!("tensorflow.serving");
     }
 }
+
+/// XGBoost Serving's gRPC interface for predictions: names of TensorFlow Serving, with messages of
+/// its own.
+pub mod xgboost_serving {
+    include!(concat!(env!("OUT_DIR"), "/xgboost_serving/tensorflow.serving.rs"));
+}

@@ -7,7 +7,7 @@ use outrigger_core::{Content, ElementType, Failure, Tensor, TensorSpec};
 
 use super::RawPlan;
 use crate::{
-    limits::Limits,
+    limits::{Limits, check_given},
     metadata::{Entity, Metadata},
     packed::{FeatureCounts, Packed, UserRows},
     place::Place,
@@ -72,7 +72,7 @@ impl Plan {
         let Some(raw) = self.raw() else {
             return Err(place.malformed("inputs", "the model does not take tensors as they are"));
         };
-        limits.check_tensors(call.size())?;
+        check_given(call.size(), limits)?;
         let tensors = raw.pack(call.inputs.clone())?;
         let rows = Rows::of(&self.metadata, &tensors)?;
         let outputs = raw.outputs(&call.outputs)?;
