@@ -1,5 +1,5 @@
-//! Generated wire types: `outrigger.v1`, and the parts of TensorFlow's and TensorFlow
-//! Serving's interfaces that Outrigger uses. The messages of `outrigger.v1` that describe
+//! Generated wire types: `outrigger.v1`, the Open Inference Protocol (`inference`), and the
+//! parts of TensorFlow's and TensorFlow Serving's interfaces that Outrigger uses. The messages of `outrigger.v1` that describe
 //! models and canaries serialise as the JSON of the HTTP surface.
 //!
 //! The comments in `proto/` document every generated type.
@@ -21,6 +21,16 @@ pub mod outrigger {
     }
 }
 
+/// The Open Inference Protocol, with the extensions of Triton Inference Server that are used.
+pub mod inference {
+    tonic::include_proto!("inference");
+
+    /// The encoded `google.protobuf.FileDescriptorSet` of this package, for server
+    /// reflection.
+    pub const FILE_DESCRIPTOR_SET: &[u8] =
+        include_bytes!(concat!(env!("OUT_DIR"), "/inference.bin"));
+}
+
 /// TensorFlow's tensors, signatures and SavedModel.
 pub mod tensorflow {
     tonic::include_proto!("tensorflow");
@@ -29,4 +39,10 @@ pub mod tensorflow {
     pub mod serving {
         tonic::include_proto!("tensorflow.serving");
     }
+}
+
+/// XGBoost Serving's gRPC interface for predictions: names of TensorFlow Serving, with messages of
+/// its own.
+pub mod xgboost_serving {
+    include!(concat!(env!("OUT_DIR"), "/xgboost_serving/tensorflow.serving.rs"));
 }
