@@ -4,7 +4,10 @@
 #[allow(unreachable_pub)]
 mod fields;
 
-use std::{env, fs, path::PathBuf};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
 
 use prost::Message as _;
 use tonic_build::manual;
@@ -20,9 +23,15 @@ const PUBLIC: [&str; 4] = [
     "outrigger/v1/canary.proto",
     "outrigger/v1/validation.proto",
 ];
-const ENGINE: [&str; 3] =
-    ["tensorflow/tensor.proto", "tensorflow/saved_model.proto", "tensorflow/serving/serving.proto"];
+const ENGINE: [&str; 4] = [
+    "tensorflow/tensor.proto",
+    "tensorflow/saved_model.proto",
+    "tensorflow/serving/model.proto",
+    "tensorflow/serving/serving.proto",
+];
 const INFERENCE: [&str; 1] = ["inference/inference.proto"];
+/// Its names are those of TensorFlow Serving, with other messages: it is generated apart.
+const XGBOOST_SERVING: &str = "xgboost_serving/prediction.proto";
 
 fn main() -> Result<()> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
@@ -45,7 +54,32 @@ fn main() -> Result<()> {
         .bytes(".outrigger.v1.ExplainedTensor")
         .compile_fds(all)?;
 
+    xgboost_serving(&root, &out)?;
+
     manual::Builder::new().build_transport(false).compile(&[outrigger_raw(), engine_raw()]);
+    Ok(())
+}
+
+/// Generates XGBoost Serving's predictions. What they import is TensorFlow Serving's, which is not
+/// generated again.
+fn xgboost_serving(root: &Path, out: &Path) -> Result<()> {
+    let mut files = protox::compile([XGBOOST_SERVING], [root])?;
+    let out = out.join("xgboost_serving");
+    fs::create_dir_all(&out)?;
+    let mut builder = tonic_prost_build::configure().build_transport(false).out_dir(out);
+    for file in files.file.iter_mut().filter(|file| file.name() != XGBOOST_SERVING) {
+        file.service.clear();
+        let package = file.package().to_owned();
+        if package.starts_with("google.") {
+            continue;
+        }
+        let messages = file.message_type.iter().map(|message| message.name());
+        for name in messages.chain(file.enum_type.iter().map(|it| it.name())) {
+            let path = format!("crate::{}::{name}", package.replace('.', "::"));
+            builder = builder.extern_path(format!(".{package}.{name}"), path);
+        }
+    }
+    builder.compile_fds(files)?;
     Ok(())
 }
 

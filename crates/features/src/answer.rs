@@ -6,9 +6,11 @@
 //! they stand.
 
 mod best;
+mod given;
 mod output;
 mod propensity;
 mod rank;
+mod raw;
 mod response;
 mod sample;
 mod trim;
@@ -23,6 +25,7 @@ use prost::Message;
 
 use crate::{packed::Packed, plan::Plan};
 pub use best::Best;
+pub use given::GivenScores;
 use output::Outputs;
 use response::Response;
 pub use sample::Sample;

@@ -1,5 +1,7 @@
 //! Requests as they arrived.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use outrigger_core::Failure;
 use outrigger_proto::{outrigger::v1::ResponseOptions, raw::write as wire};
@@ -7,11 +9,13 @@ use prost::Message as _;
 
 use crate::{
     call::{Call, Trace},
+    given::GivenRows,
     json,
     limits::Limits,
     pack,
     packed::Packed,
     plan::Plan,
+    raw::RawCall,
 };
 
 /// A request as it arrived: it can be packed again, also for another plan.
@@ -21,6 +25,10 @@ pub enum Arrived {
     Message(Bytes),
     /// A request in JSON.
     Json(json::Request),
+    /// Tensors, as the model takes them.
+    Tensors(Arc<RawCall>),
+    /// Sparse rows that were given as they are.
+    Rows(GivenRows),
 }
 
 impl Arrived {
@@ -36,21 +44,26 @@ impl Arrived {
         Self::Message(message.into())
     }
 
-    /// Its bytes.
-    pub fn bytes(&self) -> &Bytes {
+    /// Its size in bytes.
+    pub fn size(&self) -> usize {
         match self {
-            Self::Message(message) => message,
-            Self::Json(request) => request.body(),
+            Self::Message(message) => message.len(),
+            Self::Json(request) => request.body().len(),
+            Self::Tensors(call) => call.size(),
+            Self::Rows(rows) => rows.size(),
         }
     }
 
     /// The same request, without the memory around the bytes that it was read from.
     #[must_use]
     pub fn copied(&self) -> Self {
-        let bytes = Bytes::copy_from_slice(self.bytes());
+        let copy = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
         match self {
-            Self::Message(_) => Self::Message(bytes),
-            Self::Json(request) => Self::Json(request.with_body(bytes)),
+            Self::Message(message) => Self::Message(copy(message)),
+            Self::Json(request) => Self::Json(request.with_body(copy(request.body()))),
+            Self::Tensors(call) => Self::Tensors(Arc::new(call.copied())),
+            // They have memory of their own.
+            Self::Rows(rows) => Self::Rows(rows.clone()),
         }
     }
 }
@@ -78,6 +91,13 @@ impl Plan {
         match request {
             Arrived::Message(message) => pack::pack_traced(self, &[message], call),
             Arrived::Json(request) => self.pack_json_traced(request, call),
+            Arrived::Tensors(tensors) => {
+                self.pack_raw(tensors, call.limits).map(|packed| (packed, Trace::default()))
+            }
+            Arrived::Rows(rows) => {
+                let packed = self.metered(call.meter).pack_given(rows, call.limits)?;
+                Ok((packed, Trace::default()))
+            }
         }
     }
 }
@@ -94,7 +114,8 @@ mod tests {
         let options = ResponseOptions { top_k: 3, ..ResponseOptions::default() };
         for options in [options, ResponseOptions::default()] {
             let own = Arrived::of_batch(&asked.encode_to_vec(), &options);
-            let read = PredictRequest::decode(own.bytes().clone()).expect("a request");
+            let Arrived::Message(own) = own else { panic!("{own:?} is no message") };
+            let read = PredictRequest::decode(own).expect("a request");
             assert_eq!(read.routing_key, "u1");
             assert_eq!(read.options.unwrap_or_default(), options);
         }

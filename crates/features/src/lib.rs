@@ -15,7 +15,8 @@
 //! `[B, T, width]`, counts and seeds `[B]`; outputs `[B, T, n]` per treatment, `[B, n]`
 //! for single ones, where an output's width n of 1 may be left out. Joined tensors have a
 //! row for each of the R treatments of all users, unpadded: inputs `[R, width]`, outputs
-//! `[R, n]`. A model without features takes tensors as they are ([`RawPlan`]).
+//! `[R, n]`. A model without features takes tensors as they are ([`RawPlan`]), and one of sparse
+//! rows may be given these as they are ([`GivenRows`]).
 
 mod answer;
 mod arrived;
@@ -27,6 +28,7 @@ mod faults;
 mod finish;
 #[cfg(test)]
 mod fixtures;
+mod given;
 pub mod golden;
 mod interface;
 pub mod json;
@@ -58,8 +60,9 @@ mod vectors;
 
 use outrigger_proto::raw::read as wire;
 
-pub use answer::{Answer, Best, Sample};
+pub use answer::{Answer, Best, GivenScores, Sample};
 pub use arrived::Arrived;
+pub use given::{GivenInput, GivenRows};
 pub use golden::{GoldenCase, GoldenCases, GoldenError, MAX_GOLDEN_CASE};
 pub use interface::InterfaceError;
 pub use limits::Limits;
@@ -69,6 +72,6 @@ pub use meter::Meter;
 pub use pack::Metered;
 pub use packed::{FeatureCounts, Ids, Packed, UserRows};
 pub use plan::{Lookup, LookupError, Plan};
-pub use raw::RawPlan;
+pub use raw::{RawCall, RawPlan};
 pub use sent::{Sent, Slot};
 pub use transcode::{Request, Routing, requests, routing_key};

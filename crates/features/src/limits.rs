@@ -98,6 +98,16 @@ fn element_size(dtype: DType) -> u128 {
     dtype.size().unwrap_or(size_of::<bytes::Bytes>()) as u128
 }
 
+/// Refuses tensors of `size` bytes that a caller gives as they are, if they are over the limit.
+pub(crate) fn check_given(size: usize, limits: &Limits) -> Result<(), Failure> {
+    let most = limits.max_tensor_bytes;
+    if size <= most {
+        return Ok(());
+    }
+    let message = format!("the rows take {size} bytes of tensors, at most {most} are allowed");
+    Err(Failure::new(Reason::TooLarge, message))
+}
+
 /// Refuses a call whose padded tensors would take too much memory, before they are
 /// allocated.
 pub(crate) fn check_size(

@@ -5,6 +5,8 @@ mod ids;
 use outrigger_core::Tensor;
 use outrigger_proto::outrigger::v1::{TreatmentError, ValueOrigin};
 
+use crate::raw::RawPart;
+
 pub use ids::Ids;
 
 /// The number of values of a call that were missing, unknown or out of vocabulary. A
@@ -33,10 +35,12 @@ pub struct Packed {
     /// T: the largest number of treatments that any user kept.
     pub treatments: usize,
     pub(crate) single_wanted: bool,
+    /// Present if the caller gave the tensors as the model takes them.
+    pub(crate) raw: Option<Box<RawPart>>,
 }
 
 /// One user's share of a packed call.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct UserRows {
     /// The request's id, echoed in the response.
     pub request_id: Box<str>,
@@ -85,8 +89,22 @@ impl Packed {
     }
 
     /// Whether the engine has anything to compute: false if no user has a
-    /// treatment and no `single` output is asked for.
+    /// treatment and no `single` output is asked for. Raw tensors always run.
     pub fn needs_engine(&self) -> bool {
-        self.treatments > 0 || self.single_wanted
+        self.treatments > 0 || self.single_wanted || self.is_raw()
+    }
+
+    /// True if the caller gave the tensors as the model takes them.
+    pub fn is_raw(&self) -> bool {
+        self.raw.is_some()
+    }
+
+    /// The users, and the treatments of each in the tensors; `None` if raw tensors have no
+    /// treatments.
+    pub(crate) fn sizes(&self) -> Option<[usize; 2]> {
+        match &self.raw {
+            Some(raw) => raw.sizes,
+            None => Some([self.users.len(), self.treatments]),
+        }
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     interface::InterfaceError,
     metadata::{Encoding, Entity, Input, Metadata},
     packed::Packed,
+    raw::RawPlan,
 };
 pub(crate) use bad_feature::{BadFeature, RowResult, left_out};
 pub(crate) use fields::{Field, Fields};
@@ -34,6 +35,8 @@ pub struct Plan {
     pub(crate) fields: EntityFields,
     /// The look-ups; `None` for most models.
     pub(crate) lookups: Option<Box<Lookups>>,
+    /// For calls with raw tensors.
+    pub(crate) raw: Option<Box<RawPlan>>,
 }
 
 /// The fields of both entities.
@@ -75,7 +78,7 @@ impl Plan {
             user: Fields::new(&inputs, Entity::User),
             treatment: Fields::new(&inputs, Entity::Treatment),
         };
-        Self { metadata, inputs, joins, fields, lookups: None }
+        Self { metadata, inputs, joins, fields, lookups: None, raw: None }
     }
 
     /// Compiles a model's metadata after comparing it with the model's own interface.
@@ -84,7 +87,8 @@ impl Plan {
     /// The two contradict each other.
     pub fn load(metadata: Metadata, interface: &Interface) -> Result<Self, InterfaceError> {
         metadata.check_interface(interface)?;
-        Ok(Self::compile(metadata))
+        let raw = RawPlan::new(interface.clone()).ok().map(Box::new);
+        Ok(Self { raw, ..Self::compile(metadata) })
     }
 
     /// The most memory that a plan takes whose metadata.json has `size` bytes: one of short words in
@@ -153,8 +157,11 @@ impl Plan {
     }
 
     /// The output tensors that a packed call needs from the engine (its `output_filter`),
-    /// in the order of metadata.json.
+    /// in the order of metadata.json, or for raw tensors in that of the call.
     pub fn output_names(&self, packed: &Packed) -> Vec<Arc<str>> {
+        if let Some(raw) = &packed.raw {
+            return raw.outputs.clone();
+        }
         let wanted = |index: &usize| packed.users.iter().any(|user| user.outputs.contains(index));
         let outputs = self.metadata.outputs.iter().enumerate();
         outputs

@@ -1,8 +1,13 @@
 //! Tensors sent by the caller unchanged, for models without features.
 
+mod call;
+
 use outrigger_core::{Content, ElementType, Failure, Interface, Tensor, TensorSpec};
 
 use crate::{interface::InterfaceError, place::Place};
+
+pub use call::RawCall;
+pub(crate) use call::RawPart;
 
 /// The plan of a model that is called with tensors instead of features: the tensors are
 /// only checked. Share it in an [`Arc`](std::sync::Arc).
@@ -74,15 +79,20 @@ impl RawPlan {
         if !spec.shape.admits(&tensor.shape) {
             return Err(format!("{:?} is {}, not {:?}", spec.name, spec.shape, tensor.shape));
         }
-        let (expected, found) = (expected_size(tensor), found_size(&tensor.content));
-        match expected {
-            Some(expected) if found == (expected, tensor.dtype.size().is_none()) => Ok(()),
-            _ => {
+        match has_its_size(tensor) {
+            true => Ok(()),
+            false => {
                 let message = "has another size than its type and shape";
                 Err(format!("the content of {:?} {message}", spec.name))
             }
         }
     }
+}
+
+/// True if the content of a tensor has the size of its type and shape.
+pub(crate) fn has_its_size(tensor: &Tensor) -> bool {
+    let found = found_size(&tensor.content);
+    expected_size(tensor).is_some_and(|expected| found == (expected, tensor.dtype.size().is_none()))
 }
 
 /// The number of bytes, or of strings, in a tensor of this type and shape; `None` if a

@@ -59,7 +59,7 @@ impl Plan {
 
     /// The values that a request of one user sent for these features. For features of
     /// treatments, they come from one treatment, which `random` selects. `None` if the request has
-    /// no treatments.
+    /// no treatments, or rows or tensors in place of features.
     ///
     /// # Errors
     /// As [`Plan::pack`].
@@ -70,6 +70,9 @@ impl Plan {
         random: u64,
         limits: &Limits,
     ) -> Result<Option<Vec<Sent<'_>>>, Failure> {
+        if matches!(request, Arrived::Rows(_) | Arrived::Tensors(_)) {
+            return Ok(None);
+        }
         let call = Call { traced: true, ..Call::new(limits) };
         let (packed, trace) = self.pack_arrived_traced(request, &call)?;
         let rows = u64::try_from(packed.treatments).unwrap_or(u64::MAX);

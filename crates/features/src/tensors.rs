@@ -101,7 +101,8 @@ impl<'p> Tensors<'p> {
         let treatments = kept.iter().copied().max().unwrap_or(0);
         let tensors = finish::tensors(plan, buffers, &kept, treatments);
         let origins = finish::origins(plan, tally.origins.unwrap_or_default(), &kept, treatments);
-        let packed = Packed { tensors, users, counts: tally.counts, treatments, single_wanted };
+        let packed =
+            Packed { tensors, users, counts: tally.counts, treatments, single_wanted, raw: None };
         (packed, Trace { origins, unknown })
     }
 }

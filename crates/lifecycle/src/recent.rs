@@ -44,7 +44,7 @@ impl Recent {
 
     /// Stores a selected request. Never waits.
     pub(crate) fn offer(&self, request: &Arrived) {
-        if request.bytes().len() <= BYTES {
+        if request.size() <= BYTES {
             // The copy avoids keeping the whole received buffer alive.
             self.keep(request.copied());
         }
@@ -58,7 +58,7 @@ impl Recent {
     }
 
     fn keep(&self, request: Arrived) {
-        let size = request.bytes().len();
+        let size = request.size();
         // The size is added first, so that of two concurrent calls at least one sees the total of
         // both.
         self.bytes.fetch_add(size, SeqCst);
@@ -74,7 +74,7 @@ impl Recent {
 
     fn put(&self, place: usize, request: Option<Arc<Arrived>>) {
         if let Some(before) = self.places[place % MOST].swap(request) {
-            self.bytes.fetch_sub(before.bytes().len(), SeqCst);
+            self.bytes.fetch_sub(before.size(), SeqCst);
         }
     }
 }
@@ -101,6 +101,11 @@ mod tests {
         Bytes::from(bytes).into()
     }
 
+    fn bytes(request: &Arrived) -> &Bytes {
+        let Arrived::Message(bytes) = request else { panic!("{request:?} is no message") };
+        bytes
+    }
+
     #[test]
     fn the_latest_are_kept_and_few() {
         let recent = Recent::default();
@@ -111,7 +116,7 @@ mod tests {
         }
         let kept = recent.requests();
         assert_eq!(kept.len(), MOST);
-        let number = |kept: &Arrived| u64::from_le_bytes(kept.bytes()[..].try_into().unwrap());
+        let number = |kept: &Arrived| u64::from_le_bytes(bytes(kept)[..].try_into().unwrap());
         let numbers: Vec<_> = kept.iter().map(number).collect();
         assert!(numbers.is_sorted_by(|a, b| b - a == u64::from(EVERY)), "{numbers:?}");
         assert!(numbers[0] > 80 * u64::from(EVERY), "{numbers:?}");
@@ -140,16 +145,16 @@ mod tests {
                         let size = sizes[(thread + turn) % sizes.len()];
                         recent.keep(arrived(vec![size.to_le_bytes()[0]; size]));
                         for request in recent.requests() {
-                            let bytes = request.bytes();
-                            let filled = bytes.len().to_le_bytes()[0];
-                            assert!(bytes.iter().step_by(997).all(|byte| *byte == filled));
+                            let kept = bytes(&request);
+                            let filled = kept.len().to_le_bytes()[0];
+                            assert!(kept.iter().step_by(997).all(|byte| *byte == filled));
                         }
                     }
                 });
             }
         });
         let kept = recent.requests();
-        let bytes: usize = kept.iter().map(|request| request.bytes().len()).sum();
+        let bytes: usize = kept.iter().map(Arrived::size).sum();
         assert!((1..=MOST).contains(&kept.len()) && bytes <= BYTES, "{} of {bytes}", kept.len());
         assert_eq!(bytes, recent.bytes.load(SeqCst), "what is counted is what there is");
     }

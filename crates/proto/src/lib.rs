@@ -27,7 +27,8 @@ pub mod inference {
 
     /// The encoded `google.protobuf.FileDescriptorSet` of this package, for server
     /// reflection.
-    pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inference.bin"));
+    pub const FILE_DESCRIPTOR_SET: &[u8] =
+        include_bytes!(concat!(env!("OUT_DIR"), "/inference.bin"));
 }
 
 /// TensorFlow's tensors, signatures and SavedModel.
@@ -38,4 +39,10 @@ pub mod tensorflow {
     pub mod serving {
         tonic::include_proto!("tensorflow.serving");
     }
+}
+
+/// XGBoost Serving's gRPC interface for predictions: names of TensorFlow Serving, with messages of
+/// its own.
+pub mod xgboost_serving {
+    include!(concat!(env!("OUT_DIR"), "/xgboost_serving/tensorflow.serving.rs"));
 }

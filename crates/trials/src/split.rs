@@ -175,7 +175,7 @@ impl<S: Servable> Split<S> {
         if !self.outcomes.wants_features(arm) {
             return;
         }
-        self.aside.offer(answered.request.bytes().len(), || {
+        self.aside.offer(answered.request.size(), || {
             let scorer = servable.scorer();
             let (profile, plan, limits) =
                 (Arc::clone(profile), Arc::clone(&scorer.plan), scorer.limits());
@@ -212,7 +212,7 @@ impl<S: Servable> Split<S> {
             };
             shadow.compare()
         };
-        if !self.aside.offer(answered.request.bytes().len(), compare) {
+        if !self.aside.offer(answered.request.size(), compare) {
             self.outcomes.count_skipped();
         }
     }

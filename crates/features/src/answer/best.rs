@@ -14,6 +14,13 @@ pub struct Best {
     pub score: f32,
 }
 
+impl Best {
+    /// A treatment whose score is given in little-endian bytes.
+    pub(super) fn new(position: u32, score: [u8; 4]) -> Self {
+        Self { position, score: f32::from_le_bytes(score) }
+    }
+}
+
 impl Plan {
     /// Returns the best treatment of the user at position `user`; `None` if there are no
     /// treatments, or the request did not ask for the score.
@@ -47,13 +54,14 @@ impl Plan {
         outputs: &[Tensor],
         user: usize,
     ) -> Result<Vec<Best>, Failure> {
+        if let Some(raw) = &packed.raw {
+            return Ok(raw.ranked(self, outputs));
+        }
         let checked = Outputs::check(self, packed, outputs)?;
         let Some(rows) = packed.users.get(user) else { return Ok(Vec::new()) };
         let values = checked.scores(0, user, rows.kept())?;
         let (values, _) = values.as_chunks::<4>();
         let scored = rows.positions().into_iter().zip(values);
-        Ok(scored
-            .map(|(position, value)| Best { position, score: f32::from_le_bytes(*value) })
-            .collect())
+        Ok(scored.map(|(position, value)| Best::new(position, *value)).collect())
     }
 }

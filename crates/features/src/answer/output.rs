@@ -53,7 +53,7 @@ impl OutputValues<'_> {
 }
 
 /// The scores among values in little-endian float32.
-fn column<'t>(values: Cow<'t, [u8]>, output: &Output) -> Cow<'t, [u8]> {
+pub(super) fn column<'t>(values: Cow<'t, [u8]>, output: &Output) -> Cow<'t, [u8]> {
     if output.width == 1 {
         return values;
     }
@@ -224,7 +224,7 @@ impl<'t> Checked<'t> {
     }
 }
 
-fn invalid(name: &str, message: &str) -> Failure {
+pub(super) fn invalid(name: &str, message: &str) -> Failure {
     Failure::new(Reason::ScoresInvalid, format!("output {name:?}: {message}"))
 }
 
@@ -269,7 +269,7 @@ fn check_content<'t>(
 }
 
 /// Converts numbers of any accepted type to the float32 of the response.
-fn to_floats(bytes: &[u8], dtype: DType) -> Cow<'_, [u8]> {
+pub(super) fn to_floats(bytes: &[u8], dtype: DType) -> Cow<'_, [u8]> {
     match dtype {
         DType::Float64 => cast(bytes, |element| f64::from_le_bytes(element) as f32),
         DType::Int32 => cast(bytes, |element| i32::from_le_bytes(element) as f32),

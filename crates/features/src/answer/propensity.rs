@@ -22,8 +22,11 @@ impl Plan {
 
     /// The propensity of the model's choice for the user at position `user`: of the treatment
     /// with the highest score, or of the response as a whole. `None` if the model has no such
-    /// output, or this call did not return it.
+    /// output, this call did not return it, or its tensors are raw.
     pub fn propensity(&self, packed: &Packed, outputs: &[Tensor], user: usize) -> Option<f32> {
+        if packed.is_raw() {
+            return None;
+        }
         let propensity = self.propensity_output()?;
         let read = |output| {
             let checked = Outputs::find(self, packed, outputs, [output]).ok()?;

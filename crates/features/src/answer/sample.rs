@@ -17,6 +17,15 @@ pub enum Sample {
     Nothing,
 }
 
+impl Sample {
+    /// Draws one of the scores, which are little-endian float32, by the given random number.
+    pub(super) fn draw(scores: &[u8], random: u64) -> Self {
+        let (scores, _) = scores.as_chunks::<4>();
+        let drawn = usize::try_from(random).unwrap_or(usize::MAX).checked_rem(scores.len());
+        drawn.map_or(Self::Nothing, |row| Self::Score(f32::from_le_bytes(scores[row])))
+    }
+}
+
 impl Plan {
     /// Draws a score of a user from the engine's outputs by the given random number. `user` is
     /// the user's position in the call.
@@ -30,14 +39,15 @@ impl Plan {
         user: usize,
         random: u64,
     ) -> Result<Sample, Failure> {
+        if let Some(raw) = &packed.raw {
+            return Ok(raw.sample(self, outputs, random));
+        }
         let checked = Outputs::check(self, packed, outputs)?;
         let Some(rows) = packed.users.get(user) else { return Ok(Sample::Nothing) };
         // The output's shape and type are checked already: only a value can fail here.
         let Ok(values) = checked.scores(0, user, rows.kept()) else {
             return Ok(Sample::NotFinite);
         };
-        let (scores, _) = values.as_chunks::<4>();
-        let drawn = usize::try_from(random).unwrap_or(usize::MAX).checked_rem(scores.len());
-        Ok(drawn.map_or(Sample::Nothing, |row| Sample::Score(f32::from_le_bytes(scores[row]))))
+        Ok(Sample::draw(&values, random))
     }
 }

@@ -18,10 +18,12 @@ impl Plan {
             // Joined rows are not padded.
             return;
         }
+        let Some(sizes) = packed.sizes() else { return };
         let per_treatment = |output: &&Output| output.kind == OutputKind::PerTreatment;
         for output in self.metadata.outputs.iter().filter(per_treatment) {
             let tensors = outputs.iter_mut().filter(|tensor| tensor.name == output.tensor);
-            let wanted = [packed.users.len(), packed.treatments, output.width];
+            let [users, treatments] = sizes;
+            let wanted = [users, treatments, output.width];
             tensors.for_each(|tensor| trim(tensor, wanted));
         }
     }

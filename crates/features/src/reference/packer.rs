@@ -209,7 +209,8 @@ impl<'p> Packer<'p> {
         let origins = self.origins.unwrap_or_default();
         let origins = finish::origins(self.plan, origins, &kept, treatments);
         let (counts, single_wanted) = (self.counts, self.single_wanted);
-        let packed = Packed { tensors, users: self.users, counts, treatments, single_wanted };
+        let packed =
+            Packed { tensors, users: self.users, counts, treatments, single_wanted, raw: None };
         (packed, Trace { origins, unknown: self.unknown })
     }
 }
