@@ -4,7 +4,7 @@
 use std::{cell::Cell, io::Read as _};
 
 use bytes::Bytes;
-use flate2::read::MultiGzDecoder;
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use outrigger_compression::{Encoding, Decompressor};
 use outrigger_core::Failure;
 
@@ -14,7 +14,7 @@ const DECODER: usize = 9 << 20;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((first, compressed)) = bytes.split_first() else { return };
-    let encoding = Encoding::ALL[usize::from(first % 2)];
+    let encoding = Encoding::ALL[usize::from(first % 3)];
     let Ok(message) = decompressed(encoding, compressed) else { return };
     assert!(message.len() <= LIMIT);
     // The steps give the same bytes as the library does at once.
@@ -22,6 +22,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     match encoding {
         Encoding::Gzip => {
             MultiGzDecoder::new(compressed).read_to_end(&mut expected).expect("it was decompressed");
+        }
+        Encoding::Deflate => {
+            ZlibDecoder::new(compressed).read_to_end(&mut expected).expect("it was decompressed");
         }
         Encoding::Zstd => expected = zstd::decode_all(compressed).expect("it was decompressed"),
     }

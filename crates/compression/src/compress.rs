@@ -9,8 +9,18 @@ use crate::Encoding;
 pub enum Level {
     /// The least, for answers: their caller waits.
     Fast,
-    /// The level of most clients by default: level 6 of gzip, level 3 of zstd.
+    /// The level of most clients by default: level 6 of gzip and deflate, level 3 of zstd.
     Usual,
+}
+
+impl Level {
+    fn of_zlib(self) -> flate2::Compression {
+        match self {
+            // zlib-rs has one fixed code at level 1, which makes scores longer.
+            Self::Fast => flate2::Compression::new(2),
+            Self::Usual => flate2::Compression::default(),
+        }
+    }
 }
 
 /// Appends `message`, compressed, to `compressed`.
@@ -25,12 +35,12 @@ pub fn compress(
 ) -> io::Result<()> {
     match encoding {
         Encoding::Gzip => {
-            let level = match level {
-                // zlib-rs has one fixed code at level 1, which makes scores longer.
-                Level::Fast => flate2::Compression::new(2),
-                Level::Usual => flate2::Compression::default(),
-            };
-            let mut encoder = flate2::write::GzEncoder::new(compressed, level);
+            let mut encoder = flate2::write::GzEncoder::new(compressed, level.of_zlib());
+            encoder.write_all(message)?;
+            encoder.finish()?;
+        }
+        Encoding::Deflate => {
+            let mut encoder = flate2::write::ZlibEncoder::new(compressed, level.of_zlib());
             encoder.write_all(message)?;
             encoder.finish()?;
         }

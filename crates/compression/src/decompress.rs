@@ -6,7 +6,7 @@ mod portions;
 use std::io::{self, Read};
 
 use bytes::{Bytes, BytesMut};
-use flate2::bufread::GzDecoder;
+use flate2::bufread::{GzDecoder, ZlibDecoder};
 use outrigger_core::{Failure, Reason};
 
 use self::portions::Portions;
@@ -24,15 +24,17 @@ const LEAST: usize = 4 << 10;
 /// A declared size counts for at most this many times the compressed bytes, which have arrived. So
 /// a sender cannot have memory set aside with a number alone.
 const TRUST: usize = 16;
-/// The memory of a decoder of gzip: its window, its tables, and the names in a member's header.
-const GZIP: usize = 256 << 10;
+/// The memory of a decoder of gzip or deflate: its window, its tables, and the names in a member's
+/// header.
+const INFLATE: usize = 256 << 10;
 /// The work to begin a member or a frame, in bytes: the decoder's memory is set to zero.
 const BEGIN: usize = 64 << 10;
 
 /// A compressed message that is being decompressed.
 ///
 /// Several members of gzip or frames of zstd, one after the other, are one message, as both formats
-/// define it. Everything else after the first one is an error.
+/// define it. Everything else after the first one is an error, and so is anything after the stream of
+/// deflate.
 pub struct Decompressor {
     encoding: Encoding,
     state: State,
@@ -47,6 +49,7 @@ enum State {
     /// Before a member or frame, or at the end.
     Between(Bytes),
     Gzip(Box<GzDecoder<Portions>>),
+    Deflate(Box<ZlibDecoder<Portions>>),
     Zstd(Box<zstd::stream::read::Decoder<'static, Portions>>, Header),
 }
 
@@ -85,6 +88,7 @@ impl Decompressor {
         let rest = match &self.state {
             State::Between(rest) => rest.len(),
             State::Gzip(decoder) => decoder.get_ref().rest(),
+            State::Deflate(decoder) => decoder.get_ref().rest(),
             State::Zstd(decoder, _) => decoder.get_ref().rest(),
         };
         self.compressed - rest + self.decompressed.len() + BEGIN * self.begun
@@ -103,9 +107,17 @@ impl Decompressor {
         self.begun += 1;
         match self.encoding {
             Encoding::Gzip => {
-                admit(self.decompressed.capacity() + GZIP)?;
+                admit(self.decompressed.capacity() + INFLATE)?;
                 let decoder = GzDecoder::new(Portions::of(rest, STEP));
                 self.state = State::Gzip(Box::new(decoder));
+            }
+            Encoding::Deflate if self.begun > 1 => {
+                return Err(self.malformed("there is something behind its end"));
+            }
+            Encoding::Deflate => {
+                admit(self.decompressed.capacity() + INFLATE)?;
+                let decoder = ZlibDecoder::new(Portions::of(rest, STEP));
+                self.state = State::Deflate(Box::new(decoder));
             }
             Encoding::Zstd => {
                 let header = Header::read(&rest).map_err(|problem| self.refused(problem))?;
@@ -175,7 +187,7 @@ impl Decompressor {
         match &self.state {
             State::Gzip(decoder) => decoder.get_ref().last().map(|size| size as usize),
             State::Zstd(_, header) => header.content.and_then(|size| usize::try_from(size).ok()),
-            State::Between(_) => None,
+            State::Between(_) | State::Deflate(_) => None,
         }
     }
 
@@ -183,7 +195,7 @@ impl Decompressor {
     fn decoder(&self) -> usize {
         match &self.state {
             State::Between(_) => 0,
-            State::Gzip(_) => GZIP,
+            State::Gzip(_) | State::Deflate(_) => INFLATE,
             State::Zstd(_, header) => header.memory(),
         }
     }
@@ -193,6 +205,7 @@ impl Decompressor {
         let rest = match std::mem::replace(&mut self.state, State::Between(Bytes::new())) {
             State::Between(rest) => rest,
             State::Gzip(decoder) => decoder.into_inner().into_rest(),
+            State::Deflate(decoder) => decoder.into_inner().into_rest(),
             State::Zstd(decoder, _) => decoder.finish().into_rest(),
         };
         self.state = State::Between(rest);
@@ -230,6 +243,10 @@ fn read(state: &mut State, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     let read = match state {
         State::Between(_) => return Ok(Some(0)),
         State::Gzip(decoder) => {
+            decoder.get_mut().begin_portion();
+            decoder.read(buffer)
+        }
+        State::Deflate(decoder) => {
             decoder.get_mut().begin_portion();
             decoder.read(buffer)
         }

@@ -107,8 +107,8 @@ mod tests {
             assert_eq!(of(gzip), Ok(Some(Encoding::Gzip)), "{gzip:?}");
         }
         assert_eq!(of(&["zstd"]), Ok(Some(Encoding::Zstd)));
-        for other in [&["br"][..], &["gzip, gzip"], &["gzip", "zstd"], &["gzip;q=1"], &["deflate"]]
-        {
+        assert_eq!(of(&["deflate"]), Ok(Some(Encoding::Deflate)));
+        for other in [&["br"][..], &["gzip, gzip"], &["gzip", "zstd"], &["gzip;q=1"], &["lz4"]] {
             assert_eq!(of(other), Err(Unsupported), "{other:?}");
         }
         assert_eq!(declared([&b"\xff"[..]].into_iter()), Err(Unsupported));
@@ -121,7 +121,8 @@ mod tests {
         for (values, expected) in [
             (&[][..], None),
             (&[""], None),
-            (&["br, deflate"], None),
+            (&["br, lz4"], None),
+            (&["br, deflate"], Some(Encoding::Deflate)),
             (&["identity, deflate, gzip"], gzip),
             (&["gzip"], gzip),
             (&["gzip, zstd"], zstd),

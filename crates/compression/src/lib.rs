@@ -19,17 +19,20 @@ pub enum Encoding {
     Gzip,
     /// RFC 8878: one or more frames.
     Zstd,
+    /// RFC 1950, the format of zlib: one stream.
+    Deflate,
 }
 
 impl Encoding {
     /// All encodings, the cheapest first.
-    pub const ALL: [Self; 2] = [Self::Zstd, Self::Gzip];
+    pub const ALL: [Self; 3] = [Self::Zstd, Self::Gzip, Self::Deflate];
 
     /// Its name in headers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
             Self::Zstd => "zstd",
+            Self::Deflate => "deflate",
         }
     }
 

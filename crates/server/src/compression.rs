@@ -115,7 +115,7 @@ impl Policy {
     const fn accepted(&self) -> &'static str {
         match self.setting {
             Compression::None => "identity",
-            Compression::Requests | Compression::Both => "identity, gzip, zstd",
+            Compression::Requests | Compression::Both => "identity, gzip, zstd, deflate",
         }
     }
 }

@@ -100,8 +100,8 @@ section! {
         /// The maximum size of a prediction request, over gRPC and HTTP; of a compressed one also
         /// its size when decompressed.
         max_message: Size = "64MiB";
-        /// The messages of predictions that may be compressed with gzip or zstd: `none`, `requests`,
-        /// or `both` requests and answers. An answer is compressed only if its caller accepts that
+        /// The messages of predictions that may be compressed with gzip, zstd or deflate: `none`,
+        /// `requests`, or `both` requests and answers. An answer is compressed only if its caller accepts that
         /// and it does not fit in one packet. Most gRPC clients accept gzip without being asked to,
         /// and compression takes CPU time of the server (docs/performance.md).
         compression: Compression = "requests";

@@ -59,7 +59,7 @@ fn predict() -> Value {
         "operationId": "predict",
         "summary": "Scores one user's treatments.",
         "description": "Values get their types from the model's metadata.json. The body may be \
-            compressed with gzip or zstd, unless server.compression is none.",
+            compressed with gzip, zstd or deflate, unless server.compression is none.",
         "parameters": [timeout()],
         "requestBody": {"required": true, "content": content("PredictRequest")},
         "responses": responses("The scores.", "PredictResponse", reasons),

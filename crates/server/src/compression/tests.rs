@@ -37,7 +37,7 @@ fn the_setting_decides_on_requests_and_answers() {
 #[test]
 fn a_refusal_names_the_accepted_encodings() {
     for (setting, accepted) in
-        [(Compression::None, "identity"), (Compression::Requests, "identity, gzip, zstd")]
+        [(Compression::None, "identity"), (Compression::Requests, "identity, gzip, zstd, deflate")]
     {
         for names in [&GRPC, &HTTP] {
             let policy = Policy::new(setting, names);

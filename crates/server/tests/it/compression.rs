@@ -218,7 +218,7 @@ async fn json_is_compressed_by_the_weights_of_its_caller() {
 #[tokio::test]
 async fn an_encoding_that_is_not_accepted_is_refused_with_those_that_are() {
     for (setting, encoding, accepted) in
-        [("requests", "snappy", "identity, gzip, zstd"), ("none", "gzip", "identity")]
+        [("requests", "snappy", "identity, gzip, zstd, deflate"), ("none", "gzip", "identity")]
     {
         let stack = Stack::with(&[("server.compression", setting)]).await;
         let message = many(3).encode_to_vec();
