@@ -22,6 +22,7 @@ const PUBLIC: [&str; 4] = [
 ];
 const ENGINE: [&str; 3] =
     ["tensorflow/tensor.proto", "tensorflow/saved_model.proto", "tensorflow/serving/serving.proto"];
+const INFERENCE: [&str; 1] = ["inference/inference.proto"];
 
 fn main() -> Result<()> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
@@ -31,10 +32,15 @@ fn main() -> Result<()> {
     let public = protox::compile(PUBLIC, [&root])?;
     fs::write(out.join("outrigger.v1.bin"), public.encode_to_vec())?;
 
-    let all = protox::compile(PUBLIC.iter().chain(&ENGINE), [&root])?;
+    let inference = protox::compile(INFERENCE, [&root])?;
+    fs::write(out.join("inference.bin"), inference.encode_to_vec())?;
+
+    let all = protox::compile(PUBLIC.iter().chain(&ENGINE).chain(&INFERENCE), [&root])?;
     shown(tonic_prost_build::configure())
         .build_transport(false)
         .bytes(".tensorflow")
+        .bytes(".inference")
+        .btree_map(".inference")
         .bytes(".outrigger.v1.Matrix")
         .bytes(".outrigger.v1.ExplainedTensor")
         .compile_fds(all)?;

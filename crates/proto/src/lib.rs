@@ -1,5 +1,5 @@
-//! Generated wire types: `outrigger.v1`, and the parts of TensorFlow's and TensorFlow
-//! Serving's interfaces that Outrigger uses. The messages of `outrigger.v1` that describe
+//! Generated wire types: `outrigger.v1`, the Open Inference Protocol (`inference`), and the
+//! parts of TensorFlow's and TensorFlow Serving's interfaces that Outrigger uses. The messages of `outrigger.v1` that describe
 //! models and canaries serialise as the JSON of the HTTP surface.
 //!
 //! The comments in `proto/` document every generated type.
@@ -19,6 +19,15 @@ pub mod outrigger {
         pub const FILE_DESCRIPTOR_SET: &[u8] =
             include_bytes!(concat!(env!("OUT_DIR"), "/outrigger.v1.bin"));
     }
+}
+
+/// The Open Inference Protocol, with the extensions of Triton Inference Server that are used.
+pub mod inference {
+    tonic::include_proto!("inference");
+
+    /// The encoded `google.protobuf.FileDescriptorSet` of this package, for server
+    /// reflection.
+    pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inference.bin"));
 }
 
 /// TensorFlow's tensors, signatures and SavedModel.
