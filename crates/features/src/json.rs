@@ -18,10 +18,8 @@
 //! this reader does not take is read by a general parser, which encodes it as a `PredictRequest`
 //! (`odd`, `encoder`); it names the first error, so the fast reader has none of its own.
 
-mod cursor;
 mod encoder;
 mod list;
-mod number;
 mod odd;
 mod pack;
 mod parts;

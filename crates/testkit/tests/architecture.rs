@@ -15,7 +15,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("net", &[]),
     ("budget", &["core"]),
     ("compression", &["core"]),
-    ("features", &["core", "proto"]),
+    ("features", &["core", "json", "proto"]),
+    ("json", &[]),
+    ("oip", &["core", "json", "proto"]),
     ("canary", &["core", "proto"]),
     ("trace", &["core"]),
     ("oci", &["core", "proto"]),
@@ -115,7 +117,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// Crates without a runtime, and the runtimes and network libraries that they must not depend on.
 const SYNC: &[&str] =
-    &["core", "compression", "features", "canary", "store", "tables", "trees", "fm"];
+    &["core", "compression", "features", "canary", "json", "oip", "store", "tables", "trees", "fm"];
 const ASYNC: &[&str] = &["tokio", "tonic", "hyper", "reqwest", "kube"];
 
 /// Each of our crates with the names it depends on outside of tests.

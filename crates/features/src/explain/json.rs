@@ -1,11 +1,10 @@
 //! The contributions of features to margins as JSON.
 
+use outrigger_json::writer::{Object, array, number, put};
 use outrigger_proto::outrigger::v1::{ContributingFeature, Contributions, ServedModel};
 
 use crate::{
-    json::writer::{
-        ANSWER, NUMBER, Object, ROW, array, error_room, number, put, write_error, write_model,
-    },
+    json::writer::{ANSWER, NUMBER, ROW, error_room, write_error, write_model},
     packed::{Packed, UserRows},
     plan::Plan,
 };

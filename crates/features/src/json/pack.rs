@@ -3,10 +3,10 @@
 use std::{borrow::Cow, ops::Range};
 
 use outrigger_core::{Failure, Reason};
+use outrigger_json::{Cursor, Odd, Read};
 use outrigger_proto::outrigger::v1::{ResponseOptions, TreatmentError};
 
 use super::{
-    cursor::{Cursor, Odd, Read},
     request::{read_options, read_small},
     row::Row,
     template::{Shape, Target, Template, read_id},

@@ -4,11 +4,10 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use outrigger_core::Failure;
+use outrigger_json::{Cursor, Odd, Read};
 
 use super::{
-    Routing,
-    cursor::{Cursor, Odd, Read},
-    odd,
+    Routing, odd,
     pack::{self, Members, Stop},
     request::{read_model, read_small},
     scan, selector,

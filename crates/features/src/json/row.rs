@@ -2,9 +2,12 @@
 
 use std::mem;
 
-use super::{
-    cursor::{Cursor, Odd, Read, deeper},
+use outrigger_json::{
+    Cursor, Odd, Read, deeper,
     number::{self, Number},
+};
+
+use super::{
     template::{Shape, Target},
     vector::Vector,
 };

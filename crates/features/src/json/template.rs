@@ -3,10 +3,9 @@
 
 use std::borrow::Cow;
 
-use super::{
-    cursor::{Cursor, Read},
-    row::Row,
-};
+use outrigger_json::{Cursor, Read};
+
+use super::row::Row;
 use crate::column::Buffer;
 
 /// The most values of a treatment that are learned.

@@ -1,12 +1,13 @@
 use std::{cell::Cell, sync::LazyLock};
 
+use outrigger_json::Cursor;
 use outrigger_proto::outrigger::v1::{
     Arm, OnTreatmentError, PredictResponse, ScoreList, ServedModel, TreatmentError,
     model_selector::Version, predict_response::Output,
 };
 use serde_json::json;
 
-use super::{cursor::Cursor, row::Row, template::Template, *};
+use super::{row::Row, template::Template, *};
 use crate::{
     entries::{STRANGERS, STRANGERS_PER_ROW},
     fixtures::{encoded, everything, fields, floats, ints, plan},

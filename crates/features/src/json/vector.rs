@@ -1,12 +1,12 @@
 //! The values of a vector feature, as they are read.
 
 use outrigger_core::DType;
-use outrigger_proto::raw::write::put_bytes;
-
-use super::{
-    cursor::{Cursor, Odd, Read},
+use outrigger_json::{
+    Cursor, Odd, Read,
     number::{self, Number},
 };
+use outrigger_proto::raw::write::put_bytes;
+
 use crate::{metadata::MAX_LENGTH, value::Value};
 
 /// Values of one type. Those beyond the feature's length are counted but not kept.

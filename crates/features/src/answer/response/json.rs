@@ -1,13 +1,11 @@
 //! One user's response as JSON, written from the output tensors.
 
+use outrigger_json::writer::{Object, array, integer, number, put};
 use outrigger_proto::outrigger::v1::{Degraded, ServedModel};
 
 use super::{OutputValues, Response};
 use crate::{
-    json::writer::{
-        ANSWER, INTEGER, NUMBER, Object, ROW, array, error_room, integer, number, put, write_error,
-        write_model,
-    },
+    json::writer::{ANSWER, INTEGER, NUMBER, ROW, error_room, write_error, write_model},
     metadata::{Output, OutputKind},
 };
 
@@ -63,10 +61,7 @@ impl Response<'_> {
         lists.sort_by_key(|list| &list.output.name);
         let mut object = Object::open(out);
         for list in lists {
-            let mut name = Vec::new();
-            put(&*list.output.name, &mut name);
-            let name = String::from_utf8_lossy(&name[1..name.len() - 1]);
-            let out = object.key(&name);
+            let out = object.named(&list.output.name);
             match list.output.kind {
                 OutputKind::Single if list.output.width == 1 => write_one(list, out),
                 OutputKind::Single => write_user(list, out),

@@ -1,18 +1,20 @@
 //! Numbers, and arrays of them.
 
-use super::cursor::{Cursor, Odd, Read};
+use crate::cursor::{Cursor, Odd, Read};
 
 /// A number as its text says: without a fraction and an exponent it is whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Number {
+pub enum Number {
+    /// Without a fraction and an exponent, and within 64 bits.
     Integer(i64),
+    /// Any other: the float64 nearest to the text.
     Real(f64),
 }
 
 impl Number {
     /// The number as a float32: of a real, the float64 nearest to the text is rounded.
     #[inline]
-    pub(super) fn to_f32(self) -> f32 {
+    pub fn to_f32(self) -> f32 {
         match self {
             Self::Integer(value) => value as f32,
             Self::Real(value) => value as f32,
@@ -88,7 +90,7 @@ fn leading(word: u64) -> (u64, usize) {
 
 /// Reads the number that comes next; `None` if none does, or it is too large for a float64.
 #[inline]
-pub(super) fn read(rest: &mut &[u8]) -> Option<Number> {
+pub fn read(rest: &mut &[u8]) -> Option<Number> {
     let all = *rest;
     let (number, after) = parse(all)?;
     *rest = after;
@@ -179,7 +181,7 @@ fn nearest(text: &[u8]) -> Option<f64> {
 /// # Errors
 /// The next value is no array of numbers, or `take` returns an error.
 #[inline]
-pub(super) fn each(cursor: &mut Cursor<'_>, mut take: impl FnMut(Number) -> Read<()>) -> Read<()> {
+pub fn each(cursor: &mut Cursor<'_>, mut take: impl FnMut(Number) -> Read<()>) -> Read<()> {
     cursor.array(|cursor| take(read(&mut cursor.rest).ok_or(Odd)?))
 }
 
@@ -187,7 +189,7 @@ pub(super) fn each(cursor: &mut Cursor<'_>, mut take: impl FnMut(Number) -> Read
 ///
 /// # Errors
 /// The next value is another one, or a number is none of float32.
-pub(super) fn float32s(cursor: &mut Cursor<'_>, to: &mut [[u8; 4]]) -> Read<()> {
+pub fn float32s(cursor: &mut Cursor<'_>, to: &mut [[u8; 4]]) -> Read<()> {
     let mut to = to.iter_mut();
     each(cursor, |number| {
         let value = number.to_f32();

@@ -2,25 +2,26 @@
 
 use std::borrow::Cow;
 
-/// Text that this reader does not take: it is no JSON, or so unusual that the general reader of
-/// requests decides about it.
+/// Text that this reader does not take: it is no JSON, or not what is expected at its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Odd;
+pub struct Odd;
 
-pub(super) type Read<T> = Result<T, Odd>;
+/// The result of reading.
+pub type Read<T> = Result<T, Odd>;
 
-/// The most levels of arrays and objects; the general reader takes a few more.
+/// The most levels of arrays and objects.
 const DEPTH: u32 = 100;
 
 /// The rest of a text in UTF-8.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cursor<'a> {
-    pub(super) rest: &'a [u8],
+pub struct Cursor<'a> {
+    /// The text after what was read.
+    pub rest: &'a [u8],
 }
 
 /// A string, checked as far as its end.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Text<'a> {
+pub struct Text<'a> {
     /// With its quotes.
     quoted: &'a [u8],
     escaped: bool,
@@ -28,12 +29,16 @@ pub(super) struct Text<'a> {
 
 impl<'a> Text<'a> {
     /// The content, if it stands in the text as it is.
-    pub(super) fn plain(self) -> Option<&'a [u8]> {
+    #[inline]
+    pub fn plain(self) -> Option<&'a [u8]> {
         (!self.escaped).then(|| &self.quoted[1..self.quoted.len() - 1])
     }
 
     /// The content.
-    pub(super) fn read(self) -> Read<Cow<'a, [u8]>> {
+    ///
+    /// # Errors
+    /// An escape is not valid.
+    pub fn read(self) -> Read<Cow<'a, [u8]>> {
         match self.plain() {
             Some(plain) => Ok(Cow::Borrowed(plain)),
             None => {
@@ -45,19 +50,21 @@ impl<'a> Text<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(rest: &'a [u8]) -> Self {
+    /// Creates a cursor at the begin of a text.
+    pub fn new(rest: &'a [u8]) -> Self {
         Self { rest }
     }
 
     /// The next byte, which stays.
     #[inline]
-    pub(super) fn peek(&self) -> Option<u8> {
+    pub fn peek(&self) -> Option<u8> {
         self.rest.first().copied()
     }
 
     /// Skips white space; returns the byte after it, which stays.
     #[inline]
-    pub(super) fn next(&mut self) -> Option<u8> {
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<u8> {
         loop {
             let byte = self.peek()?;
             if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
@@ -69,13 +76,16 @@ impl<'a> Cursor<'a> {
 
     /// Skips a byte that has been seen.
     #[inline]
-    pub(super) fn skip(&mut self) {
+    pub fn skip(&mut self) {
         self.rest = &self.rest[1..];
     }
 
     /// Reads this byte, after white space.
+    ///
+    /// # Errors
+    /// Another byte comes next.
     #[inline]
-    pub(super) fn expect(&mut self, byte: u8) -> Read<()> {
+    pub fn expect(&mut self, byte: u8) -> Read<()> {
         if self.next() != Some(byte) {
             return Err(Odd);
         }
@@ -84,13 +94,16 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads the end of the text.
-    pub(super) fn end(&mut self) -> Read<()> {
+    ///
+    /// # Errors
+    /// More than white space comes next.
+    pub fn end(&mut self) -> Read<()> {
         if self.next().is_none() { Ok(()) } else { Err(Odd) }
     }
 
     /// Reads these bytes if they come next.
     #[inline]
-    pub(super) fn accept(&mut self, bytes: &[u8]) -> bool {
+    pub fn accept(&mut self, bytes: &[u8]) -> bool {
         match self.rest.strip_prefix(bytes) {
             Some(rest) => {
                 self.rest = rest;
@@ -101,13 +114,20 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads one of the words `true`, `false` and `null`.
-    pub(super) fn word(&mut self, word: &str) -> Read<()> {
+    ///
+    /// # Errors
+    /// It does not come next.
+    #[inline]
+    pub fn word(&mut self, word: &str) -> Read<()> {
         if self.accept(word.as_bytes()) { Ok(()) } else { Err(Odd) }
     }
 
     /// Reads a string, whose quote comes next.
+    ///
+    /// # Errors
+    /// Another byte comes next, or the string does not end or has a control character.
     #[inline]
-    pub(super) fn text(&mut self) -> Read<Text<'a>> {
+    pub fn text(&mut self) -> Read<Text<'a>> {
         if self.peek() != Some(b'"') {
             return Err(Odd);
         }
@@ -129,8 +149,11 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads an object: calls `member` with each key, before its value is read.
+    ///
+    /// # Errors
+    /// The next value is no object, or `member` returns an error.
     #[inline]
-    pub(super) fn object<E: From<Odd>>(
+    pub fn object<E: From<Odd>>(
         &mut self,
         mut member: impl FnMut(Text<'a>, &mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -157,8 +180,11 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads an array: calls `item` before each item is read.
+    ///
+    /// # Errors
+    /// The next value is no array, or `item` returns an error.
     #[inline]
-    pub(super) fn array<E: From<Odd>>(
+    pub fn array<E: From<Odd>>(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -182,7 +208,10 @@ impl<'a> Cursor<'a> {
     }
 
     /// Checks and skips any value, within `depth` others.
-    pub(super) fn value(&mut self, depth: u32) -> Read<()> {
+    ///
+    /// # Errors
+    /// The next value is no JSON, or has too many levels.
+    pub fn value(&mut self, depth: u32) -> Read<()> {
         let depth = deeper(depth)?;
         match self.peek() {
             Some(b'{') => self.object(|key, this| {
@@ -194,13 +223,16 @@ impl<'a> Cursor<'a> {
             Some(b't') => self.word("true"),
             Some(b'f') => self.word("false"),
             Some(b'n') => self.word("null"),
-            _ => super::number::read(&mut self.rest).map(drop).ok_or(Odd),
+            _ => crate::number::read(&mut self.rest).map(drop).ok_or(Odd),
         }
     }
 }
 
 /// One level below `depth`.
-pub(super) fn deeper(depth: u32) -> Read<u32> {
+///
+/// # Errors
+/// That is too deep for a reader that recurses.
+pub fn deeper(depth: u32) -> Read<u32> {
     if depth < DEPTH { Ok(depth + 1) } else { Err(Odd) }
 }
 

@@ -1,0 +1,218 @@
+//! Tensors, the same in all forms of a message.
+
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use outrigger_core::{self as core, Content};
+
+use crate::{DataType, Malformed, shape};
+
+/// A tensor of a request or a response.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    /// The model's name for it.
+    pub name: Arc<str>,
+    /// The type of its elements.
+    pub datatype: DataType,
+    /// Sizes, outermost first; none for a scalar.
+    pub shape: Vec<i64>,
+    /// The elements, row-major and little-endian, without padding. An element of
+    /// [`DataType::Bytes`] begins with its length, an unsigned number of four bytes.
+    pub data: Bytes,
+}
+
+impl Tensor {
+    /// Creates a tensor.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        datatype: DataType,
+        shape: Vec<i64>,
+        data: Bytes,
+    ) -> Result<Self, Malformed> {
+        let tensor = Self { name: name.into(), datatype, shape, data };
+        tensor.check()?;
+        Ok(tensor)
+    }
+
+    /// Checks that the data are those of the datatype and the shape. Nothing is allocated for what
+    /// a shape only claims.
+    ///
+    /// # Errors
+    /// The shape is not valid ([`shape::elements`]); the data have another size; a byte of
+    /// [`DataType::Bool`] is neither 0 nor 1; or the lengths of [`DataType::Bytes`] do not match.
+    pub fn check(&self) -> Result<(), Malformed> {
+        let (datatype, found) = (self.datatype, self.data.len());
+        let bytes = shape::bytes(&self.shape, datatype)?;
+        match datatype {
+            DataType::Bytes => self.check_texts(),
+            _ if found != bytes => {
+                let shape = &self.shape;
+                let message = format!("{found} bytes, but {datatype} {shape:?} has {bytes}");
+                Err(Malformed::at("data", message))
+            }
+            DataType::Bool => match self.data.iter().position(|byte| *byte > 1) {
+                None => Ok(()),
+                Some(index) => {
+                    let message = format!("a BOOL is 0 or 1, not {}", self.data[index]);
+                    Err(Malformed::at(format!("data[{index}]"), message))
+                }
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// The elements of a tensor of [`DataType::Bytes`] that was checked.
+    pub fn texts(&self) -> Elements<'_> {
+        Elements { rest: &self.data }
+    }
+
+    fn check_texts(&self) -> Result<(), Malformed> {
+        let (elements, mut texts) = (shape::elements(&self.shape)?, self.texts());
+        let found = texts.by_ref().count();
+        let refused = |message: String| Err(Malformed::at("data", message));
+        if !texts.rest.is_empty() {
+            let at = self.data.len() - texts.rest.len();
+            return refused(format!("the length at byte {at} is that of no element"));
+        }
+        if found != elements {
+            let shape = &self.shape;
+            return refused(format!("{found} elements, but BYTES {shape:?} has {elements}"));
+        }
+        Ok(())
+    }
+
+    /// The tensor as engines take it. Elements of [`DataType::Bytes`] share the memory of the data.
+    ///
+    /// # Errors
+    /// Outrigger's models have no such datatype.
+    pub fn into_core(self) -> Result<core::Tensor, Malformed> {
+        let Self { name, datatype, shape, data } = self;
+        let Some(dtype) = datatype.dtype() else {
+            let message = format!("no model takes {datatype}");
+            return Err(Malformed::at("datatype", message));
+        };
+        let content = match datatype {
+            DataType::Bytes => Content::Strings(
+                Elements { rest: &data }.map(|text| data.slice_ref(text)).collect(),
+            ),
+            _ => Content::Bytes(data),
+        };
+        Ok(core::Tensor { name, dtype, shape, content })
+    }
+}
+
+impl From<core::Tensor> for Tensor {
+    fn from(tensor: core::Tensor) -> Self {
+        let core::Tensor { name, dtype, shape, content } = tensor;
+        let data = match content {
+            Content::Bytes(data) => data,
+            Content::Strings(texts) => with_lengths(&texts),
+        };
+        Self { name, datatype: dtype.into(), shape, data }
+    }
+}
+
+/// The data of a tensor of [`DataType::Bytes`] with these elements. An element is cut at 2^32 - 1
+/// bytes, which no message holds.
+fn with_lengths(texts: &[Bytes]) -> Bytes {
+    let size: usize = texts.iter().map(|text| 4 + text.len()).sum();
+    let mut data = BytesMut::with_capacity(size);
+    for text in texts {
+        put_text(text, &mut data);
+    }
+    data.freeze()
+}
+
+/// Appends an element of [`DataType::Bytes`].
+pub(crate) fn put_text(text: &[u8], data: &mut BytesMut) {
+    let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+    data.put_u32_le(length);
+    data.extend_from_slice(&text[..length as usize]);
+}
+
+/// The elements of a tensor of [`DataType::Bytes`], in order. They end before the first length that
+/// is more than the rest.
+#[derive(Debug, Clone)]
+pub struct Elements<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (length, rest) = self.rest.split_first_chunk()?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+        let (text, rest) = rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outrigger_core::DType;
+
+    use super::*;
+
+    fn checked(datatype: DataType, shape: &[i64], data: &'static [u8]) -> Result<Tensor, String> {
+        Tensor::new("x", datatype, shape.to_vec(), Bytes::from_static(data))
+            .map_err(|malformed| malformed.to_string())
+    }
+
+    #[test]
+    fn data_have_the_size_of_their_shape() {
+        for datatype in DataType::ALL {
+            let Some(size) = datatype.size() else { continue };
+            let data = vec![0; 6 * size];
+            let tensor =
+                |data: &[u8]| Tensor::new("x", datatype, vec![3, 2], Bytes::copy_from_slice(data));
+            assert!(tensor(&data).is_ok(), "{datatype}");
+            assert!(tensor(&data[1..]).is_err(), "{datatype}");
+        }
+        assert!(checked(DataType::Fp32, &[0, 5], b"").is_ok());
+        let message = "data: 4 bytes, but FP32 [2] has 8".to_owned();
+        assert_eq!(checked(DataType::Fp32, &[2], b"1234"), Err(message));
+        let message = "shape: the product of the sizes is too large".to_owned();
+        assert_eq!(checked(DataType::Fp32, &[1 << 32, 1 << 32], b""), Err(message));
+    }
+
+    #[test]
+    fn a_bool_is_0_or_1() {
+        assert!(checked(DataType::Bool, &[2], &[0, 1]).is_ok());
+        let message = "data[1]: a BOOL is 0 or 1, not 2".to_owned();
+        assert_eq!(checked(DataType::Bool, &[2], &[1, 2]), Err(message));
+    }
+
+    #[test]
+    fn texts_are_those_of_their_lengths() {
+        let tensor = checked(DataType::Bytes, &[2], b"\x01\0\0\0a\0\0\0\0").expect("valid");
+        assert_eq!(tensor.texts().collect::<Vec<_>>(), [&b"a"[..], b""]);
+        let cases: [(&[u8], &str); 4] = [
+            (b"\x01\0\0\0a", "data: 1 elements, but BYTES [2] has 2"),
+            (b"\0\0\0\0\0\0\0\0\0\0\0\0", "data: 3 elements, but BYTES [2] has 2"),
+            (b"\0\0\0\0\x02\0\0\0a", "data: the length at byte 4 is that of no element"),
+            (b"\0\0\0\0\0\0\0", "data: the length at byte 4 is that of no element"),
+        ];
+        for (data, message) in cases {
+            assert_eq!(checked(DataType::Bytes, &[2], data), Err(message.to_owned()));
+        }
+    }
+
+    #[test]
+    fn engines_get_the_same_elements() {
+        let tensor = checked(DataType::Bytes, &[2], b"\x01\0\0\0a\0\0\0\0").expect("valid");
+        let given = tensor.clone().into_core().expect("a type of models");
+        assert_eq!(given.dtype, DType::String);
+        assert_eq!(given.content, Content::Strings(vec!["a".into(), "".into()]));
+        assert_eq!(Tensor::from(given), tensor);
+        let tensor = checked(DataType::Fp32, &[1], b"1234").expect("valid");
+        assert_eq!(Tensor::from(tensor.clone().into_core().expect("a type of models")), tensor);
+        let half = checked(DataType::Fp16, &[1], b"12").expect("valid");
+        let message = "datatype: no model takes FP16";
+        assert_eq!(half.into_core().unwrap_err().to_string(), message);
+    }
+}
