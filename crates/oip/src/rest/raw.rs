@@ -1,0 +1,136 @@
+//! Requests whose body is the data of the model's only input.
+
+use bytes::{Bytes, BytesMut};
+use outrigger_core::{ElementType, Interface, Shape};
+
+use crate::{
+    DataType, InferRequest, Malformed, Parameter, Parameters, Tensor, infer, shape,
+    tensor::put_text,
+};
+
+/// The request with this body for a model with this interface, if the model has one input and the
+/// size of the body decides its shape: at most one size of the input is variable, or two and the
+/// first one is the batch, which is 1. A body for [`DataType::Bytes`] is one element, without its
+/// length. All outputs are asked for as binary tensors.
+///
+/// # Errors
+/// The model has several inputs or an input of another shape, or the body does not fit.
+pub fn raw_request(body: Bytes, interface: &Interface) -> Result<InferRequest, Malformed> {
+    let input = match interface.inputs.as_slice() {
+        [input] => input,
+        inputs => {
+            let message = format!(
+                "{}: 0 stands for the data of the only input, but the model has {}",
+                super::HEADER_LENGTH,
+                inputs.len()
+            );
+            return Err(Malformed::new(message));
+        }
+    };
+    let refused = |message: &str| Malformed::at("inputs[0]", format!("{:?} {message}", input.name));
+    let (ElementType::Known(dtype), Shape::Sizes(sizes)) = (&input.dtype, &input.shape) else {
+        return Err(refused("has a type or a shape that the body does not decide"));
+    };
+    let datatype = DataType::from(*dtype);
+    let shape = sizes_of(sizes, datatype, body.len()).ok_or_else(|| {
+        refused(&format!("is {datatype} {}, which the body does not fit", input.shape))
+    })?;
+    let data = match datatype {
+        DataType::Bytes => {
+            let mut data = BytesMut::with_capacity(body.len() + 4);
+            put_text(&body, &mut data);
+            data.freeze()
+        }
+        _ => body,
+    };
+    let input = Tensor::new(input.name.clone(), datatype, shape, data)?;
+    let mut parameters = Parameters::default();
+    parameters.insert(infer::BINARY_OUTPUT, Parameter::Bool(true))?;
+    Ok(InferRequest { parameters, inputs: vec![input], ..InferRequest::default() })
+}
+
+/// The shape that a body of `length` bytes has; `None` if it has none.
+fn sizes_of(sizes: &[Option<u64>], datatype: DataType, length: usize) -> Option<Vec<i64>> {
+    let mut shape = Vec::with_capacity(sizes.len());
+    let mut variable = None;
+    let variables = sizes.iter().filter(|size| size.is_none()).count();
+    for (index, size) in sizes.iter().enumerate() {
+        shape.push(match size {
+            Some(size) => i64::try_from(*size).ok()?,
+            None if variables > 1 && index == 0 => 1,
+            None => {
+                if variable.replace(index).is_some() {
+                    return None;
+                }
+                1
+            }
+        });
+    }
+    if let (Some(index), Some(_)) = (variable, datatype.size()) {
+        let others = shape::bytes(&shape, datatype).ok().filter(|bytes| *bytes > 0)?;
+        shape[index] = i64::try_from(length / others).ok()?;
+    }
+    match datatype.size() {
+        Some(_) => (shape::bytes(&shape, datatype) == Ok(length)).then_some(shape),
+        None => (shape::elements(&shape) == Ok(1)).then_some(shape),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outrigger_core::{DType, TensorSpec};
+
+    use super::*;
+
+    fn interface(dtype: DType, sizes: &[i64]) -> Interface {
+        Interface::new(vec![TensorSpec::new("x", dtype.into(), Shape::of(sizes))], Vec::new())
+    }
+
+    fn read(dtype: DType, sizes: &[i64], body: &'static [u8]) -> Result<Vec<i64>, String> {
+        let request = raw_request(Bytes::from_static(body), &interface(dtype, sizes));
+        let request = request.map_err(|malformed| malformed.to_string())?;
+        assert_eq!(request.is_binary("any"), Ok(true));
+        Ok(request.inputs[0].shape.clone())
+    }
+
+    #[test]
+    fn the_size_of_the_body_decides_the_shape() {
+        assert_eq!(read(DType::Float32, &[-1, 2], &[0; 24]), Ok(vec![3, 2]));
+        assert_eq!(read(DType::Float32, &[-1, 2], b""), Ok(vec![0, 2]));
+        assert_eq!(read(DType::Float32, &[-1, -1], &[0; 24]), Ok(vec![1, 6]));
+        assert_eq!(read(DType::Float32, &[2, 3], &[0; 24]), Ok(vec![2, 3]));
+        assert_eq!(read(DType::Float32, &[], &[0; 4]), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_text_is_the_whole_body() {
+        let body = Bytes::from_static(b"\xff\xd8");
+        let request = raw_request(body, &interface(DType::String, &[-1])).expect("one text");
+        assert_eq!(request.inputs[0].texts().collect::<Vec<_>>(), [b"\xff\xd8"]);
+        assert_eq!(read(DType::String, &[-1, 1], b"a"), Ok(vec![1, 1]));
+    }
+
+    #[test]
+    fn other_bodies_and_models_are_refused() {
+        let misfit = "inputs[0]: \"x\" is FP32 [?, 2], which the body does not fit".to_owned();
+        assert_eq!(read(DType::Float32, &[-1, 2], &[0; 9]), Err(misfit.clone()));
+        assert_eq!(read(DType::Float32, &[-1, 2], &[0; 12]), Err(misfit));
+        for (dtype, sizes, body) in [
+            (DType::Float32, &[-1, -1, -1][..], &[0; 4][..]),
+            (DType::Float32, &[2, -1, -1], &[0; 4]),
+            (DType::Float32, &[2, 2], &[0; 4]),
+            (DType::Float32, &[-1, 0], &[0; 4]),
+            (DType::String, &[2], b"a"),
+        ] {
+            assert!(read(dtype, sizes, Vec::leak(body.to_vec())).is_err(), "{sizes:?}");
+        }
+        let spec = |name: &str| TensorSpec::new(name, DType::Bool.into(), Shape::of(&[-1]));
+        let two = Interface::new(vec![spec("a"), spec("b")], Vec::new());
+        let refused = raw_request(Bytes::new(), &two).unwrap_err().to_string();
+        let message = "inference-header-content-length: 0 stands for the data of the only input, \
+                       but the model has 2";
+        assert_eq!(refused, message);
+        let any = TensorSpec::new("x", DType::Bool.into(), Shape::Any);
+        assert!(raw_request(Bytes::new(), &Interface::new(vec![any], Vec::new())).is_err());
+    }
+}
