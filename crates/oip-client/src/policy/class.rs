@@ -1,0 +1,173 @@
+//! The classes of failures.
+
+use http::StatusCode;
+use tonic::Code;
+
+/// A class of failures, by the decision that follows. A status alone rarely says whether the host or
+/// the message is at fault: two of three servers answer a client's mistake with 500.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// The host did not process the message: no connection, UNAVAILABLE, 503. Another host may.
+    Unavailable,
+    /// The host refused the message because it has too much work: 429, RESOURCE_EXHAUSTED, a full
+    /// queue.
+    Overloaded,
+    /// The connection broke while the host had the message. The message may have ended it.
+    Lost,
+    /// There was no answer in time.
+    Timeout,
+    /// The message is larger than the host takes. A smaller one may pass.
+    TooLarge(Cut),
+    /// The message, or the caller, is refused. The same message would be refused again.
+    Refused,
+    /// The host or the message is at fault: 500, INTERNAL, UNKNOWN, an answer that is not valid.
+    Ambiguous,
+}
+
+/// The size that a host takes, as far as its refusal names it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// The most rows in a message.
+    pub rows: Option<u64>,
+    /// The most bytes in a message.
+    pub bytes: Option<u64>,
+}
+
+impl Class {
+    /// True if the failure may be the fault of the message. A message with two such failures, on
+    /// two hosts, is not sent again as a whole.
+    pub fn may_be_the_message(self) -> bool {
+        matches!(self, Self::Lost | Self::Timeout | Self::Ambiguous)
+    }
+
+    /// True if the failure says that the host should have fewer calls in flight.
+    pub fn is_overload(self) -> bool {
+        matches!(self, Self::Unavailable | Self::Overloaded | Self::Timeout)
+    }
+}
+
+/// The class of an HTTP status, with the server's message.
+pub fn class_of_status(status: StatusCode, message: &str) -> Class {
+    match status {
+        StatusCode::TOO_MANY_REQUESTS => Class::Overloaded,
+        StatusCode::PAYLOAD_TOO_LARGE => Class::TooLarge(cut(message).unwrap_or_default()),
+        StatusCode::SERVICE_UNAVAILABLE if is_queue(message) => Class::Overloaded,
+        StatusCode::REQUEST_TIMEOUT | StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => {
+            Class::Unavailable
+        }
+        StatusCode::GATEWAY_TIMEOUT => Class::Timeout,
+        StatusCode::NOT_IMPLEMENTED => Class::Refused,
+        _ if status.is_server_error() => Class::Ambiguous,
+        _ => cut(message).map_or(Class::Refused, Class::TooLarge),
+    }
+}
+
+/// The class of a gRPC status that a server sent, with its message.
+pub fn class_of_code(code: Code, message: &str) -> Class {
+    let sized = cut(message).map(Class::TooLarge);
+    match code {
+        Code::ResourceExhausted => sized.unwrap_or(Class::Overloaded),
+        Code::Unavailable if is_queue(message) => Class::Overloaded,
+        Code::Unavailable | Code::Aborted | Code::Cancelled => Class::Unavailable,
+        Code::DeadlineExceeded => Class::Timeout,
+        Code::InvalidArgument | Code::OutOfRange => sized.unwrap_or(Class::Refused),
+        Code::Ok | Code::Internal | Code::Unknown | Code::DataLoss => Class::Ambiguous,
+        _ => Class::Refused,
+    }
+}
+
+/// True for Triton's messages about its queue.
+fn is_queue(message: &str) -> bool {
+    ["maximum queue size", "Request timeout expired"].iter().any(|text| message.contains(text))
+}
+
+/// The size that a refusal names. Triton: `batch-size must be <= 4`. gRPC libraries:
+/// `larger than max (9 vs. 4)`; tonic: `limit of: 4194304 bytes`.
+fn cut(message: &str) -> Option<Cut> {
+    let after = |text: &str| number(message.split_once(text)?.1);
+    if let Some(rows) = after("batch-size must be <= ") {
+        return Some(Cut { rows: Some(rows), bytes: None });
+    }
+    if message.contains("larger than max") {
+        return Some(Cut { rows: None, bytes: after("vs. ") });
+    }
+    let bytes = after("limit of: ").filter(|_| message.contains("too large"));
+    bytes.map(|bytes| Cut { rows: None, bytes: Some(bytes) })
+}
+
+/// The number at the start of a text.
+fn number(text: &str) -> Option<u64> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    text[..end].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(rows: u64) -> Class {
+        Class::TooLarge(Cut { rows: Some(rows), bytes: None })
+    }
+
+    fn bytes(bytes: u64) -> Class {
+        Class::TooLarge(Cut { rows: None, bytes: Some(bytes) })
+    }
+
+    #[test]
+    fn check_30_http_statuses_have_classes() {
+        let batch = "inference request batch-size must be <= 4 for 'slow'";
+        let cases = [
+            (503, "", Class::Unavailable),
+            (503, "Exceeds maximum queue size", Class::Overloaded),
+            (503, "Request timeout expired", Class::Overloaded),
+            (429, "", Class::Overloaded),
+            (408, "", Class::Unavailable),
+            (502, "<html>", Class::Unavailable),
+            (504, "", Class::Timeout),
+            (413, "", Class::TooLarge(Cut::default())),
+            (400, batch, rows(4)),
+            (400, "unexpected shape", Class::Refused),
+            (404, "", Class::Refused),
+            (422, "", Class::Refused),
+            (401, "", Class::Refused),
+            (501, "", Class::Refused),
+            (500, "", Class::Ambiguous),
+            (507, "", Class::Ambiguous),
+        ];
+        for (status, message, class) in cases {
+            let status = StatusCode::from_u16(status).expect("a status");
+            assert_eq!(class_of_status(status, message), class, "{status} {message}");
+        }
+    }
+
+    #[test]
+    fn check_30_grpc_codes_have_classes() {
+        let grpc = "Received message larger than max (5000000 vs. 4194304)";
+        let tonic = "Error, decoded message length too large: found 9 bytes, the limit of: 4 bytes";
+        let cases = [
+            (Code::Unavailable, "", Class::Unavailable),
+            (Code::Unavailable, "Exceeds maximum queue size", Class::Overloaded),
+            (Code::ResourceExhausted, "", Class::Overloaded),
+            (Code::ResourceExhausted, grpc, bytes(4_194_304)),
+            (Code::OutOfRange, tonic, bytes(4)),
+            (Code::ResourceExhausted, tonic, bytes(4)),
+            (Code::InvalidArgument, "batch-size must be <= 8", rows(8)),
+            (Code::InvalidArgument, "", Class::Refused),
+            (Code::NotFound, "", Class::Refused),
+            (Code::Unimplemented, "", Class::Refused),
+            (Code::DeadlineExceeded, "", Class::Timeout),
+            (Code::Internal, "", Class::Ambiguous),
+            (Code::Unknown, "", Class::Ambiguous),
+        ];
+        for (code, message, class) in cases {
+            assert_eq!(class_of_code(code, message), class, "{code:?} {message}");
+        }
+    }
+
+    #[test]
+    fn a_size_that_is_not_named_is_unknown() {
+        let unnamed = class_of_code(Code::ResourceExhausted, "larger than max (9 vs. many)");
+        assert_eq!(unnamed, Class::TooLarge(Cut::default()));
+        assert_eq!(class_of_code(Code::InvalidArgument, "batch-size must be <= "), Class::Refused);
+    }
+}
