@@ -11,6 +11,18 @@ impl Plan {
         self.metadata.inputs.iter().any(|input| input.entity == Entity::TreatmentCount)
     }
 
+    /// True if an input has lists of several elements: the elements of all rows are one tensor, without
+    /// a row per user or treatment.
+    pub fn has_lists(&self) -> bool {
+        let (inputs, joins) = (self.inputs.iter(), self.joins.iter());
+        inputs.map(|it| &it.lengths).chain(joins.map(|it| &it.lengths)).any(Option::is_some)
+    }
+
+    /// True if the inputs have a row for each treatment.
+    pub fn has_joined_rows(&self) -> bool {
+        !self.joins.is_empty()
+    }
+
     /// The call as an engine runs it in a batch with a longer one: the tensors of treatments have
     /// twice as many rows per user, or as many as `limits` permit. Further rows have the first
     /// element of the tensor in all places, as TensorFlow Serving pads (`pad_variable_length_inputs`,
@@ -20,11 +32,15 @@ impl Plan {
         let treatments = packed.treatments;
         let padded = limits.max_treatments.min(2 * treatments);
         let has_treatments = self.inputs.iter().any(|input| input.entity == Entity::Treatment);
-        // Engines do not batch calls with lists: the elements of all rows have no row per user.
-        let has_lists = self.inputs.iter().any(|input| input.lengths.is_some());
+        // Engines do not batch calls with lists.
         let size: usize = packed.tensors.iter().map(Tensor::size).sum();
         let fits = size <= limits.max_tensor_bytes / 2;
-        if has_lists || !self.joins.is_empty() || !has_treatments || padded <= treatments || !fits {
+        if self.has_lists()
+            || self.has_joined_rows()
+            || !has_treatments
+            || padded <= treatments
+            || !fits
+        {
             return None;
         }
         let mut call = packed.clone();

@@ -146,6 +146,20 @@ pub struct Target {
     pub inputs: Vec<Arc<str>>,
     /// The outputs that a call usually names, in order.
     pub outputs: Vec<Arc<str>>,
+    /// The layout of rows in the inputs of its calls.
+    pub layout: RowLayout,
+}
+
+/// The layout of the rows of requests in a model's inputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowLayout {
+    /// A row for each user: `[B, width]`, and for treatments `[B, T, width]`. Rows of several calls
+    /// may be joined; treatments are padded ([`Engine::batches`]).
+    PerEntity,
+    /// A row for each treatment: `[R, width]`. Rows of several calls may be joined.
+    Joined,
+    /// Inputs without a common number of rows, such as lists, or tensors that the caller made.
+    Unknown,
 }
 
 impl Start {

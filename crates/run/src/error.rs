@@ -1,8 +1,10 @@
 //! Errors of runs.
 
-use outrigger_core::{Failure, Reason, ServableId, Tensor};
+use std::error::Error;
 
-type Source = Box<dyn std::error::Error + Send + Sync>;
+use outrigger_core::{Failure, Reason, ServableId, Tensor, causes};
+
+type Source = Box<dyn Error + Send + Sync>;
 
 /// The failure of a run of a model.
 #[derive(Debug, thiserror::Error)]
@@ -113,6 +115,43 @@ impl RunError {
             Self::Answer { reason, .. } => *reason,
         }
     }
+}
+
+impl RunError {
+    /// The failure of one run that was made for several calls, as that of the call with `inputs`.
+    pub fn for_call(&self, inputs: Vec<Tensor>) -> Self {
+        match self {
+            Self::Unavailable(source) => Self::Unavailable(chain(&**source)),
+            Self::Lost { source, .. } => Self::Lost { inputs, source: chain(&**source) },
+            Self::Unsent { source, .. } => {
+                Self::Unsent { inputs, source: Box::new(source.for_call(Vec::new())) }
+            }
+            Self::NotReady { message } => Self::NotReady { message: message.clone() },
+            Self::Overloaded => Self::Overloaded,
+            Self::EngineOverloaded { message } => {
+                Self::EngineOverloaded { message: message.clone() }
+            }
+            Self::DeadlineExceeded => Self::DeadlineExceeded,
+            Self::Cancelled { message } => Self::Cancelled { message: message.clone() },
+            Self::NotServed { servable } => Self::NotServed { servable: servable.clone() },
+            Self::Failed { code, message } => {
+                Self::Failed { code: code.clone(), message: message.clone() }
+            }
+            Self::Unexplained(text) => Self::Unexplained(text.clone()),
+            Self::NoSignature { signature, known } => {
+                Self::NoSignature { signature: signature.clone(), known: known.clone() }
+            }
+            Self::TooLarge { size, limit } => Self::TooLarge { size: *size, limit: *limit },
+            Self::Answer { reason, source } => {
+                Self::Answer { reason: *reason, source: chain(&**source) }
+            }
+        }
+    }
+}
+
+/// An error with the text of `error` and of all its causes.
+fn chain(error: &(dyn Error + 'static)) -> Source {
+    causes(error).into()
 }
 
 impl From<RunError> for Failure {

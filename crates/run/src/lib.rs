@@ -15,7 +15,7 @@ mod pace;
 mod run;
 
 pub use clock::Clock;
-pub use engine::{Adopted, Engine, Event, Failed, Location, Start, Target};
+pub use engine::{Adopted, Engine, Event, Failed, Location, RowLayout, Start, Target};
 pub use error::RunError;
 pub use framework::{Framework, layouts, memory_to_read};
 pub use pace::Pace;

@@ -13,7 +13,7 @@ pub use flight::{Cuts, Flight, Phase, Turns};
 use http::HeaderMap;
 use outrigger_core::{Failure, ServableId, Tensor};
 use outrigger_features::{Arrived, Limits, Packed, Plan};
-use outrigger_run::{Call, Engine, Run, RunError, Target};
+use outrigger_run::{Call, Engine, RowLayout, Run, RunError, Target};
 use tokio::time::Instant;
 
 /// The limits of a request. They may change while versions are served.
@@ -165,6 +165,15 @@ fn target(id: ServableId, plan: &Plan) -> Target {
         signature: Arc::clone(plan.signature()),
         inputs: plan.input_names().cloned().collect(),
         outputs: metadata.outputs.iter().map(|output| Arc::clone(&output.tensor)).collect(),
+        layout: layout(plan),
+    }
+}
+
+fn layout(plan: &Plan) -> RowLayout {
+    match (plan.has_lists(), plan.has_joined_rows()) {
+        (true, _) => RowLayout::Unknown,
+        (false, true) => RowLayout::Joined,
+        (false, false) => RowLayout::PerEntity,
     }
 }
 

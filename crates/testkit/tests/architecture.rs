@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("oci", &["core", "proto"]),
     ("store", &["core", "proto"]),
     ("run", &["budget", "core"]),
+    ("batcher", &["budget", "core", "run"]),
     ("score", &["core", "features", "run"]),
     ("rpc", &["proto", "net"]),
     ("tfserving", &["core", "proto", "rpc", "run", "store", "trace"]),
@@ -46,6 +47,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "server",
         &[
             "core",
+            "batcher",
             "budget",
             "compression",
             "proto",

@@ -27,7 +27,7 @@ impl Bound {
         suspect: Arc<Notify>,
         retries: Option<Arc<Retries>>,
     ) -> Self {
-        let run::Target { id, signature, inputs, outputs } = target;
+        let run::Target { id, signature, inputs, outputs, .. } = target;
         let target = Arc::new(Target::new(id, signature, inputs, outputs));
         Self { client, target, suspect, retries }
     }
