@@ -10,6 +10,7 @@ from outrigger_testenv.attack import (
     packages,
     registries,
     requests,
+    row_requests,
 )
 from outrigger_testenv.attack.case import Case
 
@@ -18,6 +19,7 @@ CASES: list[Case] = [
     *packages.CASES,
     *directories.CASES,
     *requests.CASES,
+    *row_requests.CASES,
     *connections.CASES,
     *names.CASES,
     *overload.CASES,
