@@ -39,9 +39,10 @@ def environment(place: Path, requirements: Sequence[str]) -> Path:
     # The place of an environment is written into its files, so it is not renamed as others are.
     def make(complete: Path) -> None:
         shutil.rmtree(place, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
+        pip = [sys.executable, "-m", "pip", "--python", place / "bin" / "python"]
         # Python compiles what it imports, which is a part of what is installed.
-        install = [place / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-compile"]
+        install = [*pip, "install", "--quiet", "--no-compile"]
         subprocess.run([*install, *requirements], check=True)
         (complete / "requirements").write_text("\n".join(requirements) + "\n")
 

@@ -116,11 +116,13 @@ def test_a_text_shows_a_content_type_that_is_not_json():
     assert Answer(415, JSON, b"{}").text("Accept-Encoding") == "415 {} Accept-Encoding: absent"
 
 
-def test_raw_and_typed_contents_in_one_answer_are_no_answer():
+def test_raw_and_typed_values_in_one_answer_are_no_answer():
     answer = rpc.messages.ModelInferResponse(raw_output_contents=[b"\x01"])
     answer.outputs.add(name="a", datatype="INT8", shape=[1])
     assert rpc.told(answer) == "OK a INT8 [1] raw [1]"
     answer.outputs[0].contents.SetInParent()
+    assert rpc.told(answer) == "OK a INT8 [1] raw [1]"
+    answer.outputs[0].contents.int_contents.append(1)
     with pytest.raises(ValueError, match="both raw and typed"):
         rpc.told(answer)
 

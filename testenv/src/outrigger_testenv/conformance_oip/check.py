@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from outrigger_testenv.conformance.pattern import matches
+from outrigger_testenv.conformance_oip.rpc import outcome
 from outrigger_testenv.conformance_oip.server import Server
 
 OK, DIFFERS, NOT_OFFERED, NOT_TRIED = "ok", "DIFFERS", "not offered", "not tried"
@@ -84,7 +85,9 @@ def rpc(
 
 
 def run(check: Check, server: Server) -> Outcome:
-    """Tries the cases of a check. An exception is an answer that differs."""
+    """Tries the cases of a check. An exception is an answer that differs, and so is the status of a
+    call over gRPC that the act does not expect.
+    """
     return Outcome(check, [_run(case, server) for case in check.cases])
 
 
@@ -93,7 +96,7 @@ def _run(case: Case, server: Server) -> Seen:
     if lack is not None:
         return Seen(case, lack.reason, NOT_OFFERED if lack.is_offered_by_others else NOT_TRIED)
     try:
-        text = case.act(server)
+        text = outcome(lambda: case.act(server))
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
     fits = any(matches(pattern, text) for pattern in case.expected)

@@ -50,14 +50,9 @@ def begin(link: grpc.Channel, name: str, request: Message) -> grpc.Future:
     return method.future(request, timeout=TIMEOUT)
 
 
-def request(name: str, **fields: Any) -> Message:
+def request(method: str, /, **fields: Any) -> Message:
     """The request of a method."""
-    return getattr(messages, f"{name}Request")(**fields)
-
-
-def failure(error: grpc.RpcError) -> str:
-    """The status of a call as text."""
-    return f"{error.code().name}: {error.details()}"
+    return getattr(messages, f"{method}Request")(**fields)
 
 
 def outcome(act: Callable[[], str]) -> str:
@@ -65,7 +60,7 @@ def outcome(act: Callable[[], str]) -> str:
     try:
         return act()
     except grpc.RpcError as error:
-        return failure(error)
+        return f"{error.code().name}: {error.details()}"
 
 
 def infer(model: str, *inputs: Mapping[str, Any], **fields: Any) -> Request:
@@ -94,10 +89,10 @@ def x(
 
 
 def told(answer: messages.ModelInferResponse) -> str:
-    """The outputs of an answer. Raises ValueError if raw and typed contents are mixed."""
+    """The outputs of an answer. Raises ValueError if it has both raw and typed values."""
     raws = list(answer.raw_output_contents)
-    if raws and any(output.HasField("contents") for output in answer.outputs):
-        raise ValueError("the answer has both raw and typed contents")
+    if raws and any(output.contents.ListFields() for output in answer.outputs):
+        raise ValueError("the answer has both raw and typed values")
     if raws and len(raws) != len(answer.outputs):
         raise ValueError(f"{len(raws)} raw contents of {len(answer.outputs)} outputs")
     texts = [_output(each, raws[at] if raws else None) for at, each in enumerate(answer.outputs)]

@@ -24,7 +24,7 @@ def tried(
         raise RuntimeError(f"it does not serve the model {FP32}")
     outcomes = []
     try:
-        for check in sorted(chosen, key=lambda each: each.last):
+        for check in sorted(chosen, key=lambda each: (each.last, each.number)):
             outcomes.append(run(check, server))
             show(outcomes[-1])
     finally:

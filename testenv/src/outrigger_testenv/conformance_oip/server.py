@@ -109,16 +109,21 @@ class Server:
             self._channels[address] = rpc.channel(address)
         return self._channels[address]
 
-    def call(self, name: str, place: Place | None = None, **fields: Any) -> Message:
+    def call(self, method: str, /, place: Place | None = None, **fields: Any) -> Message:
         """Calls a method. Raises grpc.RpcError."""
         channel = self.channel(place.grpc if place else "")
-        return rpc.call(channel, name, rpc.request(name, **fields))
+        return rpc.call(channel, method, rpc.request(method, **fields))
 
     def calls(
-        self, name: str, show: Callable[[Any], object], place: Place | None = None, **fields: Any
+        self,
+        method: str,
+        show: Callable[[Any], object],
+        /,
+        place: Place | None = None,
+        **fields: Any,
     ) -> str:
         """What a method answers, as text."""
-        return rpc.outcome(lambda: f"OK {show(self.call(name, place, **fields))}")
+        return rpc.outcome(lambda: f"OK {show(self.call(method, place, **fields))}")
 
     def send(self, request: rpc.Request, place: Place | None = None) -> Message:
         """Calls ModelInfer. Raises grpc.RpcError."""

@@ -33,8 +33,11 @@ _BATCHING = "dynamic_batching { max_queue_delay_microseconds: 20000 }"
 
 class Peer:
     """A server of another project in `directory`, which is new. It is a context manager; `rest` and
-    `grpc` are its addresses. Raises environments.Missing if it cannot be installed.
+    `grpc` are its addresses, and `largest` is the limit in bytes of a message over gRPC if it has
+    one. Raises environments.Missing if it cannot be installed.
     """
+
+    largest: int | None = None
 
     def __init__(self, directory: Path, served: Sequence[Served] = ALL):
         self.directory = directory
@@ -143,11 +146,14 @@ class Triton(Peer):
 class MLServer(Peer):
     """MLServer, in one process."""
 
+    largest = 100 << 20
+
     def command(self) -> list[str | Path]:
         program = environments.environment(environments.MLSERVER) / "bin" / "mlserver"
         web, grpc, metrics = self.ports
         settings = {"host": _LOOPBACK, "http_port": web, "grpc_port": grpc}
         settings |= {"metrics_port": metrics, "parallel_workers": 0, "debug": False}
+        settings["grpc_max_message_length"] = self.largest
         _write_json(self.directory / "settings.json", settings)
         for each in self.served:
             model = self.directory / each.name

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from outrigger_testenv.conformance_oip.check import Check, rest, rpc
 from outrigger_testenv.conformance_oip.checks.health import ABSENT, LIVE
-from outrigger_testenv.conformance_oip.checks.request import INVALID, REFUSED, calls, sends
+from outrigger_testenv.conformance_oip.checks.request import INVALID, REFUSED_AS_ANY, calls, sends
 from outrigger_testenv.conformance_oip.http import Answer
 from outrigger_testenv.conformance_oip.rpc import x
 from outrigger_testenv.conformance_oip.server import FP32, Server
@@ -26,6 +26,7 @@ def _errors(server: Server) -> Iterator[tuple[str, Answer]]:
     yield "bad shape", server.infer(FP32, {"id": _ID, "inputs": [tensor([1], [1, 2])]})
     yield "bad type", server.infer(FP32, {"id": _ID, "inputs": [tensor([1, 2], [1, 2], "FP33")]})
     yield "no inputs", server.infer(FP32, {"id": _ID})
+    yield "bad header", server.binary({"id": _ID, "inputs": good}, length=-1)
     yield "failing model", server.infer("failing", {"id": _ID, "inputs": good})
 
 
@@ -70,10 +71,10 @@ CHECKS = [
         [
             rest(
                 "model",
-                '500 {"error":"*"}',
+                '500 *{"error":"*"}',
                 sends(tensor([1, 2], [1, 2]), model="failing"),
             ),
-            rest("data", REFUSED, sends(tensor([1], [1, 2]), model="failing")),
+            rest("data", REFUSED_AS_ANY, sends(tensor([1], [1, 2]), model="failing")),
             rpc("model", "INTERNAL: *", calls(x([1, 2], raw=[1, 2]), model="failing")),
             rpc("data", INVALID, calls(x([1, 2], raw=[1]), model="failing")),
         ],

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from outrigger_testenv.conformance_oip import rpc as calling
 from outrigger_testenv.conformance_oip.check import Check, rest, rpc
 from outrigger_testenv.conformance_oip.checks.request import INVALID, REFUSED, calls
 from outrigger_testenv.conformance_oip.http import Answer, compact
@@ -30,6 +29,12 @@ def _keys(server: Server) -> str:
     output = answer["outputs"][0]
     nulls = [key for part in (answer, output) for key, value in part.items() if value is None]
     return f"{sorted(answer)} {sorted(output)} of {answer['model_name']}, null: {nulls}"
+
+
+def _fields(server: Server) -> str:
+    answer = server.send(infer(FP32, x([1, 2], raw=[1, 2])))
+    (output,) = answer.outputs
+    return f"OK {answer.model_name} {output.name} {output.datatype} {list(output.shape)}"
 
 
 def _consistent(server: Server) -> str:
@@ -121,7 +126,7 @@ CHECKS = [
             rpc(
                 "fields",
                 f"OK {FP32} OUT_x FP32 [1, 2]",
-                lambda s: calling.outcome(lambda: _fields(s)),
+                _fields,
             ),
         ],
     ),
@@ -194,9 +199,3 @@ CHECKS = [
         ],
     ),
 ]
-
-
-def _fields(server: Server) -> str:
-    answer = server.send(infer(FP32, x([1, 2], raw=[1, 2])))
-    (output,) = answer.outputs
-    return f"OK {answer.model_name} {output.name} {output.datatype} {list(output.shape)}"

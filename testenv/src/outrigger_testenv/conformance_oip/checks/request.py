@@ -6,13 +6,19 @@ from outrigger_testenv.conformance_oip.check import Check, rest, rpc
 from outrigger_testenv.conformance_oip.rpc import infer, x
 from outrigger_testenv.conformance_oip.server import FP32, Server
 from outrigger_testenv.conformance_oip.tensors import tensor
+from outrigger_testenv.oip.models import identity
 
 REFUSED = '400 {"error":"*"}'
+# The same for checks that are not about the content type.
+REFUSED_AS_ANY = '400 *{"error":"*"}'
 INVALID = "INVALID_ARGUMENT: *"
 
 _ONE = "200 OUT_x FP32 [1,2] [1,2]"
 _TWO = "200 OUT_x FP32 [2,2] [1,2,3,4]"
 _OVERFLOW = 1 << 32
+# A model that no other check needs afterwards.
+_OVERFLOWN = identity("INT32")
+_LIVES = " and then 200 OUT_x INT32 [1,2] [1,2]"
 
 
 def sends(*inputs: dict[str, Any], **fields: Any):
@@ -40,7 +46,8 @@ def _then_lives(act):
 
     def both(server: Server) -> str:
         first = act(server)
-        return f"{first} and then {server.sends(tensor([1, 2], [1, 2]))}"
+        good = server.sends(tensor([1, 2], [1, 2], "INT32"), model=_OVERFLOWN)
+        return f"{first} and then {good}"
 
     return both
 
@@ -95,8 +102,8 @@ CHECKS = [
         "flat data",
         [
             rest("shape [1,2]", _ONE, sends(tensor([1, 2], [1, 2]))),
-            rpc("typed", _ONE.replace("200", "OK"), calls(x([1, 2], data=[1, 2]))),
-            rpc("raw", "OK OUT_x FP32 [1,2] raw [1,2]", calls(x([1, 2], raw=[1, 2]))),
+            rpc("typed", "OK OUT_x FP32 [1,2]* [1,2]", calls(x([1, 2], data=[1, 2]))),
+            rpc("raw", "OK OUT_x FP32 [1,2]* [1,2]", calls(x([1, 2], raw=[1, 2]))),
         ],
     ),
     Check(
@@ -142,18 +149,18 @@ CHECKS = [
         [
             rest(
                 "2^40 elements",
-                f"{REFUSED} and then {_ONE}",
-                _then_lives(sends(tensor([1], [1 << 20, 1 << 20]))),
+                f"{REFUSED}{_LIVES}",
+                _then_lives(sends(tensor([1], [1 << 20, 1 << 20], "INT32"), model=_OVERFLOWN)),
             ),
             rest(
                 "2^64 elements",
-                f"{REFUSED} and then {_ONE}",
-                _then_lives(sends(tensor([], _OVERFLOWING))),
+                f"{REFUSED}{_LIVES}",
+                _then_lives(sends(tensor([], _OVERFLOWING, "INT32"), model=_OVERFLOWN)),
             ),
             rpc(
                 "2^64 elements",
-                f"{INVALID} and then {_ONE}",
-                _then_lives(calls(x(_OVERFLOWING, raw=[]))),
+                f"{INVALID}{_LIVES}",
+                _then_lives(calls(x(_OVERFLOWING, "INT32", raw=[]), model=_OVERFLOWN)),
             ),
         ],
         last=True,
