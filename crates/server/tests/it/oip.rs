@@ -1,5 +1,6 @@
 //! The Open Inference Protocol over gRPC.
 
+mod canaries;
 mod states;
 mod tables;
 mod tensors;
