@@ -168,8 +168,8 @@ conformance-oip: venv ## compare a running server with the rules of the Open Inf
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(TABLE),--output '$(TABLE)')
 
 .PHONY: conformance-oip-page
-conformance-oip-page: venv oip-peers ## write the table of docs/oip.md, with Triton, MLServer and KServe; REST=address, GRPC=address of Outrigger
-	@$(PY) -m outrigger_testenv.conformance_oip.page $(if $(REST),--rest '$(REST)' --grpc '$(GRPC)')
+conformance-oip-page: venv build oip-peers ## write the table of docs/oip.md: Outrigger, Triton, MLServer and KServe
+	@$(PY) -m outrigger_testenv.conformance_oip.page
 
 .PHONY: bench
 bench: export CARGO := $(CARGO)

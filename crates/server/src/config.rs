@@ -26,7 +26,7 @@ pub use self::{
     access::{CallerName, Callers, OperatorFile, Right, Rights, Transport},
     kinds::{Entry, Kind, Kinds},
     layers::{Invalid, Origin, Problem},
-    model::Model,
+    model::{Model, View},
     reference::reference_markdown,
     section::Key,
     source::Source,
@@ -91,6 +91,9 @@ section! {
         /// Listener for the interface of XGBoost Serving, gRPC and HTTP on one port (docs/trees.md).
         /// Default: none.
         xgboost_serving: Option<SocketAddr> = "";
+        /// Listener for the Open Inference Protocol, gRPC and REST on one port (docs/oip.md).
+        /// Default: none.
+        oip: Option<SocketAddr> = "";
         /// The memory that the process may take for what it holds on behalf of callers, registries
         /// and models. It is divided into accounts (docs/capacity.md); what does not fit is
         /// refused. Default: the limit of the container (cgroup) less an eighth, or without a limit
@@ -163,6 +166,8 @@ section! {
         admin: Transport = "server";
         /// TLS of the listener `server.xgboost_serving`.
         xgboost_serving: Transport = "server";
+        /// TLS of the listener `server.oip`.
+        oip: Transport = "server";
     }
 }
 

@@ -62,7 +62,7 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Counter,
         labels: &["surface", "method", "model", "arm", "reason"],
         help: "Requests that ended, by surface (grpc, http, xgboost_serving_grpc, \
-               xgboost_serving_http), method, the model and arm that \
+               xgboost_serving_http, oip_grpc), method, the model and arm that \
                answered (empty if none did; for users on both arms, that of one of them), and \
                reason: OK, a name from errors.md, or CANCELLED if the caller disconnected.",
     },
@@ -134,7 +134,7 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Gauge,
         labels: &["listener"],
         help: "Open connections of callers, by listener (grpc, http, health, admin, \
-               xgboost_serving).",
+               xgboost_serving, oip).",
     },
     Metric {
         name: ENDED,
@@ -149,7 +149,8 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Counter,
         labels: &["listener"],
         help: "TLS handshakes that failed, by listener (grpc, http, health, admin, \
-               xgboost_serving): the caller used another protocol, did not trust the certificate, was not trusted, or took too \
+               xgboost_serving, oip): the caller used another protocol, did not trust the \
+               certificate, was not trusted, or took too \
                long.",
     },
     Metric {
@@ -158,7 +159,7 @@ pub const METRICS: &[Metric] = &[
         labels: &["listener"],
         help: "Connections that were dropped because their peer did not take an answer within \
                server.send_timeout, by listener (grpc, http, health, admin, \
-               xgboost_serving).",
+               xgboost_serving, oip).",
     },
     Metric {
         name: EXPIRY,

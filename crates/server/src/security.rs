@@ -50,12 +50,12 @@ impl Security {
     /// Warns about tokens that would be sent without TLS: a connection in plain text reveals them.
     fn warn(&self, config: &Config) {
         let (server, tls) = (&config.server, &config.tls);
-        let xgboost_serving = server.xgboost_serving;
         let listeners = [
             ("grpc", Some(server.grpc), tls.grpc),
             ("http", Some(server.http), tls.http),
             ("admin", Some(server.admin), tls.admin),
-            ("xgboost_serving", xgboost_serving, tls.xgboost_serving),
+            ("xgboost_serving", server.xgboost_serving, tls.xgboost_serving),
+            ("oip", server.oip, tls.oip),
         ];
         for (listener, address, transport) in listeners {
             let Some(address) = address else { continue };

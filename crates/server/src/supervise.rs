@@ -50,7 +50,8 @@ pub(crate) async fn supervise(
     listeners: Listeners,
     stop: &Stop,
 ) -> Result<(), Error> {
-    let Surfaces { grpc, http, health, admin, xgboost_serving } = Surfaces::new(&config, &parts, runtimes);
+    let surfaces = Surfaces::new(&config, &parts, runtimes);
+    let Surfaces { grpc, http, health, admin, xgboost_serving, oip } = surfaces;
     let (control, seats) = (runtimes.control.handle(), runtimes.serving.seats());
     let Shares { callers, aside } = Shares::of(raise_descriptors());
     let places = Places::new(callers);
@@ -75,6 +76,12 @@ pub(crate) async fn supervise(
         keep(&mut predicting, "xgboost_serving", control, {
             let (seats, places, unread) = (seats.clone(), places.clone(), unread.clone());
             listener.serve(xgboost_serving, seats, places, unread, parts.drain.clone())
+        });
+    }
+    if let Some(listener) = listeners.oip {
+        keep(&mut predicting, "oip", control, {
+            let (seats, places, unread) = (seats.clone(), places.clone(), unread.clone());
+            listener.serve(oip, seats, places, unread, parts.drain.clone())
         });
     }
     keep(&mut predicting, "http", control, {

@@ -29,6 +29,7 @@ use crate::{
     http,
     listen::Listener,
     metrics::Exposition,
+    oip,
     page::{self, Shown},
     predict::Predictor,
     reload::Reloads,
@@ -56,6 +57,8 @@ pub struct Addresses {
     pub admin: SocketAddr,
     /// The address of the interface of XGBoost Serving, if there is one.
     pub xgboost_serving: Option<SocketAddr>,
+    /// The address of the Open Inference Protocol, if there is one.
+    pub oip: Option<SocketAddr>,
 }
 
 /// The listeners, bound before anything else is done.
@@ -65,6 +68,7 @@ pub(crate) struct Listeners {
     pub(crate) health: Listener,
     pub(crate) admin: Listener,
     pub(crate) xgboost_serving: Option<Listener>,
+    pub(crate) oip: Option<Listener>,
 }
 
 impl Listeners {
@@ -82,6 +86,7 @@ impl Listeners {
                 .xgboost_serving
                 .map(|address| bind("xgboost_serving", address, tls.xgboost_serving))
                 .transpose()?,
+            oip: server.oip.map(|address| bind("oip", address, tls.oip)).transpose()?,
         })
     }
 
@@ -95,6 +100,7 @@ impl Listeners {
             health: address(&self.health)?,
             admin: address(&self.admin)?,
             xgboost_serving: self.xgboost_serving.as_ref().map(address).transpose()?,
+            oip: self.oip.as_ref().map(address).transpose()?,
         })
     }
 }
@@ -172,6 +178,7 @@ pub(crate) struct Surfaces {
     pub(crate) health: Router,
     pub(crate) admin: Router,
     pub(crate) xgboost_serving: xgboost_serving::Serving,
+    pub(crate) oip: oip::Serving,
 }
 
 impl Surfaces {
@@ -207,7 +214,18 @@ impl Surfaces {
         };
         let most = config.server.max_message.bytes();
         let compression = |names| Policy::new(config.server.compression, names);
+        let states = oip::States::new(predictor.clone(), parts.readiness.clone());
+        let admin =
+            |front| Guard { site: site.clone(), ..rules(front, Some(ADMIN_DEADLINE), &parts.end) };
         Self {
+            oip: oip::Serving::new(
+                predictor.clone(),
+                states.clone(),
+                &parts.reporter,
+                |front| rules(front, None, &parts.drain),
+                most,
+                compression,
+            ),
             grpc: Serving::new(
                 predictor.clone(),
                 services(Access::Read),
@@ -242,12 +260,13 @@ impl Surfaces {
             admin: grpc::admin(
                 services(Access::Change),
                 &parts.reporter,
-                Guard {
-                    site: site.clone(),
-                    ..rules(&grpc::FRONT, Some(ADMIN_DEADLINE), &parts.end)
-                },
+                admin(&grpc::FRONT),
                 compression(&compression::GRPC),
             )
+            .merge(match config.server.oip {
+                Some(_) => oip::admin(states, admin(&oip::GRPC), compression(&compression::GRPC)),
+                None => Router::new(),
+            })
             .merge(auth::readers(
                 ui::routes(parts.feed.clone()),
                 &parts.security.auth,

@@ -19,6 +19,7 @@ OWN = {
     "server.health",
     "server.admin",
     "server.xgboost_serving",
+    "server.oip",
     "server.shutdown_delay",
     "server.shutdown_grace",
     "tls.certificate",

@@ -6,10 +6,9 @@ import pytest
 
 from outrigger_testenv.conformance_oip import table
 from outrigger_testenv.conformance_oip.check import MARKS
-from outrigger_testenv.conformance_oip.runs import checks_of, tried
-from outrigger_testenv.conformance_oip.server import Place, Server
+from outrigger_testenv.conformance_oip.page import of_peer
+from outrigger_testenv.conformance_oip.runs import checks_of
 from outrigger_testenv.oip import environments
-from outrigger_testenv.oip.models import UNREADY
 from outrigger_testenv.oip.peers import PEERS
 
 ENVIRONMENTS = {
@@ -28,12 +27,9 @@ KNOWN = {
 @pytest.mark.parametrize("name", PEERS)
 def test_the_checks_see_what_is_known_of_a_server(name, tmp_path):
     environments.needs(ENVIRONMENTS[name], environments.TRITONCLIENT, environments.KSERVE)
-    kind, shown = PEERS[name], []
-    with kind(tmp_path / "peer") as peer, kind(tmp_path / "unready", [UNREADY]) as unready:
-        server = Server(Place(peer.rest, peer.grpc), Place(unready.rest, unready.grpc))
-        outcomes = tried(checks_of(""), server, lambda each: shown.append(table.text(each)))
+    outcomes = of_peer(name, tmp_path, checks_of(""))
     seen = "".join(MARKS[outcome.verdict] for outcome in outcomes)
-    assert _tens(seen) == KNOWN[name].split(), "\n".join(shown)
+    assert _tens(seen) == KNOWN[name].split(), table.markdown({name: outcomes})
 
 
 def _tens(marks):

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from outrigger_testenv.conformance_oip import checks, http, rpc, table
+from outrigger_testenv.conformance_oip import checks, http, page, rpc, table
 from outrigger_testenv.conformance_oip.__main__ import main
 from outrigger_testenv.conformance_oip.check import (
     DIFFERS,
@@ -160,23 +160,37 @@ def test_a_check_differs_if_a_case_does():
     assert verdict(NOT_TRIED) == NOT_TRIED
 
 
-def test_the_table_has_a_column_for_each_server():
+def test_the_table_shows_the_first_answer_that_differs():
     check = Check(7, "a rule", [rest("a case", ("1*", "2"), lambda server: "")])
     (case,) = check.cases
     good = Outcome(check, [Seen(case, "1", OK)])
     bad = Outcome(check, [Seen(case, "3|\n<4>", DIFFERS)])
-    page = table.markdown({"one": [good], "two": [bad]})
-    assert "| S7 | a rule | ✓ | ✗ REST, a case: 3\\| &lt;4> |" in page
-    assert "two: 0 as expected, 1 differ, 0 not offered, 0 not tried." in page
+    written = table.markdown({"one": [good], "two": [bad]})
+    assert "| S7 | a rule | ✓ | ✗ REST, a case: 3\\| &lt;4> |" in written
+    assert "two: 0 as expected, 1 differ, 0 not offered, 0 not tried." in written
     assert "expected: 1* or 2" in table.text(bad)
 
 
+def test_the_page_has_a_column_for_each_server(tmp_path, monkeypatch):
+    file = tmp_path / page.PAGE
+    file.parent.mkdir()
+    file.write_text("<!-- checks: begin -->\nbefore\n<!-- checks: end -->\n")
+    check = Check(7, "a rule", [rest("a case", "", lambda server: "")])
+    outcome = Outcome(check, [Seen(check.cases[0], "", OK)])
+    monkeypatch.setattr(page, "repository", lambda: tmp_path)
+    monkeypatch.setattr(page, "of_outrigger", lambda chosen: [outcome])
+    monkeypatch.setattr(page, "of_peer", lambda name, directory, chosen: [outcome])
+    assert page.main() == 0
+    assert "| # | check | Outrigger | Triton | MLServer | KServe |" in file.read_text()
+    assert "| S7 | a rule | ✓ | ✓ | ✓ | ✓ |" in file.read_text()
+
+
 def test_a_server_that_says_yes_to_everything_differs(capsys, tmp_path):
-    page = tmp_path / "table.md"
+    written = tmp_path / "table.md"
     with answering(200, b"{}", Content_Type="application/json") as address:
         server = place(address)
         arguments = ["--rest", server.rest, "--grpc", server.grpc, "--only", "S1,S3,S16,S20"]
-        code = main([*arguments, "--name", "yes", "--output", str(page)])
+        code = main([*arguments, "--name", "yes", "--output", str(written)])
     seen = capsys.readouterr().out
     assert code == 1, seen
     assert "✓ REST, live: 200 {}" in seen
@@ -185,7 +199,7 @@ def test_a_server_that_says_yes_to_everything_differs(capsys, tmp_path):
         in seen
     )
     assert "0 as expected, 4 differ" in seen
-    assert page.read_text().count("| ✗ ") == 4
+    assert written.read_text().count("| ✗ ") == 4
 
 
 def test_a_server_that_does_not_answer_cannot_be_tried(capsys):

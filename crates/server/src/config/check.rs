@@ -88,8 +88,11 @@ impl Check {
             ("server.health", server.health),
             ("server.admin", server.admin),
         ];
-        let further = server.xgboost_serving.map(|address| ("server.xgboost_serving", address));
-        let all: Vec<_> = all.into_iter().chain(further).collect();
+        let further = [
+            server.xgboost_serving.map(|address| ("server.xgboost_serving", address)),
+            server.oip.map(|address| ("server.oip", address)),
+        ];
+        let all: Vec<_> = all.into_iter().chain(further.into_iter().flatten()).collect();
         for (position, (key, address)) in all.iter().enumerate() {
             let clash = all[..position].iter().find(|(_, earlier)| {
                 let wild = earlier.ip().is_unspecified() || address.ip().is_unspecified();
@@ -115,6 +118,7 @@ impl Check {
             ("tls.health", tls.health),
             ("tls.admin", tls.admin),
             ("tls.xgboost_serving", tls.xgboost_serving),
+            ("tls.oip", tls.oip),
         ];
         let asks = |&(_, transport): &(&str, Transport)| {
             matches!(transport, Transport::Optional | Transport::Mutual)

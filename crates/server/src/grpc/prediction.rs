@@ -17,7 +17,6 @@ use crate::{
     call::Call,
     caller::Peer,
     compression::{Policy, compress, decompress},
-    failure,
     front::{Method, Route},
     guard::Guard,
     listen::Arriving,
@@ -32,7 +31,7 @@ const NAMED: &str = "outrigger-model";
 const HEAVY: usize = 4 << 20;
 
 /// A kind of message that is read in place.
-pub(crate) trait InPlace: Copy + Send + 'static {
+pub(crate) trait InPlace: Copy + Send + Sync + 'static {
     /// True if its answer is heavy work whatever its size.
     fn is_heavy(self) -> bool;
 
@@ -62,7 +61,11 @@ impl Message {
             Method::Predict => Some(Self::Predict),
             Method::BatchPredict => Some(Self::Batch),
             Method::Explain => Some(Self::Explain),
-            Method::Models | Method::Canaries | Method::Validation | Method::Other => None,
+            Method::Models
+            | Method::Canaries
+            | Method::Validation
+            | Method::Metadata
+            | Method::Other => None,
         }
     }
 }
@@ -126,12 +129,16 @@ impl Prediction {
             let framed = self.work(message, call, request).await?;
             call.held().release_request();
             let bytes = hold(framed.bytes, (Arc::clone(call.held()), unsent.ticket()));
-            Ok(Framed { bytes, ..framed })
+            Ok((Framed { bytes, ..framed }, call.headers()))
         };
         match self.guard.call(route, peer, request, work).await {
-            Ok(framed) => self.reply(framed),
+            Ok((framed, headers)) => {
+                let mut response = self.reply(framed);
+                response.headers_mut().extend(headers);
+                response
+            }
             Err(failure) => {
-                let mut refused = failure::to_status(&failure).into_http();
+                let mut refused = (self.guard.front.respond)(&failure);
                 self.compression.explain(&failure, refused.headers_mut());
                 refused.map(Either::Right)
             }

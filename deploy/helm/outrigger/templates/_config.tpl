@@ -75,6 +75,9 @@
 {{- if .Values.xgboostServing.enabled -}}
 {{- $_ := set $config.server "xgboost_serving" (printf "%s:8500" $listen) -}}
 {{- end -}}
+{{- if .Values.oip.enabled -}}
+{{- $_ := set $config.server "oip" (printf "%s:8001" $listen) -}}
+{{- end -}}
 {{- with include "outrigger.memory" . -}}
 {{- $_ := set $config "server" (merge $config.server (dict "memory" .)) -}}
 {{- end -}}

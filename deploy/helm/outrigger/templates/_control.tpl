@@ -56,6 +56,9 @@
     {{- if .Values.xgboostServing.enabled }}
     - {name: xgboost-serving, containerPort: 8500}
     {{- end }}
+    {{- if .Values.oip.enabled }}
+    - {name: oip, containerPort: 8001}
+    {{- end }}
   startupProbe:
     {{- include "outrigger.probe" (list . "/healthz" .Values.probes.startup) | nindent 4 }}
   readinessProbe:

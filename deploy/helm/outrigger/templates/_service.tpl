@@ -7,6 +7,9 @@
 {{- if .Values.xgboostServing.enabled }}
 {{- $ports = append $ports (list "xgboost-serving" .Values.service.xgboostServingPort "kubernetes.io/h2c") }}
 {{- end }}
+{{- if .Values.oip.enabled }}
+{{- $ports = append $ports (list "oip" .Values.service.oipPort "kubernetes.io/h2c") }}
+{{- end }}
 {{- range $ports }}
 {{- $name := first . }}
 {{- $listener := replace "-" "_" $name }}

@@ -11,6 +11,7 @@ from outrigger_testenv.attack import (
     registries,
     requests,
     row_requests,
+    tensor_requests,
 )
 from outrigger_testenv.attack.case import Case
 
@@ -20,6 +21,7 @@ CASES: list[Case] = [
     *directories.CASES,
     *requests.CASES,
     *row_requests.CASES,
+    *tensor_requests.CASES,
     *connections.CASES,
     *names.CASES,
     *overload.CASES,

@@ -129,7 +129,7 @@ class Scene:
         return hosts
 
     def address(self, listener: str, stack: Stack | None = None) -> str:
-        """The address of a listener: grpc, http, health, admin or xgboost_serving."""
+        """The address of a listener: grpc, http, health, admin, xgboost_serving or oip."""
         return (stack or self.stack).serve.config["server"][listener]
 
     def discards(self, tls: bool) -> str:
@@ -221,8 +221,8 @@ class Scene:
         docker.mkdir()
         (docker / "config.json").write_text(json.dumps(lying.credentials(self.lying)))
         return {
-            "server": {**SERVER["server"], "xgboost_serving": f"127.0.0.1:{free_ports(1)[0]}"},
-            "tls": self._tls("grpc", "health", "admin", "xgboost_serving"),
+            "server": {**SERVER["server"], **_further()},
+            "tls": self._tls("grpc", "health", "admin", "xgboost_serving", "oip"),
             "store": {"max_size": f"{lying.STORE // lying.GIB}GiB"},
             "images": {
                 "docker_config": str(docker),
@@ -285,6 +285,12 @@ class Scene:
         process.start()
         process.wait_until(lambda: listens(port))
         return f"127.0.0.1:{port}"
+
+
+def _further() -> dict[str, str]:
+    """The addresses of the listeners that are off by default."""
+    ports = zip(("xgboost_serving", "oip"), free_ports(2), strict=True)
+    return {listener: f"127.0.0.1:{port}" for listener, port in ports}
 
 
 def _has_tls(stack: Stack) -> bool:

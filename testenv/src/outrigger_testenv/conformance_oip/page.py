@@ -1,12 +1,11 @@
 """`make conformance-oip-page`: writes the table of the checks into docs/oip.md.
 
-It starts the three other servers. Outrigger has a column if --rest and --grpc say where it runs.
+It starts Outrigger and the three other servers.
 """
 
-import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from outrigger_testenv import marks
@@ -15,6 +14,7 @@ from outrigger_testenv.conformance_oip import table
 from outrigger_testenv.conformance_oip.check import Check, Outcome
 from outrigger_testenv.conformance_oip.runs import checks_of, tried
 from outrigger_testenv.conformance_oip.server import Place, Server
+from outrigger_testenv.oip import outrigger
 from outrigger_testenv.oip.models import UNREADY
 from outrigger_testenv.oip.peers import PEERS, Peer
 
@@ -27,25 +27,29 @@ def of_peer(name: str, directory: Path, chosen: Sequence[Check]) -> list[Outcome
     """
     kind = PEERS[name]
     with kind(directory / name) as peer, kind(directory / f"{name}-unready", [UNREADY]) as unready:
-        server = Server(_place(peer), _place(unready))
-        return tried(chosen, server, lambda each: print(f"{name}\n{table.text(each)}", flush=True))
+        server = Server(_place(peer), _place(unready), largest=peer.largest)
+        return tried(chosen, server, _show(name))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def of_outrigger(chosen: Sequence[Check]) -> list[Outcome]:
+    """What the checks see of Outrigger, which is started for it."""
+    with outrigger.checked() as server:
+        return tried(chosen, server, _show("Outrigger"))
+
+
+def main() -> int:
     """Returns 0."""
-    parser = argparse.ArgumentParser(prog="make conformance-oip-page", description=__doc__)
-    parser.add_argument("--rest", default="", metavar="ADDRESS", help="HOST:PORT of REST")
-    parser.add_argument("--grpc", default="", metavar="ADDRESS", help="HOST:PORT of gRPC")
-    options = parser.parse_args(arguments)
-    chosen, columns = checks_of(""), {}
-    if options.rest:
-        server = Server(Place(options.rest, options.grpc))
-        columns["Outrigger"] = tried(chosen, server, lambda each: print(table.text(each)))
+    chosen = checks_of("")
+    columns = {"Outrigger": of_outrigger(chosen)}
     with tempfile.TemporaryDirectory(prefix="outrigger-oip-") as directory:
         for name in PEERS:
             columns[name] = of_peer(name, Path(directory), chosen)
     marks.insert(repository() / PAGE, MARK, table.markdown(columns))
     return 0
+
+
+def _show(name: str) -> Callable[[Outcome], None]:
+    return lambda outcome: print(f"{name} {table.text(outcome)}", flush=True)
 
 
 def _place(peer: Peer) -> Place:

@@ -3,7 +3,7 @@
 | model | what it does |
 |---|---|
 | `identity_fp32` and so on | the output `OUT_x` is the input `x`, of two dimensions |
-| `vector` | the same for FP32 of one dimension |
+| `rows` | the same for FP32 [rows, 2] |
 | `pair` | `sum` and `difference` of `a` and `b`, which are FP32 [rows, 2]; runs are batched |
 | `nonfinite` | the output is NaN, Infinity and -Infinity, whatever the input |
 | `slow` | the identity of FP32 [rows, 2]; a run takes 0.7 s; few requests may wait |
@@ -43,7 +43,7 @@ def identity(datatype: str) -> str:
 
 ALL = (
     *(Served(identity(datatype), datatype=datatype) for datatype in IDENTITY),
-    Served("vector", dimensions=(-1,)),
+    Served("rows", dimensions=(-1, 2)),
     Served("pair", ("a", "b"), ("sum", "difference"), dimensions=(2,), max_batch_size=8),
     Served("nonfinite"),
     Served("slow", dimensions=(2,), max_batch_size=4),

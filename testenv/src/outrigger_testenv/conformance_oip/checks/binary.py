@@ -212,7 +212,7 @@ CHECKS = [
         76,
         "a body that is only the tensor, for models with one input",
         [
-            _case("vector", "200 OUT_x FP32 [2] binary [1,2]", _raw_body("vector")),
+            _case("one variable dimension", _BYTES, _raw_body("rows")),
             _case("two variable dimensions", REFUSED, _raw_body(FP32)),
             _case("two inputs", REFUSED, _raw_body("pair")),
         ],

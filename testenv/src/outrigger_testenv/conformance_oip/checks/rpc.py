@@ -84,7 +84,7 @@ def _bytes(about: str, raw: bytes) -> Case:
 
 def _half(server: Server) -> str:
     """Typed values of FP32 for the model of FP16."""
-    request = infer(identity("FP16"), _TYPED)
+    request = infer(identity("FP16"), _TYPED, outputs=[{"name": "OUT_x"}])
     _typed_half(request)
     return server.answers(request)
 

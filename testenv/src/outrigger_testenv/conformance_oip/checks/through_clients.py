@@ -47,8 +47,9 @@ _TRITON = [
     (88, "http index", "READY"),
     (88, "grpc index", "READY"),
 ]
+# Over REST this client reads the bodies of check 3.
 _KSERVE = [
-    (1, "http live", "true"),
+    (3, "http live", "true"),
     (1, "grpc live", "true"),
     (3, "http ready", "true"),
     (2, "grpc ready", "true"),
