@@ -3,15 +3,12 @@
 use bytes::{Bytes, BytesMut};
 use outrigger_core::{ElementType, Interface, Shape};
 
-use crate::{
-    DataType, InferRequest, Malformed, Parameter, Parameters, Tensor, infer, shape,
-    tensor::put_text,
-};
+use crate::{DataType, InferRequest, Malformed, Tensor, shape, tensor::put_text};
 
 /// The request with this body for a model with this interface, if the model has one input and the
 /// size of the body decides its shape: at most one size of the input is variable, or two and the
 /// first one is the batch, which is 1. A body for [`DataType::Bytes`] is one element, without its
-/// length. All outputs are asked for as binary tensors.
+/// length. The outputs are binary tensors then ([`Forms::of_raw`](super::Forms::of_raw)).
 ///
 /// # Errors
 /// The model has several inputs or an input of another shape, or the body does not fit.
@@ -44,9 +41,7 @@ pub fn raw_request(body: Bytes, interface: &Interface) -> Result<InferRequest, M
         _ => body,
     };
     let input = Tensor::new(input.name.clone(), datatype, shape, data)?;
-    let mut parameters = Parameters::default();
-    parameters.insert(infer::BINARY_OUTPUT, Parameter::Bool(true))?;
-    Ok(InferRequest { parameters, inputs: vec![input], ..InferRequest::default() })
+    Ok(InferRequest { inputs: vec![input], ..InferRequest::default() })
 }
 
 /// The shape that a body of `length` bytes has; `None` if it has none.
@@ -89,7 +84,6 @@ mod tests {
     fn read(dtype: DType, sizes: &[i64], body: &'static [u8]) -> Result<Vec<i64>, String> {
         let request = raw_request(Bytes::from_static(body), &interface(dtype, sizes));
         let request = request.map_err(|malformed| malformed.to_string())?;
-        assert_eq!(request.is_binary("any"), Ok(true));
         Ok(request.inputs[0].shape.clone())
     }
 
