@@ -64,6 +64,8 @@ pub(crate) enum Path {
     Exact(&'static str),
     /// All paths with this prefix.
     Under(&'static str),
+    /// All paths with a prefix and an end, in any case: `/v1/models/NAME:VERB`.
+    Verb(&'static str, &'static str),
 }
 
 /// The method of a call, as coarse as metrics count it.
@@ -123,6 +125,13 @@ impl Path {
         match self {
             Self::Exact(exact) => path == exact,
             Self::Under(prefix) => path.starts_with(prefix),
+            Self::Verb(prefix, verb) => {
+                let [prefix, verb] = [prefix, verb].map(str::as_bytes);
+                let path = path.as_bytes();
+                path.len() >= prefix.len() + verb.len()
+                    && path[..prefix.len()].eq_ignore_ascii_case(prefix)
+                    && path[path.len() - verb.len()..].eq_ignore_ascii_case(verb)
+            }
         }
     }
 }
