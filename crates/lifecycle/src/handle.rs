@@ -26,8 +26,19 @@ use outrigger_run::Clock;
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
-    /// Whether leases from this handle take part in trials.
-    pub(crate) is_counted: bool,
+    /// The part of its leases in trials.
+    pub(crate) part: Part,
+}
+
+/// The part that the leases of a handle have in trials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A trial counts them.
+    Counted,
+    /// They are on the arm of their routing key, but no trial counts them.
+    Uncounted,
+    /// They are on the live version, and no trial counts them.
+    Live,
 }
 
 pub(crate) struct Shared {
@@ -111,9 +122,10 @@ impl Handle {
     }
 
     fn choice<'k>(&self, routing_key: &'k str) -> Choice<'k> {
-        match self.is_counted {
-            true => Choice::Counted(routing_key),
-            false => Choice::Uncounted(routing_key),
+        match self.part {
+            Part::Counted => Choice::Counted(routing_key),
+            Part::Uncounted => Choice::Uncounted(routing_key),
+            Part::Live => Choice::Live,
         }
     }
 
@@ -187,7 +199,14 @@ impl Handle {
     /// key would get, but take no part in a trial.
     #[must_use]
     pub fn uncounted(&self) -> Self {
-        Self { is_counted: false, ..self.clone() }
+        Self { part: Part::Uncounted, ..self.clone() }
+    }
+
+    /// A handle for callers that take no part in trials: its leases of a tag are on the live
+    /// version.
+    #[must_use]
+    pub fn live(&self) -> Self {
+        Self { part: Part::Live, ..self.clone() }
     }
 
     /// The selector of a request for `model` that names neither tag nor digest.

@@ -32,7 +32,7 @@ use crate::{
     Config, Engines, Error, Handle, Tunables,
     courier::Courier,
     engines,
-    handle::{Command, Shared},
+    handle::{Command, Part, Shared},
     jobs::{Done, Jobs},
     metrics,
     names::Names,
@@ -130,7 +130,7 @@ pub fn start(
         trials_written: 0,
         schedule: Schedule::new(clock.now()),
     };
-    Ok((Handle { shared: Arc::new(shared), is_counted: true }, service))
+    Ok((Handle { shared: Arc::new(shared), part: Part::Counted }, service))
 }
 
 fn policy(config: &Config, tunables: &Tunables) -> Policy {

@@ -1,6 +1,7 @@
 //! The messages of inferences over gRPC.
 
 mod contents;
+mod memory;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use outrigger_proto::inference::{InferParameter, infer_parameter::ParameterChoic
 
 use crate::{Malformed, Parameter, Parameters};
 
+pub use memory::memory;
 pub use read::{read_request, read_response};
 pub use write::{write_request, write_response};
 

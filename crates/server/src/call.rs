@@ -5,7 +5,7 @@ mod turn;
 
 use std::sync::{Arc, OnceLock};
 
-use axum::http::Extensions;
+use axum::http::{Extensions, HeaderMap};
 use outrigger_core::{Arm, Failure, ModelKey, Reason};
 use outrigger_features::Meter;
 use outrigger_lifecycle::Lease;
@@ -47,6 +47,8 @@ struct Inner {
     stood_in: OnceLock<()>,
     /// The statistics of the scores in the first answer.
     sampled: OnceLock<outrigger_canary::Outcome>,
+    /// Headers of the answer that name the version; most fronts have none.
+    headers: OnceLock<Box<HeaderMap>>,
     span: Span,
     details: Details,
 }
@@ -86,6 +88,7 @@ impl Call {
             outcome: OnceLock::new(),
             stood_in: OnceLock::new(),
             sampled: OnceLock::new(),
+            headers: OnceLock::new(),
             span,
             details: Details::default(),
         };
@@ -182,6 +185,17 @@ impl Call {
     /// The recorded statistics of the scores.
     pub(crate) fn sampled(&self) -> Option<outrigger_canary::Outcome> {
         self.inner.sampled.get().copied()
+    }
+
+    /// Sets the headers of the answer, which is about to be written.
+    pub(crate) fn set_headers(&self, headers: HeaderMap) {
+        // A call has one answer; a second one would be for the same version.
+        let _ = self.inner.headers.set(Box::new(headers));
+    }
+
+    /// The headers of the answer.
+    pub(crate) fn headers(&self) -> HeaderMap {
+        self.inner.headers.get().map(|headers| HeaderMap::clone(headers)).unwrap_or_default()
     }
 
     /// Begins the span of a stage.

@@ -26,7 +26,7 @@ pub use self::{
     access::{CallerName, Callers, OperatorFile, Right, Rights, Transport},
     kinds::{Entry, Kind, Kinds},
     layers::{Invalid, Origin, Problem},
-    model::Model,
+    model::{Model, View},
     reference::reference_markdown,
     section::Key,
     source::Source,
@@ -88,6 +88,9 @@ section! {
         health: SocketAddr = "0.0.0.0:9902";
         /// Listener for gRPC calls that change models, and for the page `/ui`.
         admin: SocketAddr = "127.0.0.1:9901";
+        /// Listener for the Open Inference Protocol, gRPC and REST on one port (docs/oip.md).
+        /// Default: none.
+        oip: Option<SocketAddr> = "";
         /// The memory that the process may take for what it holds on behalf of callers, registries
         /// and models. It is divided into accounts (docs/capacity.md); what does not fit is
         /// refused. Default: the limit of the container (cgroup) less an eighth, or without a limit
@@ -158,6 +161,8 @@ section! {
         health: Transport = "server";
         /// TLS of the listener `server.admin`.
         admin: Transport = "server";
+        /// TLS of the listener `server.oip`.
+        oip: Transport = "server";
     }
 }
 

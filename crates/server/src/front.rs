@@ -14,7 +14,7 @@ use tonic::Status;
 use crate::{audit::Verb, config::Right};
 
 /// The number of fronts that the wiring creates. Each has a distinct `index` below this number.
-pub(crate) const COUNT: usize = 2;
+pub(crate) const COUNT: usize = 3;
 
 /// A protocol in which callers make calls.
 #[derive(Debug)]
@@ -77,6 +77,7 @@ pub(crate) enum Method {
     Models,
     Canaries,
     Validation,
+    Metadata,
     Other,
 }
 
@@ -137,13 +138,14 @@ impl Path {
 }
 
 impl Method {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Predict,
         Self::BatchPredict,
         Self::Explain,
         Self::Models,
         Self::Canaries,
         Self::Validation,
+        Self::Metadata,
         Self::Other,
     ];
 
@@ -155,13 +157,15 @@ impl Method {
             Self::Models => "models",
             Self::Canaries => "canaries",
             Self::Validation => "validation",
+            Self::Metadata => "metadata",
             Self::Other => "other",
         }
     }
 
-    /// Whether the method computes, and so counts against the limit on such calls.
+    /// Whether the method computes or may load a model, and so counts against the limit on such
+    /// calls.
     pub(crate) const fn computes(self) -> bool {
-        matches!(self, Self::Predict | Self::BatchPredict | Self::Explain)
+        matches!(self, Self::Predict | Self::BatchPredict | Self::Explain | Self::Metadata)
     }
 
     /// True if the method runs a model.
@@ -173,9 +177,9 @@ impl Method {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{grpc, http};
+    use crate::{grpc, http, oip};
 
-    const ALL: [&Front; COUNT] = [&grpc::FRONT, &http::FRONT];
+    const ALL: [&Front; COUNT] = [&grpc::FRONT, &http::FRONT, &oip::GRPC];
 
     #[test]
     fn every_front_is_at_its_index() {

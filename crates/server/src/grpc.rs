@@ -31,13 +31,11 @@ use tonic::{Code, Status, service::Routes};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
+pub(crate) use self::prediction::{InPlace, Prediction};
 pub(crate) use self::{
     canaries::Canaries, changes::Access, models::Models, validations::Validations,
 };
-use self::{
-    decompressed::decompressed,
-    prediction::{Message, Prediction},
-};
+use self::{decompressed::decompressed, prediction::Message};
 use crate::{
     audit::Verb,
     caller::Peer,
@@ -98,7 +96,7 @@ const fn canaries(path: Path) -> Route {
 
 /// The most bytes of a query about models: it holds only names, and is read without a place in the
 /// admission.
-const QUESTION: usize = 64 << 10;
+pub(crate) const QUESTION: usize = 64 << 10;
 
 /// The services of a listener other than predictions.
 pub(crate) type Services = (Models, Canaries, Validations);
@@ -154,7 +152,7 @@ pub(crate) fn admin(
 /// Refuses requests whose content type is not gRPC. Another site's page in an operator's browser
 /// may send any bytes to loopback as text or as a form; for any other content type the browser asks
 /// the server first (CORS preflight).
-async fn only_grpc(request: Request, next: Next) -> Response {
+pub(crate) async fn only_grpc(request: Request, next: Next) -> Response {
     let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     match kind {
         Some(kind) if kind.starts_with(b"application/grpc") => next.run(request).await,
@@ -173,29 +171,40 @@ fn routes(
     let canaries = CanaryServiceServer::new(canaries).max_decoding_message_size(QUESTION);
     let models = ModelServiceServer::new(models).max_decoding_message_size(QUESTION);
     let validations = ValidationServiceServer::new(validations).max_decoding_message_size(QUESTION);
+    let services = Routes::new(models).add_service(canaries).add_service(validations);
+    let services = with_standard(services, FILE_DESCRIPTOR_SET, health).prepare();
+    guarded(services.into_axum_router(), rules, compression)
+}
+
+/// Adds the standard services to those that `descriptors` describe: health and reflection.
+pub(crate) fn with_standard(
+    services: Routes,
+    descriptors: &'static [u8],
+    health: &HealthReporter,
+) -> Routes {
     let health = HealthServer::new(HealthService::from_health_reporter(health.clone()));
     let reflection = || {
         tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(descriptors)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let valid = "the descriptor sets are compiled in";
-    let services = Routes::new(models)
-        .add_service(canaries)
-        .add_service(validations)
+    services
         .add_service(health)
         .add_service(reflection().build_v1().expect(valid))
         // Python's reflection client supports only this version.
         .add_service(reflection().build_v1alpha().expect(valid))
-        .prepare();
-    let services = services.into_axum_router();
+}
+
+/// The services behind the guard.
+pub(crate) fn guarded(services: Router, rules: Arc<Guard>, compression: Policy) -> Router {
     services
         .layer(middleware::from_fn_with_state(compression, decompressed))
         .layer(middleware::from_fn_with_state(rules, guard))
 }
 
 /// The status of a failed response without details: tonic made it, not this server.
-fn foreign(headers: &HeaderMap) -> Option<Status> {
+pub(crate) fn foreign(headers: &HeaderMap) -> Option<Status> {
     if headers.contains_key("grpc-status-details-bin") {
         return None;
     }
@@ -203,7 +212,7 @@ fn foreign(headers: &HeaderMap) -> Option<Status> {
 }
 
 /// Parses a `grpc-timeout`: at most eight digits and a unit, as the protocol defines it.
-fn timeout(text: &str) -> Option<Duration> {
+pub(crate) fn timeout(text: &str) -> Option<Duration> {
     let unit = text.chars().last()?;
     let digits = &text[..text.len() - unit.len_utf8()];
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {

@@ -59,7 +59,7 @@ pub const METRICS: &[Metric] = &[
         name: REQUESTS,
         kind: MetricKind::Counter,
         labels: &["surface", "method", "model", "arm", "reason"],
-        help: "Requests that ended, by surface (grpc, http), method, the model and arm that \
+        help: "Requests that ended, by surface (grpc, http, oip_grpc), method, the model and arm that \
                answered (empty if none did; for users on both arms, that of one of them), and \
                reason: OK, a name from errors.md, or CANCELLED if the caller disconnected.",
     },
@@ -130,7 +130,7 @@ pub const METRICS: &[Metric] = &[
         name: CONNECTIONS,
         kind: MetricKind::Gauge,
         labels: &["listener"],
-        help: "Open connections of callers, by listener (grpc, http, health, admin).",
+        help: "Open connections of callers, by listener (grpc, http, health, admin, oip).",
     },
     Metric {
         name: ENDED,
@@ -144,7 +144,7 @@ pub const METRICS: &[Metric] = &[
         name: HANDSHAKES,
         kind: MetricKind::Counter,
         labels: &["listener"],
-        help: "TLS handshakes that failed, by listener (grpc, http, health, admin): the caller \
+        help: "TLS handshakes that failed, by listener (grpc, http, health, admin, oip): the caller \
                used another protocol, did not trust the certificate, was not trusted, or took too \
                long.",
     },
@@ -153,7 +153,7 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Counter,
         labels: &["listener"],
         help: "Connections that were dropped because their peer did not take an answer within \
-               server.send_timeout, by listener (grpc, http, health, admin).",
+               server.send_timeout, by listener (grpc, http, health, admin, oip).",
     },
     Metric {
         name: EXPIRY,

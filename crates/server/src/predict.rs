@@ -9,17 +9,20 @@ use outrigger_canary::Outcome;
 use outrigger_core::{Failure, ModelName, Selector, Tensor};
 use outrigger_features::{Arrived, Limits, Packed, Routing, Sample};
 use outrigger_lifecycle::{Answered, Handle, Lease};
+use outrigger_proto::outrigger::v1::ModelSelector;
 use outrigger_score::{Conditions, Scorer};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     call::Call,
+    config::View,
     failure,
     heavy::Heavy,
     metrics::{self, Stage},
     request_limits::RequestLimits,
     routing,
+    statistics::Statistics,
     trial::{Attempts, Terms},
 };
 
@@ -60,6 +63,8 @@ pub(crate) struct Predictor {
     heavy: Heavy,
     /// Cancelled when the server stops: from then on no model is loaded.
     closing: CancellationToken,
+    /// The statistics of the Open Inference Protocol.
+    statistics: Statistics,
 }
 
 impl Predictor {
@@ -69,7 +74,22 @@ impl Predictor {
         heavy: Heavy,
         closing: CancellationToken,
     ) -> Self {
-        Self { models, limits, heavy, closing }
+        Self { models, limits, heavy, closing, statistics: Statistics::default() }
+    }
+
+    /// The models.
+    pub(crate) fn models(&self) -> &Handle {
+        &self.models
+    }
+
+    /// The statistics of the Open Inference Protocol.
+    pub(crate) fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// The view of a model in the Open Inference Protocol.
+    pub(crate) fn view(&self, model: &str) -> View {
+        self.limits.view(model)
     }
 
     /// The threads for heavy requests.
@@ -85,6 +105,11 @@ impl Predictor {
     /// A predictor for requests that do not count as the first exposure of a routing key.
     pub(crate) fn uncounted(&self) -> Self {
         Self { models: self.models.uncounted(), ..self.clone() }
+    }
+
+    /// A predictor for requests that name a version, which take no part in trials.
+    pub(crate) fn live(&self) -> Self {
+        Self { models: self.models.live(), ..self.clone() }
     }
 
     /// Packs a request, and answers it.
@@ -147,6 +172,22 @@ impl Predictor {
             }
             packed = self.pack(call, attempts.lease(), &mut exchange);
         }
+    }
+
+    /// Loads a version, even if its failure counted as permanent, and waits for it until `deadline`.
+    ///
+    /// # Errors
+    /// The failure of the version; `SHUTTING_DOWN`.
+    pub(crate) async fn load(
+        &self,
+        selector: Option<&ModelSelector>,
+        deadline: Instant,
+    ) -> Result<Lease, Failure> {
+        if self.closing.is_cancelled() {
+            return Err(failure::stopping());
+        }
+        let (name, selector) = routing::target(selector, &self.models)?;
+        self.models.load(&name, &selector, deadline).await
     }
 
     /// Leases the version that a request selects, and waits until it is available, and for the

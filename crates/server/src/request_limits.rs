@@ -1,6 +1,7 @@
 //! The limits of requests that a reload of the configuration can change.
 
 use std::{
+    collections::HashMap,
     hash::{BuildHasher as _, RandomState},
     sync::Arc,
     time::Duration,
@@ -13,7 +14,11 @@ use outrigger_features::Limits;
 use outrigger_score::SharedLimits;
 
 use crate::{
-    admission::Admission, caller::Party, config::Config, limits::Limit, metrics,
+    admission::Admission,
+    caller::Party,
+    config::{Config, Model, View},
+    limits::Limit,
+    metrics,
     unknown_names::UnknownNames,
 };
 
@@ -39,7 +44,12 @@ pub(crate) struct RequestLimits {
     pub(crate) budget: Budget,
     /// The deadline of a request whose caller sets none.
     default_deadline: Arc<ArcSwap<Duration>>,
+    /// The views of models in the Open Inference Protocol, where they are not the default.
+    views: Arc<ArcSwap<Views>>,
 }
+
+/// The views of models by their names.
+type Views = HashMap<String, View>;
 
 impl Config {
     /// The bytes of memory that are budgeted: `server.memory` or its default.
@@ -63,6 +73,7 @@ impl RequestLimits {
             tensors: Arc::new(ArcSwap::from_pointee(tensors(config))),
             budget,
             default_deadline: Arc::new(ArcSwap::from_pointee(server.default_deadline.0)),
+            views: Arc::new(ArcSwap::from_pointee(views(config))),
         };
         limits.set_shares(config);
         limits
@@ -92,12 +103,23 @@ impl RequestLimits {
         self.admission.resize(config.server.max_in_flight, config.server.max_waiting);
         self.tensors.store(Arc::new(tensors(config)));
         self.default_deadline.store(Arc::new(config.server.default_deadline.0));
+        self.views.store(Arc::new(views(config)));
+    }
+
+    /// The view of a model in the Open Inference Protocol.
+    pub(crate) fn view(&self, model: &str) -> View {
+        self.views.load().get(model).copied().unwrap_or_default()
     }
 
     /// The deadline of a request whose caller sets none.
     pub(crate) fn default_deadline(&self) -> Duration {
         **self.default_deadline.load()
     }
+}
+
+fn views(config: &Config) -> Views {
+    let view = |model: &Model| (model.name.to_string(), model.view);
+    config.models.iter().map(view).filter(|(_, view)| *view != View::default()).collect()
 }
 
 /// The limits on the tensors of one request.

@@ -51,11 +51,13 @@ impl Security {
     fn warn(&self, config: &Config) {
         let (server, tls) = (&config.server, &config.tls);
         let listeners = [
-            ("grpc", server.grpc, tls.grpc),
-            ("http", server.http, tls.http),
-            ("admin", server.admin, tls.admin),
+            ("grpc", Some(server.grpc), tls.grpc),
+            ("http", Some(server.http), tls.http),
+            ("admin", Some(server.admin), tls.admin),
+            ("oip", server.oip, tls.oip),
         ];
         for (listener, address, transport) in listeners {
+            let Some(address) = address else { continue };
             let plain = self.acceptor(transport).is_none() && !address.ip().is_loopback();
             if self.tokens.is_some() && plain {
                 tracing::warn!(listener, "this listener accepts bearer tokens without TLS");

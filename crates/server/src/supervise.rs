@@ -50,7 +50,7 @@ pub(crate) async fn supervise(
     listeners: Listeners,
     stop: &Stop,
 ) -> Result<(), Error> {
-    let Surfaces { grpc, http, health, admin } = Surfaces::new(&config, &parts, runtimes);
+    let Surfaces { grpc, http, health, admin, oip } = Surfaces::new(&config, &parts, runtimes);
     let (control, seats) = (runtimes.control.handle(), runtimes.serving.seats());
     let Shares { callers, aside } = Shares::of(raise_descriptors());
     let places = Places::new(callers);
@@ -71,6 +71,12 @@ pub(crate) async fn supervise(
         let (seats, places, unread) = (seats.clone(), places.clone(), unread.clone());
         listeners.grpc.serve(grpc, seats, places, unread, parts.drain.clone())
     });
+    if let Some(listener) = listeners.oip {
+        keep(&mut predicting, "oip", control, {
+            let (seats, places, unread) = (seats.clone(), places.clone(), unread.clone());
+            listener.serve(oip, seats, places, unread, parts.drain.clone())
+        });
+    }
     keep(&mut predicting, "http", control, {
         listeners.http.serve(http, seats.clone(), places, unread.clone(), parts.drain.clone())
     });

@@ -22,6 +22,11 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
+    /// The conditions of a call that is answered without an attempt.
+    pub(crate) fn of(call: &Call) -> Self {
+        Self { deadline: call.deadline(), degraded: None }
+    }
+
     /// The encoded note that the answer is degraded; empty if it is not.
     pub(crate) fn degraded(&self) -> Vec<u8> {
         self.degraded.as_ref().map(Degraded::encode_to_vec).unwrap_or_default()

@@ -29,6 +29,7 @@ use crate::{
     http,
     listen::Listener,
     metrics::Exposition,
+    oip,
     page::{self, Shown},
     predict::Predictor,
     reload::Reloads,
@@ -53,6 +54,8 @@ pub struct Addresses {
     pub health: SocketAddr,
     /// The address of gRPC for changes, and of the page `/ui`.
     pub admin: SocketAddr,
+    /// The address of the Open Inference Protocol, if there is one.
+    pub oip: Option<SocketAddr>,
 }
 
 /// The listeners, bound before anything else is done.
@@ -61,6 +64,7 @@ pub(crate) struct Listeners {
     pub(crate) http: Listener,
     pub(crate) health: Listener,
     pub(crate) admin: Listener,
+    pub(crate) oip: Option<Listener>,
 }
 
 impl Listeners {
@@ -74,6 +78,7 @@ impl Listeners {
             http: bind("http", server.http, tls.http)?,
             health: bind("health", server.health, tls.health)?,
             admin: bind("admin", server.admin, tls.admin)?,
+            oip: server.oip.map(|address| bind("oip", address, tls.oip)).transpose()?,
         })
     }
 
@@ -86,6 +91,7 @@ impl Listeners {
             http: address(&self.http)?,
             health: address(&self.health)?,
             admin: address(&self.admin)?,
+            oip: self.oip.as_ref().map(address).transpose()?,
         })
     }
 }
@@ -156,12 +162,13 @@ pub(crate) fn connect(
     Ok((parts, service))
 }
 
-/// The applications of the four listeners.
+/// The applications of the listeners.
 pub(crate) struct Surfaces {
     pub(crate) grpc: Serving,
     pub(crate) http: Router,
     pub(crate) health: Router,
     pub(crate) admin: Router,
+    pub(crate) oip: oip::Serving,
 }
 
 impl Surfaces {
@@ -197,7 +204,18 @@ impl Surfaces {
         };
         let most = config.server.max_message.bytes();
         let compression = |names| Policy::new(config.server.compression, names);
+        let states = oip::States::new(predictor.clone(), parts.readiness.clone());
+        let admin =
+            |front| Guard { site: site.clone(), ..rules(front, Some(ADMIN_DEADLINE), &parts.end) };
         Self {
+            oip: oip::Serving::new(
+                predictor.clone(),
+                states.clone(),
+                &parts.reporter,
+                |front| rules(front, None, &parts.drain),
+                most,
+                compression,
+            ),
             grpc: Serving::new(
                 predictor.clone(),
                 services(Access::Read),
@@ -222,12 +240,13 @@ impl Surfaces {
             admin: grpc::admin(
                 services(Access::Change),
                 &parts.reporter,
-                Guard {
-                    site: site.clone(),
-                    ..rules(&grpc::FRONT, Some(ADMIN_DEADLINE), &parts.end)
-                },
+                admin(&grpc::FRONT),
                 compression(&compression::GRPC),
             )
+            .merge(match config.server.oip {
+                Some(_) => oip::admin(states, admin(&oip::GRPC), compression(&compression::GRPC)),
+                None => Router::new(),
+            })
             .merge(auth::readers(
                 ui::routes(parts.feed.clone()),
                 &parts.security.auth,

@@ -1,7 +1,7 @@
 //! Outputs of calls with raw tensors: they are returned as the engine gives them, and their
 //! scores are read for statistics only.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use outrigger_core::{Content, DType, Failure, Tensor};
 
@@ -28,7 +28,7 @@ impl Plan {
         outputs: &'t [Tensor],
     ) -> Result<Vec<&'t Tensor>, Failure> {
         let names = packed.raw.as_deref().map_or(&[][..], |raw| &raw.outputs);
-        let find = |name| {
+        let find = |name: &Arc<str>| {
             let found = outputs.iter().find(|tensor| tensor.name == *name);
             let tensor = found.ok_or_else(|| invalid(name, "the engine did not return it"))?;
             match has_its_size(tensor) {

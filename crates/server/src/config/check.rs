@@ -88,6 +88,8 @@ impl Check {
             ("server.health", server.health),
             ("server.admin", server.admin),
         ];
+        let further = server.oip.map(|address| ("server.oip", address));
+        let all: Vec<_> = all.into_iter().chain(further).collect();
         for (position, (key, address)) in all.iter().enumerate() {
             let clash = all[..position].iter().find(|(_, earlier)| {
                 let wild = earlier.ip().is_unspecified() || address.ip().is_unspecified();
@@ -112,6 +114,7 @@ impl Check {
             ("tls.http", tls.http),
             ("tls.health", tls.health),
             ("tls.admin", tls.admin),
+            ("tls.oip", tls.oip),
         ];
         let asks = |&(_, transport): &(&str, Transport)| {
             matches!(transport, Transport::Optional | Transport::Mutual)

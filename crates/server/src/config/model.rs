@@ -40,4 +40,18 @@ pub struct Model {
     /// The way from one version to the next: beside each other, or one after the other.
     #[serde(default)]
     pub rollover: Rollover,
+    /// The tensors that the model has for clients of the Open Inference Protocol.
+    #[serde(default)]
+    pub view: View,
+}
+
+/// The tensors that a model has for clients of the Open Inference Protocol.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum View {
+    /// Those of its signature.
+    #[default]
+    Tensors,
+    /// An input for each feature; each row is a user with a treatment.
+    Features,
 }

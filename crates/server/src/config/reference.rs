@@ -137,6 +137,13 @@ const MODEL_KEYS: &[Key] = &[
         about: " `overlap` loads a new version beside the old one; `replace` unloads the old one first: docs/operations.md#replacing-versions.",
         reloads: true,
     },
+    Key {
+        name: "view",
+        kind: "tensors or features",
+        default: Some("tensors"),
+        about: " Its tensors in the Open Inference Protocol: `tensors` of its signature, or an input for each of its `features`: docs/oip.md#views.",
+        reloads: true,
+    },
 ];
 
 /// The reference page of the configuration, Markdown.

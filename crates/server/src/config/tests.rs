@@ -448,3 +448,16 @@ fn the_operators_token_stands_in_for_other_credentials() {
         assert_eq!(rights(&auth, Right::Read), may_read, "{text}");
     }
 }
+
+#[test]
+fn the_listener_of_the_open_inference_protocol_has_an_address_of_its_own() {
+    let with = |more: &str| from_file(&format!("{MINIMAL}\n{more}"));
+    let config = with("server: {oip: '0.0.0.0:8001'}\nmodels: [{name: a, view: features}]");
+    let config = config.unwrap().config;
+    assert_eq!(config.server.oip.map(|address| address.port()), Some(8001));
+    assert_eq!(config.models[0].view, View::Features);
+    assert_eq!(keys(with("server: {oip: '127.0.0.1:9000'}")), ["server.oip"]);
+    let mutual = with("server: {oip: '0.0.0.0:8001'}\ntls: {oip: mutual}");
+    assert!(keys(mutual).contains(&"tls.oip".to_owned()));
+    assert_eq!(keys(with("models: [{name: a, view: rows}]")), ["models[0].view"]);
+}

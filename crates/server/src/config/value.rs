@@ -35,6 +35,7 @@ settings! {
     Option<PathBuf>: "path";
     Vec<PathBuf>: "list of paths";
     SocketAddr: "address:port";
+    Option<SocketAddr>: "address:port";
     Tag: "tag";
     Size: "size";
     Option<Size>: "size";

@@ -17,6 +17,7 @@ mod logged;
 mod memory;
 mod metrics;
 mod models;
+mod oip;
 mod overload;
 mod predict;
 mod reload;

@@ -9,10 +9,13 @@ use std::{
 use outrigger_forest::FRAMEWORKS;
 use outrigger_linear::LINEAR;
 use outrigger_oci::{Client, Reference, build};
-use outrigger_proto::outrigger::v1::{
-    FeatureMap, ModelSelector, PredictRequest, Treatment, Value, model_selector::Version,
-    model_service_client::ModelServiceClient, predict_request::User,
-    prediction_service_client::PredictionServiceClient, value::Kind,
+use outrigger_proto::{
+    inference::grpc_inference_service_client::GrpcInferenceServiceClient,
+    outrigger::v1::{
+        FeatureMap, ModelSelector, PredictRequest, Treatment, Value, model_selector::Version,
+        model_service_client::ModelServiceClient, predict_request::User,
+        prediction_service_client::PredictionServiceClient, value::Kind,
+    },
 };
 use outrigger_server::{Addresses, Kinds, Reload, Running, config::Source};
 use outrigger_testkit::{
@@ -195,6 +198,17 @@ impl Stack {
 
     pub(crate) fn admin(&self) -> ModelServiceClient<Channel> {
         ModelServiceClient::new(channel(self.addresses.admin))
+    }
+
+    /// A client of the Open Inference Protocol, whose listener the settings name.
+    pub(crate) fn oip(&self) -> GrpcInferenceServiceClient<Channel> {
+        let address = self.addresses.oip.expect("server.oip is set");
+        GrpcInferenceServiceClient::new(channel(address))
+    }
+
+    /// A client of the Open Inference Protocol on the admin listener.
+    pub(crate) fn oip_admin(&self) -> GrpcInferenceServiceClient<Channel> {
+        GrpcInferenceServiceClient::new(channel(self.addresses.admin))
     }
 
     /// The URL of a path on the HTTP listener.

@@ -72,6 +72,9 @@
   "shutdown_delay" (printf "%ds" (int .Values.drain.delaySeconds))
   "shutdown_grace" (printf "%ds" (int .Values.drain.graceSeconds))
 ) (default dict $config.server)) -}}
+{{- if .Values.oip.enabled -}}
+{{- $_ := set $config.server "oip" (printf "%s:8001" $listen) -}}
+{{- end -}}
 {{- with include "outrigger.memory" . -}}
 {{- $_ := set $config "server" (merge $config.server (dict "memory" .)) -}}
 {{- end -}}

@@ -4,6 +4,9 @@
   (list "http" .Values.service.httpPort "http")
   (list "health" .Values.service.healthPort "http")
 -}}
+{{- if .Values.oip.enabled }}
+{{- $ports = append $ports (list "oip" .Values.service.oipPort "kubernetes.io/h2c") }}
+{{- end }}
 {{- range $ports }}
 {{- $name := first . }}
 {{- $protocol := ternary "https" (last .) (eq (include "outrigger.speaksTLS" (list $ $name)) "true") }}

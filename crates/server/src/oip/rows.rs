@@ -1,0 +1,176 @@
+//! The view `features`: a table with an input for each feature. Each row is a user with one
+//! treatment; with the parameter `group_by`, consecutive rows of equal key are one user.
+//!
+//! The rows become requests of `outrigger.v1`, so that they are packed, checked and answered as any
+//! other. The users of a table are answered by one version.
+
+mod described;
+mod outputs;
+mod table;
+mod values;
+
+use bytes::Bytes;
+use outrigger_core::{Failure, Reason};
+use outrigger_features::{Arrived, Limits, Meter, Packed};
+use outrigger_lifecycle::Lease;
+use outrigger_oip::{InferRequest, InferResponse, Tensor};
+use outrigger_proto::outrigger::v1::{BatchPredictResponse, ResponseOptions};
+use outrigger_score::Scorer;
+use prost::Message as _;
+
+pub(super) use self::described::described;
+use self::table::Table;
+use super::version::headers;
+use crate::{
+    call::Call,
+    predict::{Exchange, Scored},
+    statistics::Observed,
+    trial::Terms,
+};
+
+/// The parameter that names the input with the users' keys.
+const GROUP_BY: &str = "group_by";
+
+/// A request with a table of features.
+pub(super) struct Rows<'r> {
+    call: &'r Call,
+    observed: &'r Observed,
+    request: InferRequest,
+    /// The memory in bytes that the table takes beside the body.
+    memory: u64,
+    options: ResponseOptions,
+    /// The request of the first user, once it is packed.
+    first: Option<Bytes>,
+    /// The number of rows of each user, once they are packed.
+    rows: Vec<usize>,
+}
+
+/// Charges tensors in addition to what they are packed from.
+#[derive(Debug)]
+struct Beside<'c> {
+    call: &'c Call,
+    bytes: u64,
+}
+
+impl Meter for Beside<'_> {
+    fn admit(&self, bytes: u64) -> Result<(), Failure> {
+        self.call.charge_work(self.bytes + bytes)
+    }
+
+    fn proceed(&self) -> Result<(), Failure> {
+        self.call.proceed()
+    }
+}
+
+impl<'r> Rows<'r> {
+    /// Takes the table of a request, which takes `memory` bytes beside its body.
+    ///
+    /// # Errors
+    /// There is no room for its texts.
+    pub(super) fn new(
+        call: &'r Call,
+        observed: &'r Observed,
+        request: InferRequest,
+        memory: u64,
+    ) -> Result<Self, Failure> {
+        let memory = memory + super::texts_of(&request.inputs);
+        call.charge_work(memory)?;
+        let names = request.outputs.iter().map(|output| output.name.to_string());
+        let options = ResponseOptions { outputs: names.collect(), ..Default::default() };
+        Ok(Self { call, observed, request, memory, options, first: None, rows: Vec::new() })
+    }
+
+    fn table<'a>(&'a self, scorer: &Scorer) -> Result<Table<'a>, Failure> {
+        let group_by = self.request.parameters.text(GROUP_BY)?;
+        Ok(Table::read(&self.request.inputs, group_by, scorer.plan.metadata())?)
+    }
+
+    /// The answer to a table without rows; `None` if it has some.
+    ///
+    /// # Errors
+    /// The table does not fit the model.
+    pub(super) fn empty(&self, lease: &Lease) -> Result<Option<InferResponse>, Failure> {
+        let has_rows = |input: &Tensor| input.shape.first() != Some(&0);
+        if self.request.inputs.iter().all(has_rows) || self.table(&lease.scorer)?.rows > 0 {
+            return Ok(None);
+        }
+        let plan = &lease.scorer.plan;
+        let outputs = outputs::tensors(plan, &self.options.outputs, Vec::new(), &[])?;
+        self.call.set_headers(headers(lease, &Terms::of(self.call)));
+        Ok(Some(self.response(lease, outputs)))
+    }
+
+    fn response(&self, lease: &Lease, outputs: Vec<Tensor>) -> InferResponse {
+        InferResponse {
+            model_name: lease.key.name.to_string(),
+            model_version: Some(lease.key.digest.to_string()),
+            id: self.request.id.clone(),
+            outputs,
+            ..InferResponse::default()
+        }
+    }
+
+    fn packed(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
+        let limits = limits(scorer);
+        let table = self.table(scorer)?;
+        if table.rows > limits.max_users {
+            let message = format!("{} rows, at most {} are allowed", table.rows, limits.max_users);
+            let failure = Failure::new(Reason::TooManyTreatments, format!("inputs: {message}"));
+            return Err(failure.violation("inputs", message));
+        }
+        // The requests have the names of the features in every row.
+        let encoded = table.encoded_size();
+        let most = limits.max_tensor_bytes;
+        if encoded > most {
+            let message = format!("the rows take {encoded} bytes, at most {most} are allowed");
+            return Err(Failure::new(Reason::TooLarge, message));
+        }
+        let meter = Beside { call: self.call, bytes: self.memory + encoded as u64 };
+        meter.admit(0)?;
+        let requests = table.requests()?;
+        let messages = requests.messages();
+        let packed = scorer.plan.metered(&meter).pack_batch(&messages, &self.options, &limits);
+        self.first = messages.first().map(|message| Bytes::copy_from_slice(message));
+        self.rows = requests.rows;
+        packed
+    }
+}
+
+/// The limits of a table. Each row may be a user, so there may be as many users as treatments, unless
+/// the engine's batches are smaller.
+fn limits(scorer: &Scorer) -> Limits {
+    let limits = scorer.limits();
+    let rows = if scorer.batches { limits.max_users } else { limits.max_treatments };
+    Limits { max_users: rows, ..limits }
+}
+
+impl Exchange for Rows<'_> {
+    type Answer = InferResponse;
+
+    fn pack(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
+        let observed = self.observed;
+        observed.input(|| self.packed(scorer))
+    }
+
+    fn request(&self) -> Option<Arrived> {
+        Some(Arrived::of_batch(self.first.as_ref()?, &self.options))
+    }
+
+    fn answer(&self, scored: &Scored<'_>) -> Result<InferResponse, Failure> {
+        let &Scored { lease, terms, packed, outputs } = scored;
+        let rows: usize = self.rows.iter().sum();
+        self.observed.output(rows, || {
+            let plan = &lease.scorer.plan;
+            let answer = plan.answer_batch(packed, outputs, &[], "")?;
+            // The encoded answer, its scores, and the tensors.
+            self.call.charge_answer(4 * answer.encoded_len() as u64)?;
+            let answer = BatchPredictResponse::decode(&*answer.to_vec()).map_err(|error| {
+                Failure::new(Reason::Internal, format!("the answer cannot be read: {error}"))
+            })?;
+            let (names, rows) = (&self.options.outputs, &self.rows);
+            let outputs = outputs::tensors(plan, names, answer.responses, rows)?;
+            self.call.set_headers(headers(lease, terms));
+            Ok(self.response(lease, outputs))
+        })
+    }
+}

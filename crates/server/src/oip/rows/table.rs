@@ -1,0 +1,364 @@
+//! A table of features, and the requests of its users.
+
+use outrigger_features::{Metadata, metadata::Entity};
+use outrigger_oip::{DataType, Malformed, Tensor};
+use outrigger_proto::raw::write;
+
+use super::values::put_value;
+
+/// `PredictRequest.user_features`.
+const USER: u32 = 4;
+/// `PredictRequest.treatments`.
+const TREATMENT: u32 = 6;
+/// `FeatureMap.features`.
+const OF_USER: u32 = 1;
+/// `Treatment.features`.
+const OF_TREATMENT: u32 = 2;
+
+/// The columns of a table.
+pub(super) struct Table<'a> {
+    /// The number of rows.
+    pub(super) rows: usize,
+    columns: Vec<Column<'a>>,
+    /// The column by which rows belong to one user.
+    key: Option<Cells<'a>>,
+}
+
+/// The values of one feature.
+struct Column<'a> {
+    /// The name of the feature.
+    name: &'a str,
+    /// The name of the input.
+    input: &'a str,
+    entity: Entity,
+    cells: Cells<'a>,
+}
+
+/// The cells of an input, row by row.
+pub(super) struct Cells<'a> {
+    pub(super) datatype: DataType,
+    /// The values of each row; `None` for one value without a dimension of its own.
+    pub(super) width: Option<usize>,
+    data: &'a [u8],
+    texts: Vec<&'a [u8]>,
+}
+
+/// The values of one row.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Cell<'a> {
+    /// Elements of a fixed size, little-endian.
+    Bytes(&'a [u8]),
+    /// Texts, or other bytes.
+    Texts(&'a [&'a [u8]]),
+}
+
+/// The encoded requests of the users.
+#[derive(Default)]
+pub(super) struct Requests {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// The number of rows of each user.
+    pub(super) rows: Vec<usize>,
+}
+
+impl Requests {
+    /// The messages, in the order of the users.
+    pub(super) fn messages(&self) -> Vec<&[u8]> {
+        let starts = [0].into_iter().chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end]).collect()
+    }
+}
+
+impl<'a> Cells<'a> {
+    /// Reads a tensor `[rows]` or `[rows, width]`.
+    fn read(tensor: &'a Tensor) -> Result<(usize, Self), Malformed> {
+        let size = |size: i64| usize::try_from(size).unwrap_or_default();
+        let (rows, width) = match tensor.shape[..] {
+            [rows] => (size(rows), None),
+            [rows, width] => (size(rows), Some(size(width))),
+            _ => {
+                let shape = &tensor.shape;
+                let message = format!("a feature is [rows] or [rows, width], not {shape:?}");
+                return Err(Malformed::at("shape", message));
+            }
+        };
+        let texts = match tensor.datatype {
+            DataType::Bytes => tensor.texts().collect(),
+            _ => Vec::new(),
+        };
+        Ok((rows, Self { datatype: tensor.datatype, width, data: &tensor.data, texts }))
+    }
+
+    /// The values of a row.
+    pub(super) fn cell(&self, row: usize) -> Cell<'_> {
+        let width = self.width.unwrap_or(1);
+        match self.datatype.size() {
+            None => Cell::Texts(&self.texts[row * width..][..width]),
+            Some(size) => Cell::Bytes(&self.data[row * width * size..][..width * size]),
+        }
+    }
+}
+
+impl<'a> Table<'a> {
+    /// Reads the inputs of a request as features of the model. `group_by` names the input with the
+    /// users' keys, which may be no feature.
+    ///
+    /// # Errors
+    /// An input is no feature, its shape is not that of rows, or numbers of rows differ.
+    pub(super) fn read(
+        inputs: &'a [Tensor],
+        group_by: Option<&str>,
+        metadata: &Metadata,
+    ) -> Result<Self, Malformed> {
+        let (mut columns, mut key, mut first) = (Vec::new(), None, None);
+        for (index, input) in inputs.iter().enumerate() {
+            let within = |fault: Malformed| fault.within(&format!("inputs[{index}]"));
+            let (rows, cells) = Cells::read(input).map_err(within)?;
+            let (expected, name) = *first.get_or_insert((rows, &*input.name));
+            if rows != expected {
+                let message = format!("{rows} rows, but {name:?} has {expected}");
+                return Err(within(Malformed::at("shape", message)));
+            }
+            let is_key = group_by == Some(&*input.name);
+            match feature(metadata, &input.name) {
+                Ok((entity, name)) => {
+                    columns.push(Column { name, input: &input.name, entity, cells });
+                }
+                Err(_) if is_key => {}
+                Err(fault) => return Err(within(fault)),
+            }
+            if is_key {
+                key = Some(Cells::read(input).map_err(within)?.1);
+            }
+        }
+        match (group_by, first) {
+            (_, None) => Err(Malformed::at("inputs", "there are none")),
+            (Some(name), _) if key.is_none() => {
+                let message = format!("there is no input {name:?}");
+                Err(Malformed::at("parameters[\"group_by\"]", message))
+            }
+            (_, Some((rows, _))) => Ok(Self { rows, columns, key }),
+        }
+    }
+
+    /// About the size of the encoded requests in bytes.
+    pub(super) fn encoded_size(&self) -> usize {
+        /// The keys and lengths of an entry, and the most by which a number grows.
+        const ENTRY: usize = 24;
+        let row = |column: &Column<'_>| {
+            let width = column.cells.width.unwrap_or(1);
+            column.name.len() + ENTRY + 10 * width
+        };
+        let texts = |column: &Column<'_>| column.cells.data.len();
+        let of_row = self.columns.iter().map(row).sum::<usize>() + ENTRY;
+        of_row.saturating_mul(self.rows) + self.columns.iter().map(texts).sum::<usize>()
+    }
+
+    /// The requests of the users.
+    ///
+    /// # Errors
+    /// A feature of the user differs between the rows of a user, or a value cannot be one of a
+    /// feature.
+    pub(super) fn requests(&self) -> Result<Requests, Malformed> {
+        let mut requests = Requests::default();
+        let (mut body, mut value) = (Vec::new(), Vec::new());
+        let mut start = 0;
+        while start < self.rows {
+            let end = self.end_of_user(start);
+            self.check_user(start, end)?;
+            self.put_features(Entity::User, start, &mut body, &mut value)?;
+            write::put_bytes(USER, &body, &mut requests.bytes);
+            for row in start..end {
+                self.put_features(Entity::Treatment, row, &mut body, &mut value)?;
+                write::put_bytes(TREATMENT, &body, &mut requests.bytes);
+            }
+            requests.ends.push(requests.bytes.len());
+            requests.rows.push(end - start);
+            start = end;
+        }
+        Ok(requests)
+    }
+
+    /// The first row after those of the user whose first row is `start`.
+    fn end_of_user(&self, start: usize) -> usize {
+        let Some(key) = &self.key else { return start + 1 };
+        let is_other = |row: &usize| key.cell(*row) != key.cell(start);
+        (start + 1..self.rows).find(is_other).unwrap_or(self.rows)
+    }
+
+    /// Requires that the user's features are the same in all rows of a user.
+    fn check_user(&self, start: usize, end: usize) -> Result<(), Malformed> {
+        for column in self.of(Entity::User) {
+            let first = column.cells.cell(start);
+            if let Some(row) = (start + 1..end).find(|row| column.cells.cell(*row) != first) {
+                let message = format!("row {row} differs from row {start} of the same user");
+                return Err(Malformed::at(format!("inputs[{:?}]", column.input), message));
+            }
+        }
+        Ok(())
+    }
+
+    fn of(&self, entity: Entity) -> impl Iterator<Item = &Column<'a>> {
+        self.columns.iter().filter(move |column| column.entity == entity)
+    }
+
+    /// Writes the features of a row to `body`, in the form of a `FeatureMap` or a `Treatment`.
+    fn put_features(
+        &self,
+        entity: Entity,
+        row: usize,
+        body: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<(), Malformed> {
+        let tag = if entity == Entity::User { OF_USER } else { OF_TREATMENT };
+        body.clear();
+        for column in self.of(entity) {
+            value.clear();
+            put_value(&column.cells, row, value)
+                .map_err(|fault| fault.within(&format!("inputs[{:?}]", column.input)))?;
+            let entry = write::bytes_len(1, column.name.len()) + write::bytes_len(2, value.len());
+            write::put_header(tag, entry, body);
+            write::put_bytes(1, column.name.as_bytes(), body);
+            write::put_bytes(2, value, body);
+        }
+        Ok(())
+    }
+}
+
+/// The feature that an input stands for. A name of both entities is qualified by one of them.
+fn feature<'a>(metadata: &Metadata, input: &'a str) -> Result<(Entity, &'a str), Malformed> {
+    let has = |entity, name: &str| {
+        metadata.features_of(entity).any(|(_, feature)| *feature.name == *name)
+    };
+    match (has(Entity::User, input), has(Entity::Treatment, input)) {
+        (true, false) => return Ok((Entity::User, input)),
+        (false, true) => return Ok((Entity::Treatment, input)),
+        (true, true) => {
+            let message = format!("give it as \"user.{input}\" or \"treatment.{input}\"");
+            return Err(Malformed::at("name", message));
+        }
+        (false, false) => {}
+    }
+    for entity in [Entity::User, Entity::Treatment] {
+        let name = input.strip_prefix(entity.as_str()).and_then(|rest| rest.strip_prefix('.'));
+        if let Some(name) = name.filter(|name| has(entity, name)) {
+            return Ok((entity, name));
+        }
+    }
+    Err(Malformed::at("name", format!("the model has no feature {input:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use outrigger_proto::outrigger::v1::{PredictRequest, predict_request::User, value::Kind};
+    use prost::Message as _;
+
+    use super::*;
+
+    fn metadata() -> Metadata {
+        let text = r#"{
+            "schema": "outrigger.dev/model/v1", "framework": "tensorflow",
+            "inputs": [
+                {"tensor": "user", "entity": "user", "dtype": "float32",
+                 "features": [{"name": "age", "default": 0}, {"name": "x", "default": 0}]},
+                {"tensor": "treatment", "entity": "treatment", "dtype": "float32",
+                 "features": [{"name": "price", "required": true}, {"name": "x", "default": 0}]}],
+            "outputs": [{"tensor": "scores", "name": "score", "kind": "per_treatment"}]}"#;
+        Metadata::parse(text.as_bytes()).expect("valid")
+    }
+
+    fn floats(name: &str, shape: &[i64], values: &[f32]) -> Tensor {
+        let data: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Tensor::new(name, DataType::Fp32, shape.to_vec(), data.into()).expect("consistent")
+    }
+
+    fn requests(inputs: &[Tensor], group_by: Option<&str>) -> Result<Vec<PredictRequest>, String> {
+        let requests = Table::read(inputs, group_by, &metadata())
+            .and_then(|table| {
+                let requests = table.requests()?;
+                assert!(requests.bytes.len() <= table.encoded_size());
+                Ok(requests)
+            })
+            .map_err(|fault| fault.to_string())?;
+        let decode = |message: &[u8]| PredictRequest::decode(message).expect("a request");
+        Ok(requests.messages().into_iter().map(decode).collect())
+    }
+
+    fn number(kind: Option<&outrigger_proto::outrigger::v1::Value>) -> f32 {
+        match kind.and_then(|value| value.kind.as_ref()) {
+            Some(Kind::Number(number)) => *number,
+            other => panic!("{other:?} is no number"),
+        }
+    }
+
+    fn user(request: &PredictRequest, name: &str) -> f32 {
+        let Some(User::UserFeatures(map)) = &request.user else { panic!("no user") };
+        number(map.features.get(name))
+    }
+
+    #[test]
+    fn each_row_is_a_user_with_one_treatment() {
+        let inputs = [floats("price", &[2, 1], &[1.0, 2.0]), floats("age", &[2], &[30.0, 40.0])];
+        let requests = requests(&inputs, None).expect("readable");
+        assert_eq!(requests.len(), 2);
+        assert_eq!(user(&requests[1], "age"), 40.0);
+        assert_eq!(requests[1].treatments.len(), 1);
+    }
+
+    #[test]
+    fn consecutive_rows_of_equal_key_are_one_user() {
+        let inputs = [
+            floats("price", &[4], &[1.0, 2.0, 3.0, 4.0]),
+            floats("age", &[4], &[30.0, 30.0, 40.0, 30.0]),
+            floats("session", &[4], &[7.0, 7.0, 8.0, 7.0]),
+        ];
+        let requests = requests(&inputs, Some("session")).expect("readable");
+        let counts: Vec<_> = requests.iter().map(|request| request.treatments.len()).collect();
+        assert_eq!(counts, [2, 1, 1]);
+        assert_eq!(number(requests[0].treatments[1].features.get("price")), 2.0);
+    }
+
+    #[test]
+    fn a_user_has_the_same_features_in_all_rows() {
+        let inputs = [floats("age", &[2], &[30.0, 40.0]), floats("session", &[2], &[7.0, 7.0])];
+        assert_eq!(
+            requests(&inputs, Some("session")).unwrap_err(),
+            "inputs[\"age\"]: row 1 differs from row 0 of the same user"
+        );
+    }
+
+    #[test]
+    fn a_name_of_both_entities_is_qualified() {
+        let inputs = [floats("user.x", &[1], &[1.0]), floats("treatment.x", &[1], &[2.0])];
+        let found = requests(&inputs, None).expect("readable");
+        assert_eq!(user(&found[0], "x"), 1.0);
+        assert_eq!(number(found[0].treatments[0].features.get("x")), 2.0);
+        let both = requests(&[floats("x", &[1], &[1.0])], None).unwrap_err();
+        assert_eq!(both, "inputs[0].name: give it as \"user.x\" or \"treatment.x\"");
+    }
+
+    #[test]
+    fn tables_that_are_none_are_refused() {
+        let price = || floats("price", &[2], &[1.0, 2.0]);
+        let cases = [
+            (
+                vec![floats("cost", &[1], &[1.0])],
+                "inputs[0].name: the model has no feature \"cost\"",
+            ),
+            (
+                vec![price(), floats("age", &[1], &[1.0])],
+                "inputs[1].shape: 1 rows, but \"price\" has 2",
+            ),
+            (
+                vec![floats("price", &[1, 1, 1], &[1.0])],
+                "inputs[0].shape: a feature is [rows] or [rows, width], not [1, 1, 1]",
+            ),
+            (vec![], "inputs: there are none"),
+        ];
+        for (inputs, message) in cases {
+            assert_eq!(requests(&inputs, None).unwrap_err(), message);
+        }
+        let absent = requests(&[price()], Some("session")).unwrap_err();
+        assert_eq!(absent, "parameters[\"group_by\"]: there is no input \"session\"");
+    }
+}

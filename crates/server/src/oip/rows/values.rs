@@ -1,0 +1,103 @@
+//! The values of features, in the encoding of `outrigger.v1.Value`.
+
+use bytes::BufMut as _;
+use outrigger_oip::{DataType, Malformed};
+use outrigger_proto::raw::write;
+
+use super::table::{Cell, Cells};
+
+/// The key of `Value.number`, which has four bytes.
+const NUMBER: u8 = 1 << 3 | 5;
+/// The key of `Value.real`, which has eight bytes.
+const REAL: u8 = 5 << 3 | 1;
+const TEXT: u32 = 2;
+const INTEGER: u32 = 3;
+const FLAG: u32 = 4;
+const NUMBERS: u32 = 6;
+const TEXTS: u32 = 7;
+const INTEGERS: u32 = 8;
+const REALS: u32 = 9;
+/// The field of a list with its values.
+const VALUES: u32 = 1;
+
+/// Writes the value of a row: one without a dimension of its own or of width 1 as a scalar, others as
+/// a list.
+///
+/// # Errors
+/// No feature takes such a value.
+pub(super) fn put_value(cells: &Cells<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
+    let is_list = cells.width.is_some_and(|width| width != 1);
+    match (cells.cell(row), cells.datatype) {
+        (Cell::Texts([text]), _) if !is_list => write::put_bytes(TEXT, utf8(text)?, out),
+        (Cell::Texts(texts), _) => put_texts(texts, out)?,
+        (Cell::Bytes(number), DataType::Fp32) if !is_list => {
+            out.put_u8(NUMBER);
+            out.put_slice(number);
+        }
+        (Cell::Bytes(real), DataType::Fp64) if !is_list => {
+            out.put_u8(REAL);
+            out.put_slice(real);
+        }
+        (Cell::Bytes(numbers), DataType::Fp32) => put_list(NUMBERS, numbers, out),
+        (Cell::Bytes(reals), DataType::Fp64) => put_list(REALS, reals, out),
+        (Cell::Bytes(flag), DataType::Bool) if !is_list => {
+            write::put_int(FLAG, u64::from(flag == [1]), out);
+        }
+        (_, datatype @ (DataType::Bool | DataType::Fp16 | DataType::Bf16)) => {
+            let list = if is_list { "a list of " } else { "" };
+            return Err(Malformed::at("datatype", format!("no feature takes {list}{datatype}")));
+        }
+        (Cell::Bytes(bytes), datatype) if !is_list => {
+            write::put_int(INTEGER, integer(bytes, datatype)?, out);
+        }
+        (Cell::Bytes(bytes), datatype) => put_integers(bytes, datatype, out)?,
+    }
+    Ok(())
+}
+
+fn utf8(text: &[u8]) -> Result<&[u8], Malformed> {
+    match std::str::from_utf8(text) {
+        Ok(_) => Ok(text),
+        Err(_) => Err(Malformed::at("data", "a text is not valid UTF-8")),
+    }
+}
+
+fn put_texts(texts: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Malformed> {
+    let length = texts.iter().map(|text| write::bytes_len(VALUES, text.len())).sum();
+    write::put_header(TEXTS, length, out);
+    for text in texts {
+        write::put_bytes(VALUES, utf8(text)?, out);
+    }
+    Ok(())
+}
+
+/// Writes a packed list of numbers of a fixed size.
+fn put_list(tag: u32, values: &[u8], out: &mut Vec<u8>) {
+    write::put_header(tag, write::bytes_len(VALUES, values.len()), out);
+    write::put_bytes(VALUES, values, out);
+}
+
+fn put_integers(bytes: &[u8], datatype: DataType, out: &mut Vec<u8>) -> Result<(), Malformed> {
+    let elements = || bytes.chunks_exact(datatype.least_size());
+    let values: Vec<u64> =
+        elements().map(|element| integer(element, datatype)).collect::<Result<_, _>>()?;
+    let length = values.iter().map(|value| write::varint_len(*value)).sum();
+    write::put_header(INTEGERS, write::bytes_len(VALUES, length), out);
+    write::put_header(VALUES, length, out);
+    values.into_iter().for_each(|value| write::put_varint(value, out));
+    Ok(())
+}
+
+/// An integer of any size as the bits of an int64.
+fn integer(element: &[u8], datatype: DataType) -> Result<u64, Malformed> {
+    let is_signed =
+        matches!(datatype, DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64);
+    let is_high = element.last().is_some_and(|byte| *byte >= 0x80);
+    let mut value = if is_signed && is_high { [0xff; 8] } else { [0; 8] };
+    value[..element.len()].copy_from_slice(element);
+    let value = u64::from_le_bytes(value);
+    if !is_signed && i64::try_from(value).is_err() {
+        return Err(Malformed::at("data", format!("{value} does not fit INT64")));
+    }
+    Ok(value)
+}
