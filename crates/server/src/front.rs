@@ -14,7 +14,7 @@ use tonic::Status;
 use crate::{audit::Verb, config::Right};
 
 /// The number of fronts that the wiring creates. Each has a distinct `index` below this number.
-pub(crate) const COUNT: usize = 3;
+pub(crate) const COUNT: usize = 4;
 
 /// A protocol in which callers make calls.
 #[derive(Debug)]
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::{grpc, http, oip};
 
-    const ALL: [&Front; COUNT] = [&grpc::FRONT, &http::FRONT, &oip::GRPC];
+    const ALL: [&Front; COUNT] = [&grpc::FRONT, &http::FRONT, &oip::GRPC, &oip::REST];
 
     #[test]
     fn every_front_is_at_its_index() {

@@ -59,9 +59,9 @@ pub const METRICS: &[Metric] = &[
         name: REQUESTS,
         kind: MetricKind::Counter,
         labels: &["surface", "method", "model", "arm", "reason"],
-        help: "Requests that ended, by surface (grpc, http, oip_grpc), method, the model and arm that \
-               answered (empty if none did; for users on both arms, that of one of them), and \
-               reason: OK, a name from errors.md, or CANCELLED if the caller disconnected.",
+        help: "Requests that ended, by surface (grpc, http, oip_grpc, oip_http), method, the model \
+               and arm that answered (empty if none did; for users on both arms, that of one of \
+               them), and reason: OK, a name from errors.md, or CANCELLED if the caller disconnected.",
     },
     Metric {
         name: REQUEST_SECONDS,
