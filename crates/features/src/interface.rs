@@ -3,6 +3,8 @@
 mod check;
 mod columns;
 
+pub(crate) use check::SCORES;
+
 use outrigger_core::{Interface, Reason};
 
 use crate::metadata::Metadata;

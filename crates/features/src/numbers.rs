@@ -16,6 +16,6 @@ pub(crate) fn fits(value: i64, dtype: DType) -> bool {
         DType::Float32 => value.unsigned_abs() <= 1 << f32::MANTISSA_DIGITS,
         DType::Float64 => value.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS,
         DType::Int32 => i32::try_from(value).is_ok(),
-        DType::Int64 | DType::Bool | DType::String => true,
+        _ => true,
     }
 }

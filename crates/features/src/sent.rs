@@ -132,7 +132,7 @@ fn element(tensor: &Tensor, at: usize) -> f64 {
         DType::Int32 => i32::from_le_bytes(whole(bytes)).into(),
         DType::Int64 => i64::from_le_bytes(whole(bytes)) as f64,
         DType::Bool => bytes[0].into(),
-        DType::String => f64::NAN,
+        _ => f64::NAN,
     }
 }
 

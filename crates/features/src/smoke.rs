@@ -72,7 +72,7 @@ fn made_up(dtype: DType, feature: &Feature, number: f32) -> Kind {
         (Encoding::Vocabulary { words: Words::Integers(words), .. }, _) => integers(words[0]),
         (Encoding::HashBuckets(_), _) | (Encoding::Plain, DType::String) => texts(""),
         (Encoding::Plain, DType::Float32 | DType::Float64) => numbers(),
-        (Encoding::Plain, DType::Int32 | DType::Int64 | DType::Bool) => integers(0),
+        (Encoding::Plain, _) => integers(0),
     }
 }
 

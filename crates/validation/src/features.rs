@@ -114,7 +114,8 @@ impl Type {
             (Encoding::Plain, DType::Float32 | DType::Float64) => Self::Number,
             (Encoding::Plain, DType::Int32 | DType::Int64) => Self::Integer,
             (Encoding::Plain, DType::Bool) => Self::Flag,
-            (Encoding::Plain, DType::String) => Self::Text,
+            // Features have no other types.
+            (Encoding::Plain, _) => Self::Text,
         }
     }
 }

@@ -83,12 +83,11 @@ fn value(input: &Input, feature: &Feature, random: &mut StdRng) -> Kind {
         }
         (Encoding::Plain, DType::Float32) => numbers(length, || random.random_range(-1.0..1.0)),
         (Encoding::Plain, DType::Float64) => reals(length, || random.random_range(-1.0..1.0)),
-        (Encoding::Plain, DType::Int32 | DType::Int64) => {
-            integers(length, || random.random_range(0..1000))
-        }
         (Encoding::Plain, DType::Bool) if length == 1 => Kind::Flag(random.random()),
         // There are no lists of booleans; 0 and 1 are accepted instead.
         (Encoding::Plain, DType::Bool) => integers(length, || random.random_range(0..2)),
+        // The integers: features have no other types.
+        (Encoding::Plain, _) => integers(length, || random.random_range(0..1000)),
     }
 }
 

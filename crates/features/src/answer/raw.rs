@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use outrigger_core::{Content, DType, Failure, Tensor};
+use outrigger_core::{Content, Failure, Tensor};
 
 use super::{
     Best, Sample,
@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     column::floats,
+    interface::SCORES,
     packed::Packed,
     plan::Plan,
     raw::{RawPart, has_its_size},
@@ -50,7 +51,9 @@ impl RawPart {
             return Some(Cow::default());
         }
         match outputs.iter().find(is_score) {
-            Some(Tensor { dtype, content: Content::Bytes(bytes), .. }) if *dtype != DType::Bool => {
+            Some(Tensor { dtype, content: Content::Bytes(bytes), .. })
+                if SCORES.contains(dtype) =>
+            {
                 let values = to_floats(bytes, *dtype);
                 floats::all_finite(&values).then(|| column(values, output))
             }
@@ -75,7 +78,7 @@ impl RawPart {
 
 #[cfg(test)]
 mod tests {
-    use outrigger_core::{Interface, Reason, Shape, TensorSpec};
+    use outrigger_core::{DType, Interface, Reason, Shape, TensorSpec};
 
     use super::*;
     use crate::{

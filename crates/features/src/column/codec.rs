@@ -76,7 +76,8 @@ impl Codec {
             DType::Float64 => Self::Float64 { allow_non_finite },
             DType::Int32 | DType::Int64 => Self::Integer(Width::of(dtype)),
             DType::Bool => Self::Bool,
-            DType::String => Self::Text,
+            // Features have no other types.
+            _ => Self::Text,
         }
     }
 
@@ -158,7 +159,7 @@ impl Width {
             DType::Int32 => Self::Int32,
             DType::Float32 => Self::Float32,
             DType::Float64 => Self::Float64,
-            DType::Int64 | DType::Bool | DType::String => Self::Int64,
+            _ => Self::Int64,
         }
     }
 

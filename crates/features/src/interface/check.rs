@@ -23,7 +23,7 @@ const ROWS: Dim = Dim::Free("R");
 const ELEMENTS: Dim = Dim::Free("N");
 
 /// The types that scores may have.
-const SCORES: [DType; 4] = [DType::Float32, DType::Float64, DType::Int32, DType::Int64];
+pub(crate) const SCORES: [DType; 4] = [DType::Float32, DType::Float64, DType::Int32, DType::Int64];
 
 pub(crate) fn check(metadata: &Metadata, interface: &Interface) -> Result<(), InterfaceError> {
     for (index, input) in metadata.inputs.iter().enumerate() {

@@ -160,9 +160,7 @@ fn read_buckets(node: &Node<'_>, dtype: DType) -> Result<Encoding> {
 fn needs_numbers(node: &Node<'_>, dtype: DType, what: &str) -> Result<()> {
     match dtype {
         DType::Int32 | DType::Int64 | DType::Float32 | DType::Float64 => Ok(()),
-        DType::Bool | DType::String => {
-            Err(node.error(format!("{what} needs a tensor of numbers, this one is {dtype}")))
-        }
+        _ => Err(node.error(format!("{what} needs a tensor of numbers, this one is {dtype}"))),
     }
 }
 
@@ -260,6 +258,8 @@ fn read_plain(node: &Node<'_>, dtype: DType) -> Result<Raw> {
         }
         DType::Bool => Ok(Raw::Flag(node.flag()?)),
         DType::String => Ok(Raw::Text(node.text()?.into())),
+        // An input with features has none of the other types.
+        _ => Err(node.error(format!("there are no features of {dtype}"))),
     }
 }
 

@@ -31,7 +31,7 @@ impl<'r> Tensors<'r> {
     /// Takes the tensors of a request, which take `memory` bytes beside its body.
     ///
     /// # Errors
-    /// A tensor has a datatype that no model takes, or there is no room for its texts.
+    /// There is no room for the texts.
     pub(super) fn new(
         call: &'r Call,
         observed: &'r Observed,
@@ -41,10 +41,7 @@ impl<'r> Tensors<'r> {
         let InferRequest { id, inputs, outputs, .. } = request;
         let memory = memory + super::texts_of(&inputs);
         call.charge_work(memory)?;
-        let core = |(index, input): (usize, outrigger_oip::Tensor)| {
-            input.into_core().map_err(|fault| fault.within(&format!("inputs[{index}]")))
-        };
-        let inputs = inputs.into_iter().enumerate().map(core).collect::<Result<_, _>>()?;
+        let inputs = inputs.into_iter().map(outrigger_oip::Tensor::into_core).collect();
         let outputs = outputs.into_iter().map(|output| output.name).collect();
         let raw = Some(Arc::new(RawCall { inputs, outputs }));
         Ok(Self { call, observed, id, raw, memory, is_needed })

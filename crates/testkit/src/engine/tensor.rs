@@ -49,6 +49,13 @@ pub fn to_proto(tensor: &Tensor) -> TensorProto {
             DType::Int32 => proto.int_val.push(value.get_i32_le()),
             DType::Int64 => proto.int64_val.push(value.get_i64_le()),
             DType::Bool => proto.bool_val.push(value.get_u8() != 0),
+            DType::Int8 => proto.int_val.push(value.get_i8().into()),
+            DType::Int16 => proto.int_val.push(value.get_i16_le().into()),
+            DType::UInt8 => proto.int_val.push(value.get_u8().into()),
+            DType::UInt16 => proto.int_val.push(value.get_u16_le().into()),
+            DType::UInt32 => proto.uint32_val.push(value.get_u32_le()),
+            DType::UInt64 => proto.uint64_val.push(value.get_u64_le()),
+            DType::Float16 | DType::BFloat16 => proto.half_val.push(value.get_u16_le().into()),
             DType::String => {}
         }
     }

@@ -18,9 +18,6 @@ pub enum DecodeError {
     /// An element type without a counterpart in [`DType`].
     #[error("element type {0} is not supported")]
     DType(i32),
-    /// An unsigned value that does not fit into int64.
-    #[error("the value {0} does not fit into int64")]
-    ValueRange(u64),
     /// A negative size, or more elements than memory could hold.
     #[error("the shape {0:?} is not valid")]
     Shape(Vec<i64>),
@@ -49,7 +46,7 @@ impl DecodeError {
     /// The stable reason.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::DType(_) | Self::ValueRange(_) | Self::Missing(_) => Reason::ScoresInvalid,
+            Self::DType(_) | Self::Missing(_) => Reason::ScoresInvalid,
             _ => Reason::EngineFailed,
         }
     }
@@ -221,21 +218,11 @@ fn of_content(
     count: usize,
     share: impl Fn(&[u8]) -> Bytes,
 ) -> Result<Bytes, DecodeError> {
-    let expected = count.saturating_mul(element.width);
-    if content.len() != expected {
-        return Err(DecodeError::Content { actual: content.len(), expected });
+    let expected = count.saturating_mul(element.dtype.size().unwrap_or_default());
+    match content.len() == expected {
+        true => Ok(share(content)),
+        false => Err(DecodeError::Content { actual: content.len(), expected }),
     }
-    if element.content_is_ours() {
-        return Ok(share(content));
-    }
-    let mut out = Elements::new(element, count);
-    out.make_room(count);
-    for chunk in content.chunks_exact(element.width) {
-        let mut bits = [0; 8];
-        bits[..chunk.len()].copy_from_slice(chunk);
-        out.push(u64::from_le_bytes(bits))?;
-    }
-    Ok(out.finish())
 }
 
 fn of_values(
@@ -253,7 +240,7 @@ fn of_values(
         match value {
             // A packed list of floats has the layout of content, so it is not copied.
             Value::Bytes(packed) if element.encoding != Encoding::Varint => {
-                if out.is_empty() && packed.len() == out.wanted && element.content_is_ours() {
+                if out.is_empty() && packed.len() == out.wanted {
                     return Ok(share(packed));
                 }
                 out.push_packed(packed)?;
@@ -262,12 +249,12 @@ fn of_values(
                 out.make_room(packed.len());
                 let mut packed = Reader::new(packed);
                 while !packed.is_empty() {
-                    out.push(packed.varint()?)?;
+                    out.push(packed.varint()?);
                 }
             }
-            Value::Varint(bits) => out.push(bits)?,
-            Value::Fixed64(bits) => out.push(u64::from_le_bytes(*bits))?,
-            Value::Fixed32(bits) => out.push(u32::from_le_bytes(*bits).into())?,
+            Value::Varint(bits) => out.push(bits),
+            Value::Fixed64(bits) => out.push(u64::from_le_bytes(*bits)),
+            Value::Fixed32(bits) => out.push(u32::from_le_bytes(*bits).into()),
         }
     }
     Ok(out.finish())
@@ -298,12 +285,11 @@ impl Elements {
         self.bytes.reserve(wanted.min(count.saturating_mul(self.width)));
     }
 
-    fn push(&mut self, bits: u64) -> Result<(), DecodeError> {
+    fn push(&mut self, bits: u64) {
         if self.bytes.len() < self.wanted {
-            let value = self.element.convert(bits)?.to_le_bytes();
+            let value = self.element.convert(bits).to_le_bytes();
             self.bytes.put_slice(&value[..self.width]);
         }
-        Ok(())
     }
 
     fn push_packed(&mut self, packed: &[u8]) -> Result<(), DecodeError> {
@@ -315,7 +301,7 @@ impl Elements {
         for chunk in packed.chunks_exact(width) {
             let mut bits = [0; 8];
             bits[..width].copy_from_slice(chunk);
-            self.push(u64::from_le_bytes(bits))?;
+            self.push(u64::from_le_bytes(bits));
         }
         Ok(())
     }

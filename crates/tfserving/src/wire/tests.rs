@@ -241,39 +241,37 @@ fn usual_inputs_and_outputs_are_encoded_in_advance() {
 }
 
 #[test]
-fn types_without_a_counterpart_are_widened() {
+fn values_are_those_of_their_type() {
     let ints = |dtype, values: &[i32]| TensorProto {
         int_val: values.to_vec(),
         ..proto(dtype, &[values.len() as i64])
     };
-    let i32s = |values: &[i32]| little_endian(values.iter().map(|value| value.to_le_bytes()));
-    let i64s = |values: &[i64]| little_endian(values.iter().map(|value| value.to_le_bytes()));
-    let f32s = |values: &[f32]| little_endian(values.iter().map(|value| value.to_le_bytes()));
     // 300 does not fit; TensorFlow cuts it to 44.
-    assert_eq!(content_of(&ints(DataType::DtInt8, &[-3, 300])), i32s(&[-3, 44]));
-    assert_eq!(content_of(&ints(DataType::DtUint8, &[250, 300])), i32s(&[250, 44]));
-    assert_eq!(content_of(&ints(DataType::DtInt16, &[-300])), i32s(&[-300]));
-    assert_eq!(content_of(&ints(DataType::DtUint16, &[65_535])), i32s(&[65_535]));
+    assert_eq!(content_of(&ints(DataType::DtInt8, &[-3, 300])), &[0xfd, 44][..]);
+    assert_eq!(content_of(&ints(DataType::DtUint8, &[250, 300])), &[250, 44][..]);
+    assert_eq!(
+        content_of(&ints(DataType::DtInt16, &[-300])),
+        little_endian([(-300_i16).to_le_bytes()])
+    );
+    assert_eq!(content_of(&ints(DataType::DtUint16, &[65_535])), &[0xff, 0xff][..]);
     let half = TensorProto { half_val: vec![0x3c00, 0xc000], ..proto(DataType::DtHalf, &[2]) };
-    assert_eq!(content_of(&half), f32s(&[1.0, -2.0]));
-    let brain = TensorProto { half_val: vec![0x3f80], ..proto(DataType::DtBfloat16, &[3]) };
-    assert_eq!(content_of(&brain), f32s(&[1.0, 1.0, 1.0]));
+    assert_eq!(content_of(&half), &[0, 0x3c, 0, 0xc0][..]);
+    let brain = TensorProto { half_val: vec![0x3f80], ..proto(DataType::DtBfloat16, &[2]) };
+    assert_eq!(content_of(&brain), &[0x80, 0x3f, 0x80, 0x3f][..]);
     let uint32 = TensorProto { uint32_val: vec![u32::MAX], ..proto(DataType::DtUint32, &[1]) };
-    assert_eq!(content_of(&uint32), i64s(&[4_294_967_295]));
-    let uint64 = TensorProto { uint64_val: vec![7], ..proto(DataType::DtUint64, &[1]) };
-    assert_eq!(content_of(&uint64), i64s(&[7]));
+    assert_eq!(content_of(&uint32), &[0xff; 4][..]);
+    let uint64 = TensorProto { uint64_val: vec![u64::MAX], ..proto(DataType::DtUint64, &[1]) };
+    assert_eq!(content_of(&uint64), &[0xff; 8][..]);
     let content = |dtype, bytes: &'static [u8], count| TensorProto {
         tensor_content: Bytes::from_static(bytes),
         ..proto(dtype, &[count])
     };
-    assert_eq!(content_of(&content(DataType::DtInt8, &[0xff, 1], 2)), i32s(&[-1, 1]));
-    assert_eq!(content_of(&content(DataType::DtHalf, &[0, 0x3c], 1)), f32s(&[1.0]));
+    assert_eq!(content_of(&content(DataType::DtInt8, &[0xff, 1], 2)), &[0xff, 1][..]);
+    assert_eq!(content_of(&content(DataType::DtHalf, &[0, 0x3c], 1)), &[0, 0x3c][..]);
 }
 
 #[test]
 fn unsupported_values_are_errors_of_their_kind() {
-    let huge = TensorProto { uint64_val: vec![u64::MAX], ..proto(DataType::DtUint64, &[1]) };
-    assert_eq!(decode(&huge), Err(DecodeError::ValueRange(u64::MAX)));
     assert_eq!(decode(&proto(DataType::DtComplex64, &[1])), Err(DecodeError::DType(8)));
     assert_eq!(decode(&proto(DataType::DtInvalid, &[1])), Err(DecodeError::DType(0)));
     assert_eq!(decode(&proto(DataType::DtFloat, &[-1])), Err(DecodeError::Shape(vec![-1])));
