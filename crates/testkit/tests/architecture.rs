@@ -53,6 +53,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "oci",
             "store",
             "net",
+            "oip",
             "run",
             "tfserving",
             "forest",
