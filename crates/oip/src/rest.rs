@@ -17,7 +17,7 @@ pub use forms::{Form, Forms};
 pub use memory::memory;
 pub use path::{ModelPath, OfModel, Resource, Verb};
 pub use raw::raw_request;
-pub use request::read_request;
+pub use request::{find_id, read_request};
 pub use response::{Unreadable, read_response};
 pub use write::{Encoded, NonFinite, json_size, write_request, write_response};
 

@@ -211,6 +211,18 @@ fn s40_s41_an_id_is_a_string() {
 }
 
 #[test]
+fn s61_the_id_of_a_malformed_request_is_found() {
+    let input = r#"{"inputs":[{"data":["]",[1],{}],"name":"x"}],"id":"é""#;
+    assert_eq!(find_id(format!("{input}}}").as_bytes()), Some("é".to_owned()));
+    assert_eq!(find_id(input.as_bytes()), Some("é".to_owned()));
+    for json in ["", "[]", "{", r#"{"id":1}"#, r#"{"x":nul,"id":"1"}"#, r#"{"inputs":[],"i":"1"}"#]
+    {
+        assert_eq!(find_id(json.as_bytes()), None, "{json}");
+    }
+    assert_eq!(find_id(b"{\"id\":\"\xff\"}"), None);
+}
+
+#[test]
 fn s42_parameters_are_flat() {
     let json =
         r#"{"parameters":{"a":"t","b":1,"c":true,"d":0.5,"e":18446744073709551615},"inputs":[]}"#;

@@ -142,7 +142,11 @@ fn read(call: &Call, body: Bytes, layout: Layout) -> Result<Read, Failure> {
     };
     let memory = rest::memory(&body[..layout.json(body.len())]);
     call.charge_work(memory)?;
-    let request = rest::read_request(&body, json)?;
+    let request = rest::read_request(&body, json).inspect_err(|_| {
+        // The response names the request even so.
+        let id = rest::find_id(&body[..layout.json(body.len())]);
+        call.asked_as(&id.unwrap_or_default());
+    })?;
     call.asked_as(request.id.as_deref().unwrap_or_default());
     if json.is_none() {
         drop(body);

@@ -99,14 +99,14 @@ async fn s40_the_id_is_echoed_and_stays_absent() {
     assert_eq!(infer(&stack, body.to_string()).await.json().get("id"), None);
     body["id"] = json!("é-1");
     assert_eq!(infer(&stack, body.to_string()).await.json()["id"], "é-1");
-    // s61: a failed response has it in a header.
+    // s61: a failed response has it in a header, also if the request could not be read.
     body["id"] = json!("r-1");
-    body["inputs"][0]["name"] = json!("y");
-    let answer = infer(&stack, body.to_string()).await;
-    assert_eq!(
-        (answer.status, &answer.headers["outrigger-request-id"]),
-        (400, &"r-1".parse().unwrap())
-    );
+    for (key, wrong) in [("name", json!("y")), ("shape", json!([7]))] {
+        body["inputs"][0][key] = wrong;
+        let answer = infer(&stack, body.to_string()).await;
+        let id = answer.headers["outrigger-request-id"].to_str().expect("ASCII");
+        assert_eq!((answer.status, id), (400, "r-1"));
+    }
 }
 
 #[tokio::test]
