@@ -10,7 +10,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.outrigger-stamp
 LOCK := testenv/requirements.lock
-PROTOS := $(wildcard proto/outrigger/v1/*.proto)
+PROTOS := $(wildcard proto/outrigger/v1/*.proto proto/inference/*.proto)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(TARGET)/release/outrigger
 SHIPPED := $(TARGET)/dist/outrigger
@@ -60,6 +60,7 @@ test-fuzz: ## the fuzz targets that build fast, on their corpora and for some se
 STACKS := testenv/tests/orchestration
 .PHONY: test-python
 test-python: venv build tools ## the tests on real processes, of the chart and of the image
+	@$(MAKE) --no-print-directory oip-peers || [ -z "$${CI:-}" ]
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-stacks-a-l test-stacks-m-z test-rest
 
 .PHONY: test-stacks-a-l test-stacks-m-z test-rest
@@ -152,6 +153,24 @@ conformance: venv ## compare a running engine with TensorFlow Serving's document
 	@$(PY) -m outrigger_testenv.conformance --engine '$(ENGINE)' --models '$(MODELS)' \
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(TABLE),--output '$(TABLE)')
 
+# The servers and clients that conformance-oip, the tests and the demo of the protocol need.
+.PHONY: oip-peers
+oip-peers: venv ## install Triton, MLServer, KServe and tritonclient into the cache
+	@$(PY) -m outrigger_testenv.oip
+
+.PHONY: conformance-oip
+conformance-oip: venv ## compare a running server with the rules of the Open Inference Protocol: REST=address, GRPC=address; UNREADY_REST, UNREADY_GRPC, REPOSITORY=addresses, LARGEST=bytes, ONLY=S17,S20, TABLE=file for Markdown
+	@[ -n '$(REST)' ] && [ -n '$(GRPC)' ] || \
+	  { echo 'which one? make conformance-oip REST=localhost:8000 GRPC=localhost:8001' >&2; exit 64; }
+	@$(PY) -m outrigger_testenv.conformance_oip --rest '$(REST)' --grpc '$(GRPC)' \
+	  $(if $(UNREADY_REST),--unready-rest '$(UNREADY_REST)' --unready-grpc '$(UNREADY_GRPC)') \
+	  $(if $(REPOSITORY),--repository '$(REPOSITORY)') $(if $(LARGEST),--largest '$(LARGEST)') \
+	  $(if $(ONLY),--only '$(ONLY)') $(if $(TABLE),--output '$(TABLE)')
+
+.PHONY: conformance-oip-page
+conformance-oip-page: venv build oip-peers ## write the table of docs/oip.md: Outrigger, Triton, MLServer and KServe
+	@$(PY) -m outrigger_testenv.conformance_oip.page
+
 .PHONY: bench
 bench: export CARGO := $(CARGO)
 bench: venv dist ## the figures; ONLY=prefix of their names, QUICK=1 to try, STRICT=1 fails on a miss, BEFORE=commit compares, TABLES=1 writes the tables of the docs, DOCS=1 with ONLY=layout those of the forms of models
@@ -171,4 +190,4 @@ fuzz: ## fuzz the readers and the transcoder; FUZZ_SECONDS=600 per target
 .PHONY: clean
 clean: ## remove all build results
 	$(CARGO) clean
-	rm -rf $(VENV) .demo testenv/build testenv/src/outrigger testenv/src/*.egg-info
+	rm -rf $(VENV) .demo testenv/build testenv/src/outrigger testenv/src/inference testenv/src/*.egg-info

@@ -86,12 +86,13 @@ const fn repository(path: Path) -> Route {
     Route::read(path, Method::Models, SERVICE)
 }
 
-/// The failure as a gRPC status. A message over the limit has the code that clients of the protocol
-/// expect.
+/// The failure as a gRPC status. A message over the limit and an overload have the codes that
+/// clients of the protocol expect.
 fn respond(failure: &Failure) -> AnyResponse {
     let status = failure::to_status(failure);
     let status = match failure.reason {
         Reason::TooLarge => with_code(&status, Code::ResourceExhausted),
+        Reason::Overloaded => with_code(&status, Code::Unavailable),
         _ => status,
     };
     status.into_http::<Body>()

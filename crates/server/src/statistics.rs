@@ -224,3 +224,20 @@ fn measured<T>(total: &AtomicU64, work: impl FnOnce() -> T) -> T {
     total.fetch_add(nanos(start.elapsed()), Relaxed);
     done
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_whose_last_runs_failed_counts_as_failing_for_a_while() {
+        let version = Version::default();
+        version.last.store(now(), Relaxed);
+        version.failures.store(FAILURES - 1, SeqCst);
+        assert!(!version.fails());
+        version.failures.store(FAILURES, SeqCst);
+        assert!(version.fails());
+        version.last.store(now() - 2 * 1000 * UNREADY.as_secs(), Relaxed);
+        assert!(!version.fails(), "a caller may try again");
+    }
+}

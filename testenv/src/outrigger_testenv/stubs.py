@@ -1,27 +1,32 @@
-"""Generates the Python classes of `outrigger.v1` from the repository's protos.
+"""Generates the Python classes of `outrigger.v1` and `inference` from the repository's protos.
 
-The output, the package `outrigger` beside this one, is not committed; it is generated when the
-virtual environment is set up.
+The output, the packages `outrigger` and `inference` beside this one, is not committed; it is
+generated when the virtual environment is set up.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
+PACKAGES = ("inference", "outrigger/v1")
+
 
 def generate(protos: Path, out: Path) -> list[Path]:
-    """Compiles every file of `protos/outrigger/v1` into `out`; returns the files written."""
+    """Compiles every file of the packages into `out`; returns the files written."""
     from grpc_tools import protoc
 
     includes = Path(protoc.__file__).parent / "_proto"
-    sources = sorted(path.relative_to(protos) for path in protos.glob("outrigger/v1/*.proto"))
-    if not sources:
-        raise FileNotFoundError(f"no protos under {protos}/outrigger/v1")
+    sources = []
+    for package in PACKAGES:
+        found = sorted(path.relative_to(protos) for path in protos.glob(f"{package}/*.proto"))
+        if not found:
+            raise FileNotFoundError(f"no protos under {protos}/{package}")
+        sources += found
     command = ["protoc", f"-I{protos}", f"-I{includes}"]
     command += [f"--{kind}={out}" for kind in ("python_out", "pyi_out", "grpc_python_out")]
     if protoc.main(command + [str(source) for source in sources]) != 0:
         raise RuntimeError("protoc failed, see above")
-    return sorted((out / "outrigger" / "v1").glob("*.py*"))
+    return sorted(path for package in PACKAGES for path in (out / package).glob("*.py*"))
 
 
 def main(arguments: list[str] | None = None) -> int:

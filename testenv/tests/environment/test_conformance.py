@@ -10,7 +10,8 @@ import pytest
 from outrigger_testenv import conformance
 from outrigger_testenv.conformance import rows
 from outrigger_testenv.conformance.__main__ import main
-from outrigger_testenv.conformance.row import DIFFERS, NOT_TRIED, OK, Outcome, Row, matches
+from outrigger_testenv.conformance.pattern import matches
+from outrigger_testenv.conformance.row import DIFFERS, NOT_TRIED, OK, Outcome, Row
 from outrigger_testenv.processes import free_ports
 from outrigger_testenv.stack import Engine
 

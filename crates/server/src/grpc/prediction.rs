@@ -31,7 +31,7 @@ const NAMED: &str = "outrigger-model";
 const HEAVY: usize = 4 << 20;
 
 /// A kind of message that is read in place.
-pub(crate) trait InPlace: Copy + Send + 'static {
+pub(crate) trait InPlace: Copy + Send + Sync + 'static {
     /// True if its answer is heavy work whatever its size.
     fn is_heavy(self) -> bool;
 

@@ -12,8 +12,9 @@ use outrigger_proto::inference::{
 };
 use outrigger_testkit::engine::{Predicting, Prediction, floats};
 use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
 
-use crate::stack::{MODEL, Stack, linear, reason};
+use crate::stack::{MODEL, Stack, hold, linear, reason};
 
 const ON: (&str, &str) = ("server.oip", "127.0.0.1:0");
 
@@ -195,7 +196,7 @@ async fn a_version_is_a_tag_or_a_digest() {
 async fn the_time_of_a_request_is_limited_by_its_parameter() {
     let stack = tensors().await;
     infer(&stack, signature()).await.expect("an answer");
-    let (_gate, _arrivals) = crate::stack::hold(&stack);
+    let (_gate, _arrivals) = hold(&stack);
     let mut request = signature();
     let timeout = InferParameter { parameter_choice: Some(ParameterChoice::Int64Param(1000)) };
     request.parameters.insert("timeout".to_owned(), timeout);
@@ -207,6 +208,21 @@ async fn a_message_over_the_limit_exhausts_resources() {
     let stack = Stack::with(&[ON, ("server.max_message", "1KiB")]).await;
     let large = request(vec![(input("user", "FP32", &[512]), bytes(&[0.0; 512]))]);
     assert_eq!(refused(&stack, large).await, (Code::ResourceExhausted, "TOO_LARGE".to_owned()));
+}
+
+#[tokio::test]
+async fn an_overload_is_unavailable_with_a_delay() {
+    let stack = Stack::with(&[ON, ("limits.per_model", "1")]).await;
+    infer(&stack, signature()).await.expect("an answer");
+    let (gate, mut arrivals) = hold(&stack);
+    let mut client = stack.oip();
+    let held = tokio::spawn(async move { client.model_infer(signature()).await });
+    arrivals.recv().await;
+    let status = infer(&stack, signature()).await.expect_err("one too many");
+    assert_eq!((status.code(), &*reason(&status)), (Code::Unavailable, "OVERLOADED"));
+    assert!(status.get_details_retry_info().is_some());
+    gate.open();
+    held.await.expect("no panic").expect("an answer");
 }
 
 #[tokio::test]

@@ -57,7 +57,7 @@ def arithmetic(directory: Path) -> None:
                 {"x": x, "factor": factor}, {"y": y * factor}, defaults={"factor": 10.0}
             ),
         }
-        _save(graph, directory, signatures)
+        save(graph, directory, signatures)
 
 
 def constant(number: float) -> Build:
@@ -67,7 +67,7 @@ def constant(number: float) -> Build:
         with tf.Graph().as_default() as graph:
             x = _placeholder("x", [None])
             y = 0.0 * x + number
-            _save(graph, directory, {DEFAULT: Signature({"x": x}, {"y": y})})
+            save(graph, directory, {DEFAULT: Signature({"x": x}, {"y": y})})
 
     return build
 
@@ -84,7 +84,7 @@ def variable(directory: Path) -> None:
             (directory / "variables").mkdir(parents=True)
             saver.save(session, str(directory / "variables" / "variables"), write_meta_graph=False)
         (directory / "variables" / "checkpoint").unlink()
-        _save(graph, directory, signatures, saver=saver.as_saver_def())
+        save(graph, directory, signatures, saver=saver.as_saver_def())
 
 
 def batched(directory: Path) -> None:
@@ -107,7 +107,7 @@ def batched(directory: Path) -> None:
             "flat": Signature({"x": x}, {"y": total}),
             "positive": Signature({"x": x}, {"y": positive}),
         }
-        _save(graph, directory, signatures)
+        save(graph, directory, signatures)
 
 
 def waiting(directory: Path) -> None:
@@ -120,7 +120,7 @@ def waiting(directory: Path) -> None:
             DEFAULT: Signature({"x": x}, {"y": x + 1.0}),
             "wait": Signature({"latches": latches}, {"rounds": rounds}),
         }
-        _save(graph, directory, signatures)
+        save(graph, directory, signatures)
 
 
 def waiting_load(latch: Path) -> Build:
@@ -131,7 +131,7 @@ def waiting_load(latch: Path) -> Build:
             x = _placeholder("x", [None])
             with tf.control_dependencies([_wait(tf.constant(str(latch)))]):
                 initial = tf.no_op("initial")
-            _save(graph, directory, {DEFAULT: Signature({"x": x}, {"y": x + 1.0})}, initial=initial)
+            save(graph, directory, {DEFAULT: Signature({"x": x}, {"y": x + 1.0})}, initial=initial)
 
     return build
 
@@ -195,7 +195,7 @@ def _wait(latch: Any) -> Any:
     return tf.compat.v1.while_loop(is_held, pause, [start])
 
 
-def _save(
+def save(
     graph: Any,
     directory: Path,
     signatures: Mapping[str, Signature],
@@ -203,6 +203,7 @@ def _save(
     initial: Any = None,
     saver: Any = None,
 ) -> None:
+    """Writes a graph as a SavedModel with these signatures."""
     model = saved_model_pb2.SavedModel(saved_model_schema_version=1)
     meta = model.meta_graphs.add()
     meta.meta_info_def.tags.append("serve")
@@ -228,5 +229,7 @@ def _definition(signature: Signature) -> meta_graph_pb2.SignatureDef:
             infos[alias].dtype = tensor.dtype.base_dtype.as_datatype_enum
             infos[alias].tensor_shape.CopyFrom(tensor.shape.as_proto())
     for alias, value in signature.defaults.items():
-        definition.defaults[alias].CopyFrom(tf.make_tensor_proto(value, tf.float32))
+        definition.defaults[alias].CopyFrom(
+            tf.make_tensor_proto(value, signature.inputs[alias].dtype)
+        )
     return definition

@@ -1,9 +1,9 @@
 """A row of the table: a behaviour of the engine, and the answer that shows it."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from outrigger_testenv.conformance.pattern import matches
 from outrigger_testenv.conformance.scene import Scene
 
 OK, DIFFERS, NOT_TRIED = "ok", "DIFFERS", "not tried"
@@ -46,12 +46,6 @@ class Outcome:
 def untried(name: str, about: str, expected: str, needs: str) -> Row:
     """A row that this suite does not try, since it needs another flag or start."""
     return Row(name, about, expected, needs=needs)
-
-
-def matches(pattern: str, text: str) -> bool:
-    """Returns whether a text is the pattern, in which * stands for any text."""
-    parts = map(re.escape, pattern.split("*"))
-    return re.fullmatch(".*".join(parts), text, re.DOTALL) is not None
 
 
 def run(row: Row, scene: Scene) -> Outcome:

@@ -2,14 +2,11 @@
 programs. It is outside the repository and is kept between runs.
 """
 
-import os
-import shutil
 import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from outrigger_testenv import caches
 from outrigger_testenv.bench.figure import Skipped
 from outrigger_testenv.trees.generate import install
 
@@ -21,8 +18,7 @@ and the newest.
 
 def root() -> Path:
     """The directory of the cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "outrigger" / "trees"
+    return caches.root() / "trees"
 
 
 def xgboost(version: str) -> Path:
@@ -32,34 +28,14 @@ def xgboost(version: str) -> Path:
 
 def made(name: str, make: Callable[[Path], object]) -> Path:
     """The directory of this name. If it is not there yet, `make` writes its files."""
-    directory = root() / name
-    if not directory.is_dir():
-        root().mkdir(parents=True, exist_ok=True)
-        # A run that ends early leaves no directory that looks complete.
-        unfinished = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=root()))
-        try:
-            make(unfinished)
-            unfinished.rename(directory)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
-    return directory
+    return caches.made(root() / name, make)
 
 
 def environment(name: str, requirements: Sequence[str]) -> Path:
     """An environment of Python of its own, made if it is not there yet. Raises Skipped if that
     fails.
     """
-    # The place of an environment is written into its files, so it is not renamed as others are.
-    place = root() / name
-
-    def make(complete: Path) -> None:
-        subprocess.run([sys.executable, "-m", "venv", place], check=True)
-        install = [place / "bin" / "python", "-m", "pip", "install", "--quiet"]
-        subprocess.run([*install, *requirements], check=True)
-        (complete / "requirements").write_text("\n".join(requirements) + "\n")
-
     try:
-        made(f"{name}.complete", make)
+        return caches.environment(root() / name, requirements)
     except (OSError, subprocess.CalledProcessError) as error:
         raise Skipped(f"{', '.join(requirements)} cannot be installed: {error}") from error
-    return place
