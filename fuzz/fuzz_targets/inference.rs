@@ -9,7 +9,7 @@ use outrigger_oip::{
     DataType, InferRequest, InferResponse, Tensor,
     message::of_body,
     rest::{
-        Form, NonFinite, Resource, raw_request, read_request, read_response, write_request,
+        Form, NonFinite, Resource, find_id, memory, raw_request, read_request, read_response, write_request,
         write_response,
     },
 };
@@ -34,7 +34,10 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         }
     } else {
         let _ = str::from_utf8(&body).ok().and_then(Resource::parse);
+        let id = find_id(&body[..json.unwrap_or(body.len()).min(body.len())]);
         if let Ok(request) = read_request(&body, json) {
+            assert!(id.is_none() || id == request.id);
+            memory(&body);
             request_again(request);
         }
     }

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::escape::unescape;
+
 /// Text that this reader does not take: it is no JSON, or not what is expected at its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Odd;
@@ -42,10 +44,36 @@ impl<'a> Text<'a> {
         match self.plain() {
             Some(plain) => Ok(Cow::Borrowed(plain)),
             None => {
-                let text = serde_json::from_slice::<String>(self.quoted).map_err(|_| Odd)?;
-                Ok(Cow::Owned(text.into_bytes()))
+                // The content is no longer than its text.
+                let mut content = Vec::with_capacity(self.quoted.len());
+                self.append(&mut content)?;
+                Ok(Cow::Owned(content))
             }
         }
+    }
+
+    /// Appends the content to `out`.
+    ///
+    /// # Errors
+    /// An escape is not valid.
+    #[inline]
+    pub fn append(self, out: &mut Vec<u8>) -> Read<()> {
+        match self.plain() {
+            Some(plain) => {
+                out.extend_from_slice(plain);
+                Ok(())
+            }
+            None => self.pieces(|piece| out.extend_from_slice(piece)),
+        }
+    }
+
+    /// Checks the escapes.
+    fn check(self) -> Read<()> {
+        if self.escaped { self.pieces(|_| {}) } else { Ok(()) }
+    }
+
+    fn pieces(self, put: impl FnMut(&[u8])) -> Read<()> {
+        unescape(&self.quoted[1..self.quoted.len() - 1], put)
     }
 }
 
@@ -215,11 +243,11 @@ impl<'a> Cursor<'a> {
         let depth = deeper(depth)?;
         match self.peek() {
             Some(b'{') => self.object(|key, this| {
-                key.read()?;
+                key.check()?;
                 this.value(depth)
             }),
             Some(b'[') => self.array(|this| this.value(depth)),
-            Some(b'"') => self.text()?.read().map(drop),
+            Some(b'"') => self.text()?.check(),
             Some(b't') => self.word("true"),
             Some(b'f') => self.word("false"),
             Some(b'n') => self.word("null"),

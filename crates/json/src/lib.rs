@@ -5,6 +5,7 @@
 //! reads numbers exactly. [`writer`] writes objects and arrays.
 
 mod cursor;
+mod escape;
 pub mod number;
 pub mod writer;
 

@@ -85,17 +85,6 @@ impl InferRequest {
         once("inputs", self.inputs.iter().map(|input| &*input.name))?;
         once("outputs", self.outputs.iter().map(|output| &*output.name))
     }
-
-    /// True if the output is to be returned as a binary tensor, where the form of the response has
-    /// them. The setting of an output overrides that of the request.
-    ///
-    /// # Errors
-    /// The parameter of the request is neither true nor false.
-    pub fn is_binary(&self, output: &str) -> Result<bool, Malformed> {
-        let all = self.parameters.flag(BINARY_OUTPUT)?.unwrap_or(false);
-        let requested = self.outputs.iter().find(|requested| &*requested.name == output);
-        Ok(requested.and_then(|requested| requested.binary).unwrap_or(all))
-    }
 }
 
 fn once<'a>(field: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Malformed> {
@@ -118,23 +107,6 @@ mod tests {
         let mut parameters = Parameters::default();
         parameters.insert(name, Parameter::Bool(value)).expect("new");
         parameters
-    }
-
-    #[test]
-    fn the_flag_of_an_output_overrides_that_of_the_request() {
-        let output = |name: &str, binary| RequestedOutput { name: name.into(), binary };
-        let outputs = vec![output("a", None), output("b", Some(false)), output("c", Some(true))];
-        let request = |parameters| InferRequest {
-            parameters,
-            outputs: outputs.clone(),
-            ..InferRequest::default()
-        };
-        let binary = |request: InferRequest| {
-            ["a", "b", "c", "d"].map(|name| request.is_binary(name).expect("a flag"))
-        };
-        assert_eq!(binary(request(Parameters::default())), [false, false, true, false]);
-        assert_eq!(binary(request(flags(BINARY_OUTPUT, true))), [true, false, true, true]);
-        assert_eq!(binary(request(flags(BINARY_OUTPUT, false))), [false, false, true, false]);
     }
 
     #[test]

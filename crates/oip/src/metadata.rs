@@ -12,10 +12,17 @@ use crate::DataType;
 /// both have the same value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Health {
-    /// True if the server runs, or is ready.
-    pub live: bool,
-    /// The same.
-    pub ready: bool,
+    live: bool,
+    ready: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'static str>,
+}
+
+impl Health {
+    /// The answer that the server is live, or ready, or the reason why it is not.
+    pub const fn new(is_well: bool, error: Option<&'static str>) -> Self {
+        Self { live: is_well, ready: is_well, error }
+    }
 }
 
 /// The answer to the question whether a model is ready.
@@ -25,6 +32,9 @@ pub struct ModelReady {
     pub name: String,
     /// True if it can be called.
     pub ready: bool,
+    /// The reason why it cannot be called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// A server and its extensions of the protocol.

@@ -159,6 +159,11 @@ impl Call {
         let _ = self.inner.request_id.set(shortened(request_id).to_owned());
     }
 
+    /// The caller's request id, cut, if it was recorded.
+    pub(crate) fn request_id(&self) -> Option<&str> {
+        self.inner.request_id.get().map(String::as_str)
+    }
+
     /// Records the version that answers. Only from here on do metrics carry the model's name: a
     /// name that no version serves never becomes a label.
     pub(crate) fn served_by(&self, lease: &Lease) {

@@ -14,7 +14,7 @@ use tonic::Status;
 use crate::{audit::Verb, config::Right, metrics::Latency};
 
 /// The number of fronts that the wiring creates. Each has a distinct `index` below this number.
-pub(crate) const COUNT: usize = 5;
+pub(crate) const COUNT: usize = 6;
 
 /// A protocol in which callers make calls.
 #[derive(Debug)]
@@ -187,6 +187,7 @@ mod tests {
         &xgboost_serving::GRPC,
         &xgboost_serving::REST,
         &oip::GRPC,
+        &oip::REST,
     ];
 
     #[test]

@@ -18,8 +18,8 @@ use outrigger_core::{Failure, Reason};
 use outrigger_lifecycle::Handle;
 use serde_json::{Value, json};
 
-pub(crate) use self::{body::Received, documents::Documents};
 use self::documents::JSON;
+pub(crate) use self::{body::Received, documents::Documents};
 use crate::{
     call::Call,
     compression::Policy,

@@ -62,7 +62,7 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Counter,
         labels: &["surface", "method", "model", "arm", "reason"],
         help: "Requests that ended, by surface (grpc, http, xgboost_serving_grpc, \
-               xgboost_serving_http, oip_grpc), method, the model and arm that \
+               xgboost_serving_http, oip_grpc, oip_http), method, the model and arm that \
                answered (empty if none did; for users on both arms, that of one of them), and \
                reason: OK, a name from errors.md, or CANCELLED if the caller disconnected.",
     },

@@ -35,8 +35,8 @@ use outrigger_proto::{
 use tonic::{Code, Status, service::Routes};
 use tonic_health::server::HealthReporter;
 
-pub(crate) use self::states::States;
 use self::{message::ModelInfer, service::Service};
+pub(crate) use self::{rest::REST, states::States};
 use crate::{
     audit::Verb,
     caller::Peer,
@@ -45,6 +45,7 @@ use crate::{
     front::{Front, Method, Path, Route, Timeout},
     grpc::{self, Access, Prediction, QUESTION},
     guard::Guard,
+    http::Documents,
     listen::{App, Arriving},
     predict::Predictor,
 };
@@ -121,11 +122,14 @@ impl Serving {
         compression: impl Fn(&'static Names) -> Policy,
     ) -> Self {
         let (guard, policy) = (Arc::new(rules(&GRPC)), compression(&compression::GRPC));
+        let documents =
+            Documents::new(predictor.clone(), max_message, compression(&compression::HTTP));
+        let rest = rest::routes(documents, states.clone(), Arc::new(rules(&REST)));
         let services = Routes::new(server(states, Access::Read));
         let services = grpc::with_standard(services, FILE_DESCRIPTOR_SET, health).prepare();
         let grpc = grpc::guarded(services.into_axum_router(), Arc::clone(&guard), policy);
         let infer = Arc::new(Prediction::new(guard, predictor, max_message, policy));
-        Self { infer, grpc, rest: rest::routes() }
+        Self { infer, grpc, rest }
     }
 }
 

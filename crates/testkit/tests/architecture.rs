@@ -56,6 +56,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "oci",
             "store",
             "net",
+            "oip",
             "run",
             "tfserving",
             "forest",

@@ -54,7 +54,7 @@ pub(super) fn read(
     if expected > cursor.rest.len() / 2 {
         return Err(few(expected).into());
     }
-    let out = Vec::with_capacity(shape::bytes(shape, datatype)?);
+    let out = Vec::with_capacity(shape::bytes(shape, datatype)? + texts(*cursor, datatype)?);
     let mut reader = Reader { datatype, shape, reading, expected, count: 0, out };
     let result = reader.of_datatype(cursor);
     if let Err(stop) = result {
@@ -64,6 +64,15 @@ pub(super) fn read(
         return Err(few(expected).into());
     }
     Ok(reader.out.into())
+}
+
+/// The most bytes of all texts in the array that comes next, if it has texts.
+fn texts(cursor: Cursor<'_>, datatype: DataType) -> Result<usize, Fault> {
+    let mut end = cursor;
+    if datatype == DataType::Bytes {
+        skip(&mut end)?;
+    }
+    Ok(cursor.rest.len() - end.rest.len())
 }
 
 fn few(expected: usize) -> Malformed {
@@ -176,4 +185,28 @@ impl Reader<'_> {
 fn is_nested(mut cursor: Cursor<'_>) -> bool {
     cursor.skip();
     cursor.next() == Some(b'[')
+}
+
+/// Skips a value that is read later: an array by counting brackets, since a lenient reader takes
+/// words in it that are no JSON.
+pub(super) fn skip(cursor: &mut Cursor<'_>) -> Result<(), Fault> {
+    if cursor.peek() != Some(b'[') {
+        return Ok(cursor.value(0)?);
+    }
+    let mut depth = 0_usize;
+    loop {
+        match cursor.peek().ok_or(Fault::Syntax)? {
+            b'"' => {
+                cursor.text()?;
+                continue;
+            }
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth -= 1,
+            _ => {}
+        }
+        cursor.skip();
+        if depth == 0 {
+            return Ok(());
+        }
+    }
 }

@@ -27,7 +27,7 @@ pub enum Resource {
 }
 
 /// A model in a path. Its name may contain slashes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelPath {
     /// The model's name.
     pub name: String,

@@ -3,15 +3,11 @@
 use bytes::{Bytes, BytesMut};
 use outrigger_core::{ElementType, Interface, Shape};
 
-use crate::{
-    DataType, InferRequest, Malformed, Parameter, Parameters, Tensor, infer, shape,
-    tensor::put_text,
-};
+use crate::{DataType, InferRequest, Malformed, Tensor, shape, tensor::put_text};
 
 /// The request with this body for a model with this interface, if the model has one input and the
-/// size of the body decides its shape: at most one size of the input is variable, or two and the
-/// first one is the batch, which is 1. A body for [`DataType::Bytes`] is one element, without its
-/// length. All outputs are asked for as binary tensors.
+/// size of the body decides its shape: at most one size of the input is variable. A body for [`DataType::Bytes`] is one element, without its
+/// length. The outputs are binary tensors then ([`Forms::of_raw`](super::Forms::of_raw)).
 ///
 /// # Errors
 /// The model has several inputs or an input of another shape, or the body does not fit.
@@ -44,36 +40,26 @@ pub fn raw_request(body: Bytes, interface: &Interface) -> Result<InferRequest, M
         _ => body,
     };
     let input = Tensor::new(input.name.clone(), datatype, shape, data)?;
-    let mut parameters = Parameters::default();
-    parameters.insert(infer::BINARY_OUTPUT, Parameter::Bool(true))?;
-    Ok(InferRequest { parameters, inputs: vec![input], ..InferRequest::default() })
+    Ok(InferRequest { inputs: vec![input], ..InferRequest::default() })
 }
 
 /// The shape that a body of `length` bytes has; `None` if it has none.
 fn sizes_of(sizes: &[Option<u64>], datatype: DataType, length: usize) -> Option<Vec<i64>> {
-    let mut shape = Vec::with_capacity(sizes.len());
-    let mut variable = None;
-    let variables = sizes.iter().filter(|size| size.is_none()).count();
-    for (index, size) in sizes.iter().enumerate() {
-        shape.push(match size {
-            Some(size) => i64::try_from(*size).ok()?,
-            None if variables > 1 && index == 0 => 1,
-            None => {
-                if variable.replace(index).is_some() {
-                    return None;
-                }
-                1
-            }
-        });
+    let fixed = sizes.iter().map(|size| i64::try_from(size.unwrap_or(1)).ok());
+    let mut shape: Vec<_> = fixed.collect::<Option<_>>()?;
+    let mut variable = sizes.iter().enumerate().filter(|(_, size)| size.is_none());
+    let (first, second) = (variable.next(), variable.next());
+    if second.is_some() {
+        return None;
     }
-    if let (Some(index), Some(_)) = (variable, datatype.size()) {
-        let others = shape::bytes(&shape, datatype).ok().filter(|bytes| *bytes > 0)?;
-        shape[index] = i64::try_from(length / others).ok()?;
+    if datatype.size().is_none() {
+        return (shape::elements(&shape) == Ok(1)).then_some(shape);
     }
-    match datatype.size() {
-        Some(_) => (shape::bytes(&shape, datatype) == Ok(length)).then_some(shape),
-        None => (shape::elements(&shape) == Ok(1)).then_some(shape),
+    if let Some((index, _)) = first {
+        let row = shape::bytes(&shape, datatype).ok().filter(|row| *row > 0)?;
+        shape[index] = i64::try_from(length / row).ok()?;
     }
+    (shape::bytes(&shape, datatype) == Ok(length)).then_some(shape)
 }
 
 #[cfg(test)]
@@ -89,7 +75,6 @@ mod tests {
     fn read(dtype: DType, sizes: &[i64], body: &'static [u8]) -> Result<Vec<i64>, String> {
         let request = raw_request(Bytes::from_static(body), &interface(dtype, sizes));
         let request = request.map_err(|malformed| malformed.to_string())?;
-        assert_eq!(request.is_binary("any"), Ok(true));
         Ok(request.inputs[0].shape.clone())
     }
 
@@ -97,7 +82,6 @@ mod tests {
     fn the_size_of_the_body_decides_the_shape() {
         assert_eq!(read(DType::Float32, &[-1, 2], &[0; 24]), Ok(vec![3, 2]));
         assert_eq!(read(DType::Float32, &[-1, 2], b""), Ok(vec![0, 2]));
-        assert_eq!(read(DType::Float32, &[-1, -1], &[0; 24]), Ok(vec![1, 6]));
         assert_eq!(read(DType::Float32, &[2, 3], &[0; 24]), Ok(vec![2, 3]));
         assert_eq!(read(DType::Float32, &[], &[0; 4]), Ok(vec![]));
     }
@@ -116,8 +100,8 @@ mod tests {
         assert_eq!(read(DType::Float32, &[-1, 2], &[0; 9]), Err(misfit.clone()));
         assert_eq!(read(DType::Float32, &[-1, 2], &[0; 12]), Err(misfit));
         for (dtype, sizes, body) in [
-            (DType::Float32, &[-1, -1, -1][..], &[0; 4][..]),
-            (DType::Float32, &[2, -1, -1], &[0; 4]),
+            (DType::Float32, &[-1, -1][..], &[0; 4][..]),
+            (DType::String, &[-1, -1], b"a"),
             (DType::Float32, &[2, 2], &[0; 4]),
             (DType::Float32, &[-1, 0], &[0; 4]),
             (DType::String, &[2], b"a"),

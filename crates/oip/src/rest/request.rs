@@ -4,6 +4,7 @@ use bytes::Bytes;
 use outrigger_json::Cursor;
 
 use super::{
+    data,
     fields::{self, Fault, Reading, is_null, put},
     tensor::{self, Head},
 };
@@ -76,6 +77,20 @@ fn read_fields(text: &[u8]) -> Result<Fields, Malformed> {
         Ok(()) => Ok(fields),
         Err(fault) => Err(fault.into_malformed(text, cursor.rest)),
     }
+}
+
+/// The id of a request, also of one that cannot be read, if its text is JSON up to the id.
+pub fn find_id(json: &[u8]) -> Option<String> {
+    let (mut cursor, mut id) = (Cursor::new(json), None);
+    // A fault behind the id does not matter.
+    let _ = cursor.object(|key, cursor| match &*key.read()? {
+        b"id" => {
+            id = Some(fields::text(cursor, "id")?);
+            Ok(())
+        }
+        _ => data::skip(cursor),
+    });
+    id
 }
 
 fn member(fields: &mut Fields, key: &[u8], cursor: &mut Cursor<'_>) -> Result<bool, Fault> {

@@ -24,7 +24,7 @@ pub(super) struct Head {
 #[derive(Debug)]
 enum Data {
     Here(Bytes),
-    /// So many bytes after the JSON.
+    /// Behind the JSON; the number of bytes.
     Behind(u64),
 }
 
@@ -75,7 +75,7 @@ impl<'a> Fields<'a> {
                     }
                     _ => {
                         let before = *cursor;
-                        skip(cursor)?;
+                        data::skip(cursor)?;
                         Found::Unread(before)
                     }
                 };
@@ -140,30 +140,6 @@ impl Head {
                     Err(Malformed::at("parameters[\"binary_data_size\"]", message))
                 }
             },
-        }
-    }
-}
-
-/// Skips a value that is read later: an array by counting brackets, since a lenient reader takes
-/// words in it that are no JSON.
-fn skip(cursor: &mut Cursor<'_>) -> Result<(), Fault> {
-    if cursor.peek() != Some(b'[') {
-        return Ok(cursor.value(0)?);
-    }
-    let mut depth = 0_usize;
-    loop {
-        match cursor.peek().ok_or(Fault::Syntax)? {
-            b'"' => {
-                cursor.text()?;
-                continue;
-            }
-            b'[' | b'{' => depth += 1,
-            b']' | b'}' => depth -= 1,
-            _ => {}
-        }
-        cursor.skip();
-        if depth == 0 {
-            return Ok(());
         }
     }
 }

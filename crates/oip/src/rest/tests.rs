@@ -1,3 +1,4 @@
+mod binary;
 mod requests;
 mod responses;
 mod round_trips;

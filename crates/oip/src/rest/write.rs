@@ -6,18 +6,10 @@ use bytes::{Bytes, BytesMut};
 use outrigger_json::writer::{Object, array, put};
 
 use self::data::write_data;
+use super::forms::Form;
 use crate::{
     DataType, InferRequest, InferResponse, Malformed, Parameter, Parameters, Tensor, infer,
 };
-
-/// The form of a request's tensors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// Arrays in the JSON.
-    Json,
-    /// Bytes behind the JSON.
-    Binary,
-}
 
 /// The way to write floats that are not finite, for which JSON has no form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use outrigger_core::{Failure, Reason};
 use outrigger_features::Routing;
+use outrigger_lifecycle::Lease;
 use outrigger_net::timeout_at;
-use outrigger_oip::{InferRequest, InferResponse};
+use outrigger_oip::{InferRequest, InferResponse, Parameters, rest::raw_request};
 use tokio::time::Instant;
 
 use super::{rows::Rows, tensors::Tensors, version::Target};
@@ -19,11 +21,50 @@ const ROUTING_KEY: &str = "routing_key";
 /// A request with what is known beside it.
 pub(super) struct Asked<'a> {
     pub(super) target: Target<'a>,
-    pub(super) request: InferRequest,
+    pub(super) content: Content,
     /// The memory in bytes that the request takes beside its body.
     pub(super) memory: u64,
     /// The model's name in the metadata, for proxies that route by it.
     pub(super) named: Option<&'a [u8]>,
+}
+
+/// The content of a request.
+pub(super) enum Content {
+    /// Inputs and parameters.
+    Request(InferRequest),
+    /// The data of the model's only input.
+    Raw(Bytes),
+}
+
+impl Content {
+    fn id(&self) -> &str {
+        match self {
+            Self::Request(request) => request.id.as_deref().unwrap_or_default(),
+            Self::Raw(_) => "",
+        }
+    }
+
+    fn parameters(&self) -> Option<&Parameters> {
+        match self {
+            Self::Request(request) => Some(&request.parameters),
+            Self::Raw(_) => None,
+        }
+    }
+
+    /// The request for the model of `lease` in this view.
+    fn into_request(self, lease: &Lease, view: View) -> Result<InferRequest, Failure> {
+        let body = match self {
+            Self::Request(request) => return Ok(request),
+            Self::Raw(body) => body,
+        };
+        match (view, lease.scorer.plan.raw()) {
+            (View::Tensors, Some(raw)) => Ok(raw_request(body, raw.interface())?),
+            _ => {
+                let message = "the body is the data of one input, but the model takes features";
+                Err(Failure::new(Reason::RequestMalformed, message))
+            }
+        }
+    }
 }
 
 /// Answers a request.
@@ -36,7 +77,9 @@ pub(super) async fn infer(
     call: &Call,
     asked: Asked<'_>,
 ) -> Result<InferResponse, Failure> {
-    let timeout = asked.request.parameters.count(TIMEOUT)?.filter(|micros| *micros > 0);
+    let parameters = asked.content.parameters();
+    let timeout = parameters.map(|it| it.count(TIMEOUT)).transpose()?.flatten();
+    let timeout = timeout.filter(|micros| *micros > 0);
     let by = timeout.and_then(|micros| call.started().checked_add(Duration::from_micros(micros)));
     let answered = answered(predictor, call, asked);
     match by.filter(|by| *by < call.deadline()) {
@@ -52,12 +95,13 @@ async fn answered(
     call: &Call,
     asked: Asked<'_>,
 ) -> Result<InferResponse, Failure> {
-    let Asked { target, request, memory, named } = asked;
+    let Asked { target, content, memory, named } = asked;
     let selector = target.selector();
+    let routing_key = content.parameters().map(|it| it.text(ROUTING_KEY)).transpose()?.flatten();
     let routing = Routing {
         model: Some(&selector),
-        request_id: request.id.as_deref().unwrap_or_default(),
-        routing_key: request.parameters.text(ROUTING_KEY)?.unwrap_or_default(),
+        request_id: content.id(),
+        routing_key: routing_key.unwrap_or_default(),
     };
     let started = Instant::now();
     let lease = match target.has_version() {
@@ -65,8 +109,10 @@ async fn answered(
         true => predictor.live().lease(call, routing, named).await?,
     };
     let lease = lease.sampled();
+    let view = predictor.view(target.model);
+    let request = content.into_request(&lease, view)?;
     let observed = Observed::begin(predictor.statistics(), predictor.models(), &lease, started);
-    let result = match predictor.view(target.model) {
+    let result = match view {
         View::Tensors => {
             let tensors = Tensors::new(call, &observed, request, (memory, lease.needs_request()))?;
             predictor.exchange(call, lease, tensors).await

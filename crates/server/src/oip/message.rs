@@ -7,7 +7,7 @@ use outrigger_proto::{inference::ModelInferRequest, raw::unary};
 use prost::Message as _;
 
 use super::{
-    infer::{Asked, infer},
+    infer::{Asked, Content, infer},
     version::Target,
 };
 use crate::{call::Call, grpc::InPlace, predict::Predictor, routing};
@@ -36,7 +36,7 @@ impl InPlace for ModelInfer {
             (std::mem::take(&mut request.model_name), std::mem::take(&mut request.model_version));
         let (request, is_raw) = grpc::read_request(request)?;
         let target = Target { model: &model, version: &version };
-        let asked = Asked { target, request, memory, named };
+        let asked = Asked { target, content: Content::Request(request), memory, named };
         let response = infer(predictor, call, asked).await?;
         written(call, response, is_raw)
     }

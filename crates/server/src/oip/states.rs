@@ -17,8 +17,8 @@ use crate::{
 
 /// The product in the server's metadata.
 const NAME: &str = "outrigger";
-/// The extensions of the protocol that work over gRPC.
-const EXTENSIONS: [&str; 2] = ["model_repository", "statistics"];
+/// The extensions of the protocol that work: binary tensors over HTTP, the others in both forms.
+const EXTENSIONS: [&str; 3] = ["binary_tensor_data", "model_repository", "statistics"];
 
 /// Answers questions. Clones share everything.
 #[derive(Clone)]

@@ -163,7 +163,7 @@ async fn answers_are_compressed_if_that_is_set_accepted_and_pays() {
     let (_, plain) = call(&stack, PREDICT, &[], long.clone()).await;
     for (accepted, expected) in [
         ("identity", None),
-        ("identity, deflate", None),
+        ("identity, deflate", Some("deflate")),
         ("identity, deflate, gzip", Some("gzip")),
         ("gzip, zstd", Some("zstd")),
     ] {

@@ -18,6 +18,7 @@ mod memory;
 mod metrics;
 mod models;
 mod oip;
+mod oip_rest;
 mod overload;
 mod predict;
 mod reload;

@@ -5,7 +5,7 @@ from typing import Any
 
 import grpc
 
-from outrigger_testenv.attack import inference
+from outrigger_testenv.attack import inference, tensor_bodies
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.attack.case import MIB, Case
 from outrigger_testenv.attack.requests import sent
@@ -57,5 +57,37 @@ CASES = [
             ("texts", "empty texts"),
             ("contents", "raw contents"),
         ]
+    ),
+    _sent(
+        "tensors-json-wrong",
+        "tensors over HTTP with shapes that overflow, sizes and headers that lie",
+        tensor_bodies.wrong_bodies,
+    ),
+    *(
+        _sent(
+            f"tensors-json-{kind}",
+            f"two callers, 16 MiB of JSON: {about}",
+            tensor_bodies.many,
+            count=2,
+            kind=kind,
+            size=16 * MIB,
+            every=1.0,
+        )
+        for kind, about in [
+            ("numbers", "8 million numbers"),
+            ("texts", "5 million empty texts"),
+            ("objects", "empty inputs"),
+            ("outputs", "names of outputs"),
+        ]
+    ),
+    _sent(
+        "tensors-json-bomb",
+        "four callers, 32 MiB of numbers in JSON in 32 KiB of deflate",
+        tensor_bodies.many,
+        count=4,
+        kind="numbers",
+        size=32 * MIB,
+        every=2.0,
+        compressed=True,
     ),
 ]

@@ -22,10 +22,12 @@ pub(super) struct Text;
 
 impl Element for Text {
     fn read(cursor: &mut Cursor<'_>, _: Reading, out: &mut Vec<u8>) -> Read<()> {
-        let text = cursor.text()?.read()?;
-        let length = u32::try_from(text.len()).map_err(|_| Odd)?;
-        out.extend_from_slice(&length.to_le_bytes());
-        out.extend_from_slice(&text);
+        let (text, start) = (cursor.text()?, out.len());
+        out.extend_from_slice(&[0; size_of::<u32>()]);
+        let begin = out.len();
+        text.append(out)?;
+        let length = u32::try_from(out.len() - begin).map_err(|_| Odd)?;
+        out[start..begin].copy_from_slice(&length.to_le_bytes());
         Ok(())
     }
 }

@@ -49,7 +49,7 @@ async fn the_server_and_its_models_report_readiness() {
     let server = client.server_metadata(ServerMetadataRequest {}).await.expect("metadata");
     let server = server.into_inner();
     assert_eq!(server.name, "outrigger");
-    assert_eq!(server.extensions, ["model_repository", "statistics"]);
+    assert_eq!(server.extensions, ["binary_tensor_data", "model_repository", "statistics"]);
     infer(&stack, signature()).await.expect("an answer");
     assert!(client.server_ready(ServerReadyRequest {}).await.expect("ready").into_inner().ready);
 
