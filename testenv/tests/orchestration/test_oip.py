@@ -66,7 +66,7 @@ def test_a_table_gives_the_scores_that_tensorflow_gives(python, serving, referen
         name: np.repeat(values.to_numpy(), len(treatments)) for name, values in users.items()
     }
     columns |= {name: np.tile(values.to_numpy(), len(users)) for name, values in treatments.items()}
-    columns["session"] = np.repeat(np.arange(len(users)), own)
+    columns["session"] = np.repeat(np.arange(len(users)), len(treatments))
     outputs = infer(python, serving, TABLE, columns, group_by="session")
     (scores,) = outputs.values()
     expected = np.concatenate(reference.score(users, treatments))

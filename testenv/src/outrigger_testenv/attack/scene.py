@@ -121,7 +121,7 @@ class Scene:
         return hosts
 
     def address(self, listener: str, stack: Stack | None = None) -> str:
-        """The address of a listener: grpc, http, health or admin."""
+        """The address of a listener: grpc, http, health, admin or oip."""
         return (stack or self.stack).serve.config["server"][listener]
 
     def discards(self, tls: bool) -> str:
@@ -213,8 +213,8 @@ class Scene:
         docker.mkdir()
         (docker / "config.json").write_text(json.dumps(lying.credentials(self.lying)))
         return {
-            **SERVER,
-            "tls": self._tls("grpc", "health", "admin"),
+            "server": {**SERVER["server"], "oip": f"127.0.0.1:{free_ports(1)[0]}"},
+            "tls": self._tls("grpc", "health", "admin", "oip"),
             "store": {"max_size": f"{lying.STORE // lying.GIB}GiB"},
             "images": {
                 "docker_config": str(docker),
