@@ -234,6 +234,7 @@ pub fn all() -> Vec<Metric> {
     let crates = [
         METRICS,
         gathered::METRICS,
+        outrigger_batcher::metrics::METRICS,
         outrigger_budget::metrics::METRICS,
         outrigger_tfserving::metrics::METRICS,
         outrigger_tfserving::engine::metrics::METRICS,
