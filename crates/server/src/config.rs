@@ -2,6 +2,7 @@
 //! into typed values and checked as a whole.
 
 mod access;
+mod batcher;
 mod changes;
 mod check;
 mod dump;
@@ -24,6 +25,7 @@ use serde::Serialize;
 
 pub use self::{
     access::{CallerName, Callers, OperatorFile, Right, Rights, Transport},
+    batcher::Batcher,
     kinds::{Entry, Kind, Kinds},
     layers::{Invalid, Origin, Problem},
     model::{Model, View},

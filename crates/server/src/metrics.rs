@@ -241,6 +241,7 @@ pub fn all() -> Vec<Metric> {
         METRICS,
         gathered::METRICS,
         latencies::METRICS,
+        outrigger_batcher::metrics::METRICS,
         outrigger_budget::metrics::METRICS,
         outrigger_tfserving::metrics::METRICS,
         outrigger_tfserving::engine::metrics::METRICS,

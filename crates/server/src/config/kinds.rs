@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 
 use super::{
     Config,
+    batcher::Batcher,
     layers::{Problem, join, typed},
 };
 
@@ -61,13 +62,18 @@ pub struct Context<'a> {
     pub max_message: usize,
 }
 
-/// The settings of one engine: the keys of its entry but `kind`.
+/// The settings of one engine: the keys of its entry but `kind` and `batcher`.
 pub struct Settings<'a> {
     key: &'a str,
     values: &'a Map<String, Value>,
     /// The largest number of users in one run of a model: `server.max_users`.
     pub max_users: u32,
+    /// True if the entry has the key `batcher`.
+    pub has_batcher: bool,
 }
+
+/// The key of an engine's entry, of any kind, that adds batches.
+const BATCHER: &str = "batcher";
 
 /// The settings of a kind that has none.
 #[derive(Deserialize)]
@@ -155,8 +161,19 @@ impl Kinds {
     ) -> BTreeMap<EngineId, Result<Make, Vec<Problem>>> {
         let (entries, max_users) = (config.entries(), config.server.max_users);
         let read = |key: &str, entry: &Entry| {
-            let Entry { kind, settings: values } = entry;
-            self.read(kind, &Settings { key, values, max_users })
+            let Entry { kind, settings } = entry;
+            let mut values = settings.clone();
+            let batcher = values.remove(BATCHER);
+            let has_batcher = batcher.is_some();
+            let settings = Settings { key, values: &values, max_users, has_batcher };
+            let made = self.read(kind, &settings);
+            match batcher.map(|value| Batcher::read_value(&join(key, BATCHER), value)) {
+                None => made,
+                Some(Ok(batcher)) => made.map(|make| batcher.around(make)),
+                Some(Err(problems)) => {
+                    Err(made.err().unwrap_or_default().into_iter().chain(problems).collect())
+                }
+            }
         };
         let made = entries.iter().map(|(key, id, entry)| (id.clone(), read(key, entry)));
         let mut engines: BTreeMap<_, _> = made.collect();
@@ -166,7 +183,10 @@ impl Kinds {
             let taken = format!("the engine of kind {} in this process has this name", kind.name);
             let engine = match engines.contains_key(&EngineId::new(kind.name)) {
                 true => Err(vec![Problem::new(key, taken)]),
-                false => (kind.read)(&Settings { key: &key, values: &Map::new(), max_users }),
+                false => {
+                    let (values, has_batcher) = (&Map::new(), false);
+                    (kind.read)(&Settings { key: &key, values, max_users, has_batcher })
+                }
             };
             engines.insert(EngineId::new(kind.name), engine);
         }

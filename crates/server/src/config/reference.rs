@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Key, environment::variable, sections};
+use super::{Key, batcher::Batcher, environment::variable, section::Section as _, sections};
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -45,6 +45,9 @@ engines:
 |---|---|
 | `tfserving` | those of `engine`: TensorFlow Serving, or `outrigger engine` |
 | `trees` | none: tree models in this process (docs/trees.md) |
+
+The key `batcher` of an engine, of any kind, joins calls (below); `tfserving` can do so by itself
+(`batching`), and takes only one of both.
 
 Each engine of the kind `tfserving` has a directory of its own in the store: `serving` for
 `default`, else `serving-NAME`. The directory of an engine that is no longer configured is
@@ -162,10 +165,20 @@ pub fn reference_markdown() -> String {
         }
     }
     page.push_str(ENGINES);
+    page.push_str(&batcher());
     page.push_str(MODELS);
     for key in MODEL_KEYS {
         row(&mut page, key, None);
     }
+    page
+}
+
+/// The keys of `batcher`.
+fn batcher() -> String {
+    let about = Batcher::ABOUT.trim();
+    let mut page = format!("\n### batcher\n\n{about}\n\n");
+    page.push_str("| key | value | default | |\n|---|---|---|---|\n");
+    Batcher::KEYS.iter().for_each(|key| row(&mut page, key, None));
     page
 }
 

@@ -330,6 +330,15 @@ fn entries_of_engines_are_checked_by_their_kind() {
         ("{a: {kind: tfserving, endpoint: 'unix:x'}}", "engines.a.endpoint", ""),
         ("{a: {kind: tfserving, store_path: x}}", "engines.a.store_path", "absolute"),
         ("{A: {kind: tfserving}}", "engines.A", "engine \"A\" is not valid"),
+        ("{a: {kind: trees, batcher: {rows: 1}}}", "engines.a.batcher.rows", "unknown field"),
+        ("{a: {kind: trees, batcher: 8}}", "engines.a.batcher", "invalid type"),
+        ("{a: {kind: trees, batcher: {max_rows: 0}}}", "engines.a.batcher.max_rows", "at least 1"),
+        ("{a: {kind: trees, batcher: {max_bytes: 0}}}", "engines.a.batcher.max_bytes", "at least"),
+        (
+            "{a: {kind: tfserving, batching: true, batcher: {}}}",
+            "engines.a.batching",
+            "only one of the two",
+        ),
         ("[a]", "engines", "invalid type"),
     ] {
         let error = from_file(&format!("{MINIMAL}\nengines: {engines}")).unwrap_err();

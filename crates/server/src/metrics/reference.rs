@@ -16,8 +16,8 @@ with a label `tag` are limited to that number of tags with a canary on trial. Th
 live, canary, pinned (the request named a digest or a canary's tag) or empty.
 
 Counters exist from the start, at 0, if their labels are known then. The series of a model begin with
-its first request, those of its canaries with their trial, those of TLS, tokens and traces if they are
-configured; the series of a reason, except for those that alerts use, begin with its first failure.
+its first request, those of its canaries with their trial, those of TLS, tokens, traces and batchers if
+they are configured; the series of a reason, except for those that alerts use, begin with its first failure.
 
 | metric | kind | labels | |
 |---|---|---|---|

@@ -16,6 +16,9 @@ pub(super) fn kind() -> Kind {
     Kind::configured(SHORT_FORM, vec![tfserving::TENSORFLOW], read)
 }
 
+/// The problem of an engine whose calls would be joined twice.
+const BOTH: &str = "must be false with a batcher: only one of the two joins calls";
+
 fn read(settings: &Settings<'_>) -> Result<Make, Vec<Problem>> {
     let engine: Engine = settings.read()?;
     let endpoint = engine.endpoint.parse::<Endpoint>().map(drop);
@@ -33,6 +36,7 @@ fn read(settings: &Settings<'_>) -> Result<Make, Vec<Problem>> {
         ("connections", positive(engine.connections)),
         ("max_in_flight", positive(engine.max_in_flight)),
         ("max_batch_size", require(batch, &batch_message)),
+        ("batching", require(!(engine.batching && settings.has_batcher), BOTH)),
     ];
     let problem =
         |(key, check): (&str, Result<(), String>)| Some(settings.problem(key, check.err()?));

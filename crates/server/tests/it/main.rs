@@ -2,6 +2,7 @@
 //! machines, with a fake engine that each test controls.
 
 mod auth;
+mod batcher;
 mod batching;
 mod canaries;
 mod canary_batches;
