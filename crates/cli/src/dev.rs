@@ -253,7 +253,7 @@ async fn serve_watched(
         let image = images.of(&watched).parse().map_err(Exit::usage)?;
         directories.push(Watched::new(target, watched, image));
     }
-    let Addresses { grpc, http, health, admin } = addresses;
+    let Addresses { grpc, http, health, admin, .. } = addresses;
     let ready = || {
         tracing::info!(
             "ready: gRPC {grpc}, HTTP http://{http}, admin {admin} with http://{admin}/ui, \

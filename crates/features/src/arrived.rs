@@ -85,10 +85,7 @@ impl Plan {
         match request {
             Arrived::Message(message) => pack::pack_traced(self, &[message], call),
             Arrived::Json(request) => self.pack_json_traced(request, call),
-            Arrived::Rows(rows) => {
-                let packed = self.metered(call.meter).pack_given(rows, call.limits)?;
-                Ok((packed, Trace::default()))
-            }
+            Arrived::Rows(rows) => Ok((self.pack_given(rows, call.limits)?, Trace::default())),
         }
     }
 }

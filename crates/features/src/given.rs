@@ -7,7 +7,6 @@ use outrigger_core::{Content, DType, Failure, Tensor};
 
 use crate::{
     limits::{Limits, check_given, refuse_too_many},
-    pack::Metered,
     packed::{FeatureCounts, Packed, UserRows},
     place::Place,
     plan::{Join, Plan},
@@ -60,7 +59,12 @@ impl GivenInput {
         let tensor = |name: &Arc<str>, dtype, bytes: &Bytes| {
             let count = bytes.len() / DType::size(dtype)?;
             let shape = vec![i64::try_from(count).ok()?];
-            Some(Tensor { name: name.clone(), dtype, shape, content: Content::Bytes(bytes.clone()) })
+            Some(Tensor {
+                name: name.clone(),
+                dtype,
+                shape,
+                content: Content::Bytes(bytes.clone()),
+            })
         };
         Some([
             tensor(&join.tensor, DType::Int64, &self.ids)?,
@@ -70,20 +74,19 @@ impl GivenInput {
     }
 }
 
-impl Metered<'_> {
-    /// Packs rows without a copy.
+impl Plan {
+    /// Packs rows. The tensors share their memory.
     ///
     /// # Errors
     /// REQUEST_MALFORMED: the model takes other inputs, or has no such output. TOO_MANY_TREATMENTS,
-    /// TOO_LARGE, and those of the meter.
-    pub fn pack_given(self, given: &GivenRows, limits: &Limits) -> Result<Packed, Failure> {
-        let (place, plan) = (Place::default(), self.plan);
+    /// TOO_LARGE.
+    pub fn pack_given(&self, given: &GivenRows, limits: &Limits) -> Result<Packed, Failure> {
+        let place = Place::default();
         refuse_too_many(given.rows, limits.max_treatments, "inputs", &place)?;
         check_given(given.size(), limits)?;
-        self.meter.admit(given.size() as u64)?;
         let refused = |message: String| place.malformed("inputs", message);
-        let tensors = plan.given_tensors(given).map_err(refused)?;
-        let output = plan.given_output(given.output).map_err(refused)?;
+        let tensors = self.given_tensors(given).map_err(refused)?;
+        let output = self.given_output(given.output).map_err(refused)?;
         let user = UserRows {
             request_id: Box::default(),
             requested: given.rows,
@@ -96,9 +99,7 @@ impl Metered<'_> {
         let (treatments, single_wanted) = (given.rows, false);
         Ok(Packed { tensors, users: vec![user], counts, treatments, single_wanted })
     }
-}
 
-impl Plan {
     /// The rows as the tensors of the model's inputs, in the order of [`Self::input_names`].
     fn given_tensors(&self, given: &GivenRows) -> Result<Vec<Tensor>, String> {
         let is_sparse = |join: &Join| join.weights.is_some();

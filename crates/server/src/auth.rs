@@ -30,7 +30,11 @@ use crate::{
 
 /// The rules that give each caller its rights. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Auth(Arc<Rules>);
+pub(crate) struct Auth {
+    rules: Arc<Rules>,
+    /// Rights that every caller has in addition.
+    further: Rights,
+}
 
 struct Rules {
     tokens: Option<Arc<Live<TokenFiles>>>,
@@ -55,7 +59,13 @@ impl Auth {
         let mut callers: BTreeMap<_, _> = config.callers.iter().map(of).collect();
         let known = callers.remove(CallerName::ANYBODY).unwrap_or_default();
         let anonymous = config.anonymous_rights();
-        Self(Arc::new(Rules { tokens, operator, anonymous, known, callers }))
+        let rules = Arc::new(Rules { tokens, operator, anonymous, known, callers });
+        Self { rules, further: Rights::default() }
+    }
+
+    /// The same rules, with further rights for every caller.
+    pub(crate) fn with_further(&self, further: Rights) -> Self {
+        Self { rules: Arc::clone(&self.rules), further }
     }
 
     /// Identifies the caller from the connection and the request's headers.
@@ -73,14 +83,19 @@ impl Auth {
         headers: &HeaderMap,
         token: fn(&[u8]) -> Option<Vec<u8>>,
     ) -> Result<Caller, Failure> {
-        let rules = &*self.0;
+        let rules = &*self.rules;
         let shown = headers.get(AUTHORIZATION).filter(|_| rules.tokens.is_some());
         let token = headers.get(AUTHORIZATION).and_then(|value| token(value.as_bytes()));
         let known = token.and_then(|token| rules.known_by(&token));
         match (known, shown) {
-            (Some((identity, rights)), _) => Ok(Caller::with_token(peer.clone(), identity, rights)),
+            (Some((identity, rights)), _) => {
+                Ok(Caller::with_token(peer.clone(), identity, rights.and(self.further)))
+            }
             // Without `auth.tokens` the header may be meant for a proxy.
-            (None, None) => Ok(Caller::new(peer.clone(), rules.rights(peer.certificate()))),
+            (None, None) => {
+                let rights = rules.rights(peer.certificate()).and(self.further);
+                Ok(Caller::new(peer.clone(), rights))
+            }
             (None, Some(_)) => {
                 let message = "the authorization is no token that is known here";
                 Err(Failure::new(Reason::Unauthenticated, message))

@@ -88,6 +88,9 @@ section! {
         health: SocketAddr = "0.0.0.0:9902";
         /// Listener for gRPC calls that change models, and for the page `/ui`.
         admin: SocketAddr = "127.0.0.1:9901";
+        /// Listener for the interface of XGBoost Serving, gRPC and HTTP on one port (docs/trees.md).
+        /// Default: none.
+        xgboost_serving: Option<SocketAddr> = "";
         /// The memory that the process may take for what it holds on behalf of callers, registries
         /// and models. It is divided into accounts (docs/capacity.md); what does not fit is
         /// refused. Default: the limit of the container (cgroup) less an eighth, or without a limit
@@ -158,6 +161,8 @@ section! {
         health: Transport = "server";
         /// TLS of the listener `server.admin`.
         admin: Transport = "server";
+        /// TLS of the listener `server.xgboost_serving`.
+        xgboost_serving: Transport = "server";
     }
 }
 
@@ -180,6 +185,10 @@ section! {
         /// Rights of callers without token or certificate, which all other callers have too.
         /// Default: none if there are `tokens` or `callers`, else `[predict, read]`.
         anonymous: Option<Rights> = "";
+        /// Rights that every caller has on the listener `server.xgboost_serving`, in addition to
+        /// its other rights: with `[change]`, anybody who reaches the listener may load models by
+        /// HandleReloadConfigRequest.
+        xgboost_serving: Rights = "[]";
         /// Rights by caller, as in `{"token:ci": [read, change], "*": [predict]}`. A certificate's
         /// name is its first URI (`uri:spiffe://...`), else its first DNS name (`dns:...`), else
         /// its common name (`cn:...`). `*` stands for every caller with a token or certificate.

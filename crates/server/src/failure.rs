@@ -83,15 +83,31 @@ pub(crate) fn retry_delay(failure: &Failure) -> Option<Duration> {
     Some(failure.retry_after.unwrap_or(usual))
 }
 
-/// The failure as an HTTP response with the HTTP status of its reason.
-pub(crate) fn to_http(failure: &Failure) -> Response {
+/// The HTTP status of a failure's reason.
+pub(crate) fn http_status(failure: &Failure) -> StatusCode {
     let status = StatusCode::from_u16(failure.reason.code().http_status());
-    to_http_as(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), failure)
+    status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// The failure as an HTTP response with a status that differs from its reason's: 404 or 405.
+/// The failure as an HTTP response with the HTTP status of its reason.
+pub(crate) fn to_http(failure: &Failure) -> Response {
+    to_http_as(http_status(failure), failure)
+}
+
+/// The failure as an HTTP response with a status that may differ from its reason's: 404, 405, 415.
 pub(crate) fn to_http_as(status: StatusCode, failure: &Failure) -> Response {
-    let mut response = (status, Json(to_json(failure))).into_response();
+    to_document(status, failure, to_json(failure))
+}
+
+/// As [`to_http_as`], in the form of TensorFlow Serving's REST interface: `{"error": MESSAGE}`, with
+/// the reason beside it.
+pub(crate) fn to_rest_as(status: StatusCode, failure: &Failure) -> Response {
+    let document = json!({"error": failure.message, "reason": failure.reason.as_str()});
+    to_document(status, failure, document)
+}
+
+fn to_document(status: StatusCode, failure: &Failure, document: Value) -> Response {
+    let mut response = (status, Json(document)).into_response();
     if let Some(delay) = retry_delay(failure) {
         let seconds = delay.as_millis().div_ceil(1000).max(1);
         let value = HeaderValue::from_str(&seconds.to_string()).expect("digits");

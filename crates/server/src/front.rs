@@ -11,10 +11,10 @@ use axum::{http::HeaderMap, response::Response};
 use outrigger_core::Failure;
 use tonic::Status;
 
-use crate::{audit::Verb, config::Right};
+use crate::{audit::Verb, config::Right, metrics::Latency};
 
 /// The number of fronts that the wiring creates. Each has a distinct `index` below this number.
-pub(crate) const COUNT: usize = 2;
+pub(crate) const COUNT: usize = 4;
 
 /// A protocol in which callers make calls.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ pub(crate) struct Front {
     pub(crate) streams: bool,
     /// The attribute `rpc.system` of its spans, which then also have a gRPC status code.
     pub(crate) rpc_system: Option<&'static str>,
+    /// The metric of its predictions' latency under a name of the protocol.
+    pub(crate) latency: Option<Latency>,
 }
 
 /// A header in which callers send their timeout, and its parser.
@@ -64,6 +66,8 @@ pub(crate) enum Path {
     Exact(&'static str),
     /// All paths with this prefix.
     Under(&'static str),
+    /// All paths with a prefix and an end, in any case: `/v1/models/NAME:VERB`.
+    Verb(&'static str, &'static str),
 }
 
 /// The method of a call, as coarse as metrics count it.
@@ -123,6 +127,13 @@ impl Path {
         match self {
             Self::Exact(exact) => path == exact,
             Self::Under(prefix) => path.starts_with(prefix),
+            Self::Verb(prefix, verb) => {
+                let [prefix, verb] = [prefix, verb].map(str::as_bytes);
+                let path = path.as_bytes();
+                path.len() >= prefix.len() + verb.len()
+                    && path[..prefix.len()].eq_ignore_ascii_case(prefix)
+                    && path[path.len() - verb.len()..].eq_ignore_ascii_case(verb)
+            }
         }
     }
 }
@@ -164,9 +175,10 @@ impl Method {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{grpc, http};
+    use crate::{grpc, http, xgboost_serving};
 
-    const ALL: [&Front; COUNT] = [&grpc::FRONT, &http::FRONT];
+    const ALL: [&Front; COUNT] =
+        [&grpc::FRONT, &http::FRONT, &xgboost_serving::GRPC, &xgboost_serving::REST];
 
     #[test]
     fn every_front_is_at_its_index() {

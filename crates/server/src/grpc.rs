@@ -31,12 +31,13 @@ use tonic::{Code, Status, service::Routes};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
+use self::prediction::Message;
 pub(crate) use self::{
     canaries::Canaries, changes::Access, models::Models, validations::Validations,
 };
-use self::{
+pub(crate) use self::{
     decompressed::decompressed,
-    prediction::{Message, Prediction},
+    prediction::{InPlace, Prediction},
 };
 use crate::{
     audit::Verb,
@@ -59,6 +60,7 @@ pub(crate) static FRONT: Front = Front {
     foreign,
     streams: true,
     rpc_system: Some("grpc"),
+    latency: None,
 };
 
 /// Declares a prediction route whose path and span share a name.
@@ -98,7 +100,7 @@ const fn canaries(path: Path) -> Route {
 
 /// The most bytes of a query about models: it holds only names, and is read without a place in the
 /// admission.
-const QUESTION: usize = 64 << 10;
+pub(crate) const QUESTION: usize = 64 << 10;
 
 /// The services of a listener other than predictions.
 pub(crate) type Services = (Models, Canaries, Validations);
@@ -195,7 +197,7 @@ fn routes(
 }
 
 /// The status of a failed response without details: tonic made it, not this server.
-fn foreign(headers: &HeaderMap) -> Option<Status> {
+pub(crate) fn foreign(headers: &HeaderMap) -> Option<Status> {
     if headers.contains_key("grpc-status-details-bin") {
         return None;
     }
@@ -203,7 +205,7 @@ fn foreign(headers: &HeaderMap) -> Option<Status> {
 }
 
 /// Parses a `grpc-timeout`: at most eight digits and a unit, as the protocol defines it.
-fn timeout(text: &str) -> Option<Duration> {
+pub(crate) fn timeout(text: &str) -> Option<Duration> {
     let unit = text.chars().last()?;
     let digits = &text[..text.len() - unit.len_utf8()];
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {

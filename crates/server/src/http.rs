@@ -2,17 +2,14 @@
 
 mod body;
 mod document;
+mod documents;
 
 use std::sync::Arc;
 
 use axum::{
     Extension, Json, Router,
-    body::Bytes,
     extract::{Path as InPath, Request, State, rejection::PathRejection},
-    http::{
-        HeaderMap, HeaderValue, StatusCode,
-        header::{CONTENT_TYPE, VARY},
-    },
+    http::{StatusCode, header::CONTENT_TYPE},
     middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -21,10 +18,11 @@ use outrigger_core::{Failure, Reason};
 use outrigger_lifecycle::Handle;
 use serde_json::{Value, json};
 
-use self::body::Received;
+use self::documents::JSON;
+pub(crate) use self::{body::Received, documents::Documents};
 use crate::{
     call::Call,
-    compression::{Policy, compress, decompress},
+    compression::Policy,
     failure,
     front::{Front, Method, Path, Route, Timeout},
     guard::{Guard, guard},
@@ -43,6 +41,10 @@ pub(crate) const DOCUMENT_PATH: &str = "/openapi.json";
 /// The header in which a caller sends its timeout: `250ms`, `2s`.
 pub(crate) const TIMEOUT_HEADER: &str = "x-request-timeout";
 
+/// How a caller over HTTP sends its timeout.
+pub(crate) const TIMEOUT: Timeout =
+    Timeout { header: TIMEOUT_HEADER, read: |text| humantime::parse_duration(text).ok() };
+
 /// The front of HTTP with JSON.
 pub(crate) static FRONT: Front = Front {
     name: "http",
@@ -53,19 +55,18 @@ pub(crate) static FRONT: Front = Front {
         Route::read(Path::Under(MODELS_PATH), Method::Models, "GET /v1/models"),
         Route::open(DOCUMENT_PATH),
     ],
-    timeout: Timeout { header: TIMEOUT_HEADER, read: |text| humantime::parse_duration(text).ok() },
+    timeout: TIMEOUT,
     respond: failure::to_http,
     foreign: |_| None,
     streams: false,
     rpc_system: None,
+    latency: None,
 };
 
 #[derive(Clone)]
 struct App {
-    predictor: Predictor,
+    documents: Documents,
     models: Handle,
-    max_message: usize,
-    compression: Policy,
 }
 
 /// The routes of the HTTP listener.
@@ -84,7 +85,7 @@ pub(crate) fn routes(
         .route(DOCUMENT_PATH, get(describe))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_verb)
-        .with_state(App { predictor, models, max_message, compression })
+        .with_state(App { documents: Documents::new(predictor, max_message, compression), models })
         .layer(middleware::from_fn_with_state(Arc::new(rules), guard))
 }
 
@@ -112,70 +113,32 @@ enum Computed {
 }
 
 async fn compute(app: &App, call: &Call, request: Request, computed: Computed) -> Response {
-    match answered(app, call, request, computed).await {
+    match answered(&app.documents, call, request, computed).await {
         Ok(response) => {
             call.answered();
             response
         }
         Err(failure) => {
             call.failed(&failure);
-            let mut response = match failure.reason {
-                Reason::EncodingUnsupported => {
-                    failure::to_http_as(StatusCode::UNSUPPORTED_MEDIA_TYPE, &failure)
-                }
-                _ => failure::to_http(&failure),
-            };
-            app.compression.explain(&failure, response.headers_mut());
-            response
+            app.documents.refusal(&failure, failure::to_http_as)
         }
     }
 }
 
 async fn answered(
-    app: &App,
+    documents: &Documents,
     call: &Call,
     request: Request,
     computed: Computed,
 ) -> Result<Response, Failure> {
-    let App { predictor, compression, max_message, .. } = app;
     let (head, body) = request.into_parts();
-    // A body in an unknown encoding is not read.
-    let encoding = compression.request(&head.headers)?;
-    let mut body = call.receive(body::read(body, *max_message, call.held())).await?;
-    if let Some(encoding) = encoding {
-        let compressed = body.join_charged(call.held())?;
-        let decompressed =
-            decompress(call, predictor.heavy(), encoding, compressed, *max_message).await?;
-        body = Received::from(decompressed);
-    }
+    let body = documents.read(call, &head.headers, body).await?;
     let document = match computed {
-        Computed::Scores => document::predict(predictor, call, body).await?,
-        Computed::Contributions => document::explain(predictor, call, body).await?,
+        Computed::Scores => document::predict(documents.predictor(), call, body).await?,
+        Computed::Contributions => document::explain(documents.predictor(), call, body).await?,
     };
-    Ok(written(app, call, &head.headers, document.into()).await)
+    Ok(documents.response(call, &head.headers, document.into()).await)
 }
-
-/// The response with a document, compressed if its caller accepts that and it pays.
-async fn written(app: &App, call: &Call, asked: &HeaderMap, document: Bytes) -> Response {
-    let mut compressed = None;
-    let encoding = app.compression.answer(asked);
-    if let Some(encoding) = encoding {
-        compressed = compress(call, app.predictor.heavy(), encoding, document.clone(), 0).await;
-    }
-    let label = encoding.filter(|_| compressed.is_some());
-    let document = compressed.map_or(document, Bytes::from);
-    let mut response = ([(CONTENT_TYPE, JSON)], document).into_response();
-    if app.compression.varies() {
-        response.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
-    }
-    if let Some(encoding) = label {
-        app.compression.label(encoding, response.headers_mut());
-    }
-    response
-}
-
-/// The content type of a document.
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 async fn list(State(app): State<App>, Extension(call): Extension<Call>) -> Response {
     states(app, call, |models| {
@@ -214,9 +177,9 @@ async fn states(
     call: Call,
     states: impl FnOnce(&Handle) -> Result<Value, Failure> + Send + 'static,
 ) -> Response {
-    let App { predictor, models, .. } = app;
+    let App { documents, models } = app;
     let write = async move { Ok(Json(states(&models)?).into_response()) };
-    respond(&call, predictor.heavy().run(write).await)
+    respond(&call, documents.predictor().heavy().run(write).await)
 }
 
 async fn unknown_path(Extension(call): Extension<Call>) -> Response {

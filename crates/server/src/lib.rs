@@ -50,6 +50,7 @@ mod unknown_names;
 mod validation;
 mod views;
 mod wiring;
+mod xgboost_serving;
 
 pub use config::{
     Config, Kind, Kinds, OperatorFile,

@@ -116,7 +116,7 @@ pub(crate) struct Listener {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} for {name}")]
 pub struct BindError {
-    /// The name of the listener: `grpc`, `http`, `health` or `admin`.
+    /// The name of the listener: `grpc`, `http`, `health`, `admin` or `xgboost_serving`.
     pub name: &'static str,
     /// The address of the listener.
     pub address: SocketAddr,

@@ -4,6 +4,7 @@ mod connections;
 mod exposition;
 mod gathered;
 mod labels;
+mod latencies;
 mod limit;
 mod recorders;
 mod reference;
@@ -21,6 +22,7 @@ pub(crate) use self::{
     },
     exposition::Exposition,
     labels::{ServedAs, model_label},
+    latencies::Latency,
     limit::{Limit, refused},
     waits::{WaitsFor, waiting},
 };
@@ -59,7 +61,8 @@ pub const METRICS: &[Metric] = &[
         name: REQUESTS,
         kind: MetricKind::Counter,
         labels: &["surface", "method", "model", "arm", "reason"],
-        help: "Requests that ended, by surface (grpc, http), method, the model and arm that \
+        help: "Requests that ended, by surface (grpc, http, xgboost_serving_grpc, \
+               xgboost_serving_http), method, the model and arm that \
                answered (empty if none did; for users on both arms, that of one of them), and \
                reason: OK, a name from errors.md, or CANCELLED if the caller disconnected.",
     },
@@ -130,7 +133,8 @@ pub const METRICS: &[Metric] = &[
         name: CONNECTIONS,
         kind: MetricKind::Gauge,
         labels: &["listener"],
-        help: "Open connections of callers, by listener (grpc, http, health, admin).",
+        help: "Open connections of callers, by listener (grpc, http, health, admin, \
+               xgboost_serving).",
     },
     Metric {
         name: ENDED,
@@ -144,8 +148,8 @@ pub const METRICS: &[Metric] = &[
         name: HANDSHAKES,
         kind: MetricKind::Counter,
         labels: &["listener"],
-        help: "TLS handshakes that failed, by listener (grpc, http, health, admin): the caller \
-               used another protocol, did not trust the certificate, was not trusted, or took too \
+        help: "TLS handshakes that failed, by listener (grpc, http, health, admin, \
+               xgboost_serving): the caller used another protocol, did not trust the certificate, was not trusted, or took too \
                long.",
     },
     Metric {
@@ -153,7 +157,8 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Counter,
         labels: &["listener"],
         help: "Connections that were dropped because their peer did not take an answer within \
-               server.send_timeout, by listener (grpc, http, health, admin).",
+               server.send_timeout, by listener (grpc, http, health, admin, \
+               xgboost_serving).",
     },
     Metric {
         name: EXPIRY,
@@ -234,6 +239,7 @@ pub fn all() -> Vec<Metric> {
     let crates = [
         METRICS,
         gathered::METRICS,
+        latencies::METRICS,
         outrigger_budget::metrics::METRICS,
         outrigger_tfserving::metrics::METRICS,
         outrigger_tfserving::engine::metrics::METRICS,
@@ -280,6 +286,9 @@ pub(crate) fn call_ended(ended: &Ended) {
         _ => requests().increment(1),
     }
     calls.duration.record(took);
+    if let Some(latency) = front.latency.filter(|_| method.runs() && reason == OK) {
+        latency.record(by, took);
+    }
 }
 
 /// A stage of a prediction.

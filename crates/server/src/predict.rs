@@ -17,7 +17,7 @@ use crate::{
     call::Call,
     failure,
     heavy::Heavy,
-    metrics::{self, Stage},
+    metrics::{self, Latency, Stage},
     request_limits::RequestLimits,
     routing,
     trial::{Attempts, Terms},
@@ -36,6 +36,11 @@ pub(crate) trait Exchange {
 
     /// The request of the user who stands for the call in statistics, if it has not been freed.
     fn request(&self) -> Option<Arrived>;
+
+    /// The metric of the run's latency under a name of the protocol.
+    fn latency(&self) -> Option<Latency> {
+        None
+    }
 
     /// Checks the outputs and encodes the answer.
     ///
@@ -75,6 +80,11 @@ impl Predictor {
     /// The threads for heavy requests.
     pub(crate) fn heavy(&self) -> &Heavy {
         &self.heavy
+    }
+
+    /// The models.
+    pub(crate) fn models(&self) -> &Handle {
+        &self.models
     }
 
     /// The limits on a request's tensors.
@@ -248,7 +258,11 @@ impl Predictor {
         exchange: &E,
     ) -> Result<E::Answer, Failure> {
         let (lease, terms) = (attempts.lease(), attempts.terms());
+        let start = Instant::now();
         let outputs = run(call, lease, terms, packed).await?;
+        if let Some(latency) = exchange.latency() {
+            latency.record(&call.served_as(), start.elapsed());
+        }
         let packed = &*packed;
         // The tensors have been sent.
         call.charge_work(0)?;

@@ -88,8 +88,9 @@ fn start_from(config: Config, kinds: &Kinds, source: Option<Source>) -> Result<R
     };
     metrics::begin();
     tracing::info!(cores, quota, threads, "the processors of this process");
-    let Addresses { grpc, http, health, admin } = addresses;
-    tracing::info!(%grpc, %http, %health, %admin, version = env!("CARGO_PKG_VERSION"), "listening");
+    let Addresses { grpc, http, health, admin, xgboost_serving } = addresses;
+    let xgboost_serving = xgboost_serving.map(tracing::field::display);
+    tracing::info!(%grpc, %http, %health, %admin, xgboost_serving, version = env!("CARGO_PKG_VERSION"), "listening");
     let reloads = parts.reloads.clone();
     let (stop, ended) = (Stop::default(), CancellationToken::new());
     let supervisor = {

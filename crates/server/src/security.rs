@@ -50,12 +50,15 @@ impl Security {
     /// Warns about tokens that would be sent without TLS: a connection in plain text reveals them.
     fn warn(&self, config: &Config) {
         let (server, tls) = (&config.server, &config.tls);
+        let xgboost_serving = server.xgboost_serving;
         let listeners = [
-            ("grpc", server.grpc, tls.grpc),
-            ("http", server.http, tls.http),
-            ("admin", server.admin, tls.admin),
+            ("grpc", Some(server.grpc), tls.grpc),
+            ("http", Some(server.http), tls.http),
+            ("admin", Some(server.admin), tls.admin),
+            ("xgboost_serving", xgboost_serving, tls.xgboost_serving),
         ];
         for (listener, address, transport) in listeners {
+            let Some(address) = address else { continue };
             let plain = self.acceptor(transport).is_none() && !address.ip().is_loopback();
             if self.tokens.is_some() && plain {
                 tracing::warn!(listener, "this listener accepts bearer tokens without TLS");

@@ -50,7 +50,8 @@ pub(crate) async fn supervise(
     listeners: Listeners,
     stop: &Stop,
 ) -> Result<(), Error> {
-    let Surfaces { grpc, http, health, admin } = Surfaces::new(&config, &parts, runtimes);
+    let Surfaces { grpc, http, health, admin, xgboost_serving } =
+        Surfaces::new(&config, &parts, runtimes);
     let (control, seats) = (runtimes.control.handle(), runtimes.serving.seats());
     let Shares { callers, aside } = Shares::of(raise_descriptors());
     let places = Places::new(callers);
@@ -71,6 +72,12 @@ pub(crate) async fn supervise(
         let (seats, places, unread) = (seats.clone(), places.clone(), unread.clone());
         listeners.grpc.serve(grpc, seats, places, unread, parts.drain.clone())
     });
+    if let Some(listener) = listeners.xgboost_serving {
+        keep(&mut predicting, "xgboost_serving", control, {
+            let (seats, places, unread) = (seats.clone(), places.clone(), unread.clone());
+            listener.serve(xgboost_serving, seats, places, unread, parts.drain.clone())
+        });
+    }
     keep(&mut predicting, "http", control, {
         listeners.http.serve(http, seats.clone(), places, unread.clone(), parts.drain.clone())
     });

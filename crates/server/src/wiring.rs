@@ -37,6 +37,7 @@ use crate::{
     security::Security,
     site::Site,
     validation::Validation,
+    xgboost_serving,
 };
 
 /// The default deadline on the admin listener: loads by hand include pulls, which take minutes.
@@ -53,6 +54,8 @@ pub struct Addresses {
     pub health: SocketAddr,
     /// The address of gRPC for changes, and of the page `/ui`.
     pub admin: SocketAddr,
+    /// The address of the interface of XGBoost Serving, if there is one.
+    pub xgboost_serving: Option<SocketAddr>,
 }
 
 /// The listeners, bound before anything else is done.
@@ -61,6 +64,7 @@ pub(crate) struct Listeners {
     pub(crate) http: Listener,
     pub(crate) health: Listener,
     pub(crate) admin: Listener,
+    pub(crate) xgboost_serving: Option<Listener>,
 }
 
 impl Listeners {
@@ -74,6 +78,10 @@ impl Listeners {
             http: bind("http", server.http, tls.http)?,
             health: bind("health", server.health, tls.health)?,
             admin: bind("admin", server.admin, tls.admin)?,
+            xgboost_serving: server
+                .xgboost_serving
+                .map(|address| bind("xgboost_serving", address, tls.xgboost_serving))
+                .transpose()?,
         })
     }
 
@@ -86,6 +94,7 @@ impl Listeners {
             http: address(&self.http)?,
             health: address(&self.health)?,
             admin: address(&self.admin)?,
+            xgboost_serving: self.xgboost_serving.as_ref().map(address).transpose()?,
         })
     }
 }
@@ -156,12 +165,13 @@ pub(crate) fn connect(
     Ok((parts, service))
 }
 
-/// The applications of the four listeners.
+/// The applications of the listeners.
 pub(crate) struct Surfaces {
     pub(crate) grpc: Serving,
     pub(crate) http: Router,
     pub(crate) health: Router,
     pub(crate) admin: Router,
+    pub(crate) xgboost_serving: xgboost_serving::Serving,
 }
 
 impl Surfaces {
@@ -207,7 +217,7 @@ impl Surfaces {
                 compression(&compression::GRPC),
             ),
             http: http::routes(
-                predictor,
+                predictor.clone(),
                 parts.models.clone(),
                 rules(&http::FRONT, None, &parts.drain),
                 most,
@@ -218,6 +228,16 @@ impl Surfaces {
                 parts.exposition.clone(),
                 parts.limits.budget.clone(),
                 runtimes.control.handle().clone(),
+            ),
+            xgboost_serving: xgboost_serving::Serving::new(
+                predictor,
+                (parts.models.clone(), parts.drain.clone()),
+                |front| Guard {
+                    auth: parts.security.auth.with_further(config.auth.xgboost_serving),
+                    ..rules(front, None, &parts.drain)
+                },
+                most,
+                compression,
             ),
             admin: grpc::admin(
                 services(Access::Change),

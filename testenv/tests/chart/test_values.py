@@ -18,6 +18,7 @@ OWN = {
     "server.http",
     "server.health",
     "server.admin",
+    "server.xgboost_serving",
     "server.shutdown_delay",
     "server.shutdown_grace",
     "tls.certificate",

@@ -19,8 +19,7 @@ pub struct GivenScores<'t> {
 }
 
 impl Plan {
-    /// The engine's output for rows that were packed by
-    /// [`pack_given`](crate::Metered::pack_given).
+    /// The engine's output for rows that [`Self::pack_given`] packed.
     ///
     /// # Errors
     /// SCORES_INVALID, as [`Self::answer`].

@@ -2,7 +2,7 @@ use outrigger_core::Reason;
 use serde_json::json;
 
 use super::*;
-use crate::{Arrived, Metadata, meter::Meter};
+use crate::{Arrived, Metadata};
 
 /// A plan of trees with a factorisation machine, with outputs of one and of two columns.
 fn plan() -> Plan {
@@ -50,7 +50,7 @@ fn two_rows() -> GivenRows {
 }
 
 fn pack(plan: &Plan, given: &GivenRows) -> Result<Packed, Failure> {
-    plan.unmetered().pack_given(given, &Limits::default())
+    plan.pack_given(given, &Limits::default())
 }
 
 #[test]
@@ -93,8 +93,7 @@ fn the_answer_is_the_output_that_was_asked_for() {
     assert!(plan.output_names(&packed).iter().map(|name| &**name).eq(["leaf"]));
     let leaves = [3_i32, 1 << 25, 5, 6].iter().flat_map(|leaf| leaf.to_le_bytes());
     let content = Content::Bytes(leaves.collect());
-    let leaf =
-        Tensor { name: "leaf".into(), dtype: DType::Int32, shape: vec![2, 2], content };
+    let leaf = Tensor { name: "leaf".into(), dtype: DType::Int32, shape: vec![2, 2], content };
     let outputs = [leaf];
     let scores = plan.given_scores(&packed, &outputs).expect("scores");
     assert_eq!((scores.width, scores.integers), (2, vec![3, 1 << 25, 5, 6]));
@@ -125,39 +124,14 @@ fn rows_that_do_not_fit_the_model_are_refused() {
 fn rows_over_a_limit_are_refused() {
     let (plan, given) = (plan(), two_rows());
     let size = given.size();
-    let limits = |rows, bytes| Limits {
-        max_treatments: rows,
-        max_tensor_bytes: bytes,
-        ..Limits::default()
-    };
+    let limits =
+        |rows, bytes| Limits { max_treatments: rows, max_tensor_bytes: bytes, ..Limits::default() };
     for (limits, reason) in [
         (limits(2, size), None),
         (limits(1, size), Some(Reason::TooManyTreatments)),
         (limits(2, size - 1), Some(Reason::TooLarge)),
     ] {
-        let packed = plan.unmetered().pack_given(&given, &limits);
+        let packed = plan.pack_given(&given, &limits);
         assert_eq!(packed.err().map(|failure| failure.reason), reason);
     }
-}
-
-#[test]
-fn the_memory_of_rows_is_metered() {
-    #[derive(Debug)]
-    struct Full(u64);
-
-    impl Meter for Full {
-        fn admit(&self, bytes: u64) -> Result<(), Failure> {
-            assert_eq!(bytes, self.0);
-            Err(Failure::new(Reason::Overloaded, "full"))
-        }
-
-        fn proceed(&self) -> Result<(), Failure> {
-            Ok(())
-        }
-    }
-
-    let (plan, given) = (plan(), two_rows());
-    let full = Full(given.size() as u64);
-    let failure = plan.metered(&full).pack_given(&given, &Limits::default());
-    assert_eq!(failure.expect_err("full").reason, Reason::Overloaded);
 }

@@ -35,6 +35,7 @@ settings! {
     Option<PathBuf>: "path";
     Vec<PathBuf>: "list of paths";
     SocketAddr: "address:port";
+    Option<SocketAddr>: "address:port";
     Tag: "tag";
     Size: "size";
     Option<Size>: "size";
@@ -46,6 +47,7 @@ settings! {
     CloudIdentity: "none or gcp";
     CanarySettings: "ModelCanaryConfig";
     Transport: "plain, server, optional or mutual";
+    Rights: "list of rights";
     Option<Rights>: "list of rights";
     Callers: "rights by caller";
     Vec<SignatureRule>: "list of prefix and keys";

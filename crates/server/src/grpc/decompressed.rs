@@ -23,7 +23,7 @@ use crate::{
 const STREAMS: &str = "/grpc.reflection.";
 
 /// Gives the services behind it requests that are not compressed.
-pub(super) async fn decompressed(
+pub(crate) async fn decompressed(
     State(policy): State<Policy>,
     request: Request,
     next: Next,

@@ -31,7 +31,23 @@ const NAMED: &str = "outrigger-model";
 /// Larger messages are heavy: most take more than 3 ms to pack.
 const HEAVY: usize = 4 << 20;
 
-/// The messages that are read in place.
+/// A kind of message that is read in place.
+pub(crate) trait InPlace: Copy + Send + 'static {
+    /// True if its answer is heavy work whatever its size.
+    fn is_heavy(self) -> bool;
+
+    /// Answers `message`; returns the answer with its prefix. `named` is the model's name as given
+    /// beside the message.
+    fn answer(
+        self,
+        predictor: &Predictor,
+        call: &Call,
+        message: Bytes,
+        named: Option<&[u8]>,
+    ) -> impl Future<Output = Result<Bytes, Failure>> + Send;
+}
+
+/// The messages of `outrigger.v1`.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Message {
     Predict,
@@ -49,8 +65,14 @@ impl Message {
             Method::Models | Method::Canaries | Method::Validation | Method::Other => None,
         }
     }
+}
 
-    /// Answers `message`.
+impl InPlace for Message {
+    fn is_heavy(self) -> bool {
+        // An explanation is text of many times the size of its tensors.
+        matches!(self, Self::Explain)
+    }
+
     async fn answer(
         self,
         predictor: &Predictor,
@@ -67,7 +89,7 @@ impl Message {
 }
 
 /// Passes encoded messages to the predictor.
-pub(super) struct Prediction {
+pub(crate) struct Prediction {
     guard: Arc<Guard>,
     predictor: Predictor,
     max_message: usize,
@@ -82,7 +104,7 @@ struct Framed {
 
 impl Prediction {
     /// A service behind `guard` for messages of at most `max_message` bytes.
-    pub(super) fn new(
+    pub(crate) fn new(
         guard: Arc<Guard>,
         predictor: Predictor,
         max_message: usize,
@@ -92,9 +114,9 @@ impl Prediction {
     }
 
     /// Answers a request for `route`, whose body is a `message`.
-    pub(super) async fn answer(
+    pub(crate) async fn answer(
         &self,
-        message: Message,
+        message: impl InPlace,
         route: &'static Route,
         peer: Peer,
         request: Request<Arriving>,
@@ -127,7 +149,7 @@ impl Prediction {
     /// Reads the message, answers it, and returns the answer.
     async fn work(
         &self,
-        kind: Message,
+        kind: impl InPlace,
         call: &Call,
         request: Request<Arriving>,
     ) -> Result<Framed, Failure> {
@@ -177,14 +199,12 @@ impl Prediction {
     /// Answers a message; returns the answer with its prefix.
     async fn answered(
         &self,
-        kind: Message,
+        kind: impl InPlace,
         call: &Call,
         message: Bytes,
         headers: HeaderMap,
     ) -> Result<Bytes, Failure> {
-        // An explanation is text of many times the size of its tensors.
-        let is_heavy = matches!(kind, Message::Explain) || message.len() > HEAVY;
-        if !is_heavy {
+        if !kind.is_heavy() && message.len() <= HEAVY {
             return kind.answer(&self.predictor, call, message, named(&headers)).await;
         }
         let (predictor, call) = (self.predictor.clone(), call.clone());

@@ -13,7 +13,7 @@ const BLOCK: usize = 256 << 10;
 
 /// A body that has been read.
 #[derive(Debug, Default)]
-pub(super) struct Received {
+pub(crate) struct Received {
     /// The blocks before the last are full.
     blocks: Vec<BytesMut>,
     length: usize,
@@ -21,12 +21,12 @@ pub(super) struct Received {
 
 impl Received {
     /// The length in bytes.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.length
     }
 
     /// The body in one buffer; a copy if it is longer than a block.
-    pub(super) fn join(mut self) -> Bytes {
+    pub(crate) fn join(mut self) -> Bytes {
         if let [_] = *self.blocks {
             return self.blocks.remove(0).freeze();
         }
@@ -42,7 +42,7 @@ impl Received {
     ///
     /// # Errors
     /// There is no room for the copy.
-    pub(super) fn join_charged(self, held: &Held) -> Result<Bytes, Failure> {
+    pub(crate) fn join_charged(self, held: &Held) -> Result<Bytes, Failure> {
         held.work(Part::Main, self.length as u64)?;
         let joined = self.join();
         held.work(Part::Main, 0)?;

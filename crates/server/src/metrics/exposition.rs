@@ -9,6 +9,8 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use outrigger_core::MetricKind;
 use outrigger_lifecycle::Snapshot;
 
+use super::latencies;
+
 /// Buckets from half a millisecond to two minutes: a score takes milliseconds, a pull takes
 /// minutes.
 const SECONDS: &[f64] = &[
@@ -82,7 +84,10 @@ fn builder() -> Result<PrometheusBuilder, Error> {
         .set_buckets_for_metric(Matcher::Full(super::SCORES.to_owned()), SCORES)?
         .set_buckets_for_metric(Matcher::Suffix("_bytes".to_owned()), BYTES)?
         .set_buckets(COUNTS)?;
-    Ok(builder)
+    latencies::METRICS.iter().try_fold(builder, |builder, metric| {
+        let name = Matcher::Full(metric.name.to_owned());
+        Ok(builder.set_buckets_for_metric(name, latencies::MICROSECONDS)?)
+    })
 }
 
 fn describe() {

@@ -42,6 +42,7 @@ pub fn reference_markdown() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::latencies;
 
     #[test]
     fn names_are_unique_and_follow_the_conventions() {
@@ -51,9 +52,11 @@ mod tests {
         }
         for metric in all {
             let name = metric.name;
-            // Process metrics have the names that Prometheus defines for all processes.
+            // Process metrics have the names that Prometheus defines for all processes, and the
+            // latencies those of XGBoost Serving.
             let prefixed = ["outrigger_", "process_"].iter().any(|it| name.starts_with(it));
-            assert!(prefixed, "{name}");
+            let is_latency = latencies::METRICS.iter().any(|it| it.name == name);
+            assert!(prefixed || is_latency, "{name}");
             assert_eq!(name.ends_with("_total"), metric.kind == MetricKind::Counter, "{name}");
             assert!(!metric.help.contains(['|', '\n']), "{name} would break the table");
         }

@@ -29,3 +29,4 @@ mod trials;
 mod turns;
 mod ui;
 mod validation;
+mod xgboost_serving;

@@ -185,6 +185,22 @@ impl Stack {
         push_dir(self.directory.path(), name, tag, directory.path()).await
     }
 
+    /// Publishes a package with these files, by their paths under `/data`; returns the digest.
+    pub(crate) async fn publish_files(
+        &self,
+        name: &str,
+        tag: &str,
+        files: &[(String, String)],
+    ) -> String {
+        let directory = tempfile::tempdir().expect("a directory");
+        for (path, content) in files {
+            let path = directory.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("below /data")).expect("a directory");
+            std::fs::write(path, content).expect("a file");
+        }
+        push_dir(self.directory.path(), name, tag, directory.path()).await
+    }
+
     pub(crate) fn predictions(&self) -> PredictionServiceClient<Channel> {
         PredictionServiceClient::new(channel(self.addresses.grpc))
     }

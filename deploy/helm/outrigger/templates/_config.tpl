@@ -72,6 +72,9 @@
   "shutdown_delay" (printf "%ds" (int .Values.drain.delaySeconds))
   "shutdown_grace" (printf "%ds" (int .Values.drain.graceSeconds))
 ) (default dict $config.server)) -}}
+{{- if .Values.xgboostServing.enabled -}}
+{{- $_ := set $config.server "xgboost_serving" (printf "%s:8500" $listen) -}}
+{{- end -}}
 {{- with include "outrigger.memory" . -}}
 {{- $_ := set $config "server" (merge $config.server (dict "memory" .)) -}}
 {{- end -}}

@@ -53,6 +53,9 @@
     - {name: grpc, containerPort: 9000}
     - {name: http, containerPort: 9080}
     - {name: health, containerPort: 9902}
+    {{- if .Values.xgboostServing.enabled }}
+    - {name: xgboost-serving, containerPort: 8500}
+    {{- end }}
   startupProbe:
     {{- include "outrigger.probe" (list . "/healthz" .Values.probes.startup) | nindent 4 }}
   readinessProbe:

@@ -9,6 +9,7 @@ from outrigger_testenv.attack import (
     packages,
     registries,
     requests,
+    row_requests,
 )
 from outrigger_testenv.attack.case import Case
 
@@ -16,6 +17,7 @@ CASES: list[Case] = [
     *registries.CASES,
     *packages.CASES,
     *requests.CASES,
+    *row_requests.CASES,
     *connections.CASES,
     *names.CASES,
     *overload.CASES,

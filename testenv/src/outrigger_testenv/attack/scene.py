@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 
 from outrigger_testenv import authority, images, variants
-from outrigger_testenv.attack import layouts, lying, neighbour, wide
+from outrigger_testenv.attack import layouts, lying, neighbour, rows, wide
 from outrigger_testenv.attack.attacker import attacker
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.attack.case import TURNS, Turn
@@ -121,7 +121,7 @@ class Scene:
         return hosts
 
     def address(self, listener: str, stack: Stack | None = None) -> str:
-        """The address of a listener: grpc, http, health or admin."""
+        """The address of a listener: grpc, http, health, admin or xgboost_serving."""
         return (stack or self.stack).serve.config["server"][listener]
 
     def discards(self, tls: bool) -> str:
@@ -213,8 +213,8 @@ class Scene:
         docker.mkdir()
         (docker / "config.json").write_text(json.dumps(lying.credentials(self.lying)))
         return {
-            **SERVER,
-            "tls": self._tls("grpc", "health", "admin"),
+            "server": {**SERVER["server"], "xgboost_serving": f"127.0.0.1:{free_ports(1)[0]}"},
+            "tls": self._tls("grpc", "health", "admin", "xgboost_serving"),
             "store": {"max_size": f"{lying.STORE // lying.GIB}GiB"},
             "images": {
                 "docker_config": str(docker),
@@ -254,6 +254,7 @@ class Scene:
         return {
             NEIGHBOUR: variants.tiny(self.directory / "neighbour", 7),
             WIDE: wide.package(self.directory / "wide"),
+            rows.MODEL: rows.package(self.directory / "rows"),
         }
 
     @cached_property

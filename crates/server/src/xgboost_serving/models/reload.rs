@@ -1,0 +1,86 @@
+//! The versions that a ReloadConfigRequest names. Models and their places are those of our
+//! configuration: a request loads versions of them, and changes nothing else.
+
+use outrigger_core::Failure;
+use outrigger_lifecycle::{Handle, ModelView};
+use outrigger_proto::{
+    outrigger::v1::{ModelSelector, model_selector::Version},
+    tensorflow::serving::{
+        ModelConfig, ModelConfigList, ReloadConfigRequest, model_server_config::Config,
+        servable_version_policy::PolicyChoice,
+    },
+};
+
+use crate::routing::invalid;
+
+const LIST: &str = "config.model_config_list";
+
+/// The name of the first model of a request, for the record of changes.
+pub(super) fn first(request: &ReloadConfigRequest) -> String {
+    let configs = list(request).map(|list| &list.config[..]).unwrap_or_default();
+    configs.first().map(|config| config.name.clone()).unwrap_or_default()
+}
+
+/// The versions to load: those that a policy `specific` names, or else the model's default version.
+///
+/// # Errors
+/// `REQUEST_MALFORMED`: there are none, or the request asks for more than to load them.
+pub(super) fn wanted(
+    request: &ReloadConfigRequest,
+    models: &Handle,
+) -> Result<Vec<ModelSelector>, Failure> {
+    let list = list(request)?;
+    let snapshot = models.models();
+    let mut wanted = Vec::new();
+    for (position, config) in list.config.iter().enumerate() {
+        let name = config.name.parse().ok();
+        let view = name.and_then(|name| snapshot.models.get(&name)).map(|view| &**view);
+        check(config, view, &format!("{LIST}.config[{position}]"))?;
+        wanted.extend(versions(config));
+    }
+    match wanted.is_empty() {
+        true => Err(invalid(LIST, "it names no version of a model")),
+        false => Ok(wanted),
+    }
+}
+
+fn list(request: &ReloadConfigRequest) -> Result<&ModelConfigList, Failure> {
+    match request.config.as_ref().and_then(|config| config.config.as_ref()) {
+        Some(Config::ModelConfigList(list)) => Ok(list),
+        _ => Err(invalid("config", "must have a model_config_list")),
+    }
+}
+
+/// Refuses what the configuration of this server decides, if the request has something else.
+fn check(config: &ModelConfig, view: Option<&ModelView>, field: &str) -> Result<(), Failure> {
+    let place = view.map(|view| view.image.trim_end_matches('/'));
+    let path = config.base_path.trim_end_matches('/');
+    if !path.is_empty() && place != Some(path) {
+        let message = "must be empty, or the directory that models[].directory names here";
+        return Err(invalid(&format!("{field}.base_path"), message));
+    }
+    for (label, number) in &config.version_labels {
+        let serving = |tag: &str| {
+            let tag = view?.tags.iter().find(|(name, _)| name.as_str() == tag);
+            tag.and_then(|(_, shown)| shown.serving)
+        };
+        let number = serving(&number.to_string());
+        if number.is_none() || serving(label) != number {
+            let message = format!("{label:?} is set here, by models[].labels or as a tag");
+            return Err(invalid(&format!("{field}.version_labels"), &message));
+        }
+    }
+    Ok(())
+}
+
+fn versions(config: &ModelConfig) -> Vec<ModelSelector> {
+    let of = |version| ModelSelector { name: config.name.clone(), version };
+    let policy = config.model_version_policy.as_ref().and_then(|it| it.policy_choice.as_ref());
+    match policy {
+        Some(PolicyChoice::Specific(specific)) => {
+            let tags = specific.versions.iter().map(|number| Version::Tag(number.to_string()));
+            tags.map(|tag| of(Some(tag))).collect()
+        }
+        Some(PolicyChoice::Latest(_) | PolicyChoice::All(_)) | None => vec![of(None)],
+    }
+}

@@ -1,0 +1,128 @@
+//! Predictions for rows, whatever the form of their request and of its answer.
+
+use outrigger_core::{Failure, Reason};
+use outrigger_features::{Arrived, GivenRows, GivenScores, Packed, Plan, Routing};
+use outrigger_proto::tensorflow::serving::ModelSpec;
+use outrigger_score::Scorer;
+
+use super::{
+    request::{Answer, Asked},
+    version,
+};
+use crate::{
+    call::Call,
+    metrics::Latency,
+    predict::{Exchange, Predictor, Scored},
+    routing::invalid,
+    trial::Attempts,
+};
+
+/// The values that answer a request.
+#[derive(Debug)]
+pub(super) struct Values<'a> {
+    pub(super) answer: Answer,
+    pub(super) rows: usize,
+    pub(super) scores: GivenScores<'a>,
+    /// The version that answers.
+    pub(super) spec: ModelSpec,
+}
+
+/// Writes an answer, which is charged to its call.
+pub(super) type Write<T> = fn(&Call, &Values<'_>) -> Result<T, Failure>;
+
+/// Scores the rows of a request, and writes the answer.
+///
+/// # Errors
+/// The failure of the request, the model or the engine.
+pub(super) async fn predict<T>(
+    predictor: &Predictor,
+    call: &Call,
+    asked: Asked,
+    write: Write<T>,
+) -> Result<T, Failure> {
+    let Asked { spec, rows, answer } = asked;
+    let selector = version::selector(&spec)?;
+    let routing = Routing { model: Some(&selector), ..Routing::default() };
+    let lease = predictor.lease(call, routing, None).await?.sampled();
+    let attempts = Attempts::new(call, lease);
+    let mut exchange = Rows { call, predictor, rows, answer, write };
+    let packed = predictor.pack(call, attempts.lease(), &mut exchange);
+    predictor.answer(call, attempts, packed, exchange).await
+}
+
+/// Rows on their way through a model.
+struct Rows<'a, T> {
+    call: &'a Call,
+    predictor: &'a Predictor,
+    rows: GivenRows,
+    answer: Answer,
+    write: Write<T>,
+}
+
+impl<T> Exchange for Rows<'_, T> {
+    type Answer = T;
+
+    fn pack(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
+        fits(self.answer, &scorer.plan)?;
+        scorer.plan.pack_given(&self.rows, &scorer.limits())
+    }
+
+    fn request(&self) -> Option<Arrived> {
+        Some(Arrived::Rows(self.rows.clone()))
+    }
+
+    fn latency(&self) -> Option<Latency> {
+        Some(match self.answer {
+            Answer::Value | Answer::Margin | Answer::Index => Latency::Trees,
+            Answer::Score => Latency::Machine,
+            Answer::Scores => Latency::Softmax,
+        })
+    }
+
+    fn answer(&self, scored: &Scored<'_>) -> Result<T, Failure> {
+        let &Scored { lease, packed, outputs, .. } = scored;
+        let scores = lease.scorer.plan.given_scores(packed, outputs)?;
+        let spec = version::answering(lease, self.predictor.models());
+        let values = Values { answer: self.answer, rows: self.rows.rows, scores, spec };
+        (self.write)(self.call, &values)
+    }
+}
+
+/// Refuses several scores for a row where the answer has room for one.
+fn fits(answer: Answer, plan: &Plan) -> Result<(), Failure> {
+    let outputs = &plan.metadata().outputs;
+    let output = outputs.iter().find(|output| *output.tensor == *answer.tensor());
+    match output {
+        Some(output) if answer == Answer::Score && output.width > 1 => {
+            let message = format!("its model has {} classes: it is a softmax model", output.width);
+            Err(invalid("model_spec", &message))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Values<'_> {
+    /// The shape of the answer: all values in a row, except for the scores of classes.
+    pub(super) fn shape(&self) -> Vec<usize> {
+        let width = self.scores.width;
+        match self.answer {
+            Answer::Value | Answer::Margin | Answer::Index => vec![self.rows * width],
+            Answer::Score => vec![self.rows],
+            Answer::Scores => vec![self.rows, width],
+        }
+    }
+
+    /// The numbers of leaves.
+    ///
+    /// # Errors
+    /// `SCORES_INVALID`: the model's output has others.
+    pub(super) fn indexes(&self) -> Result<Vec<u32>, Failure> {
+        let GivenScores { floats, integers, .. } = &self.scores;
+        let index = |index: &i64| u32::try_from(*index).ok();
+        let indexes: Option<Vec<u32>> = integers.iter().map(index).collect();
+        indexes.filter(|_| integers.len() * size_of::<f32>() == floats.len()).ok_or_else(|| {
+            let message = "output \"leaf\": its values are not the numbers of leaves";
+            Failure::new(Reason::ScoresInvalid, message)
+        })
+    }
+}
