@@ -31,11 +31,14 @@ use tonic::{Code, Status, service::Routes};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
-pub(crate) use self::prediction::{InPlace, Prediction};
 pub(crate) use self::{
     canaries::Canaries, changes::Access, models::Models, validations::Validations,
 };
-use self::{decompressed::decompressed, prediction::Message};
+pub(crate) use self::{
+    decompressed::decompressed,
+    prediction::{InPlace, Prediction},
+};
+use self::prediction::Message;
 use crate::{
     audit::Verb,
     caller::Peer,

@@ -8,7 +8,7 @@ use outrigger_canary::Settings;
 use outrigger_core::EngineId;
 use outrigger_oci::{Prefix, Reference};
 
-use super::{CallerName, Config, Kinds, Period, Problem, Size, Transport};
+use super::{CallerName, Config, Kinds, Period, Problem, Rights, Size, Transport};
 
 /// All problems of `config`.
 pub(super) fn problems(config: &Config, kinds: &Kinds) -> Vec<Problem> {
@@ -136,6 +136,10 @@ impl Check {
     /// Checks that every caller with rights can occur: that its kind of credential is configured.
     fn auth(&mut self, config: &Config) {
         self.operator_file(config);
+        let (further, none) = (config.auth.xgboost_serving, Rights::default());
+        let listens = config.server.xgboost_serving.is_some();
+        let message = "there is no server.xgboost_serving";
+        self.require(listens || further == none, "auth.xgboost_serving", message);
         let tokens = config.auth.tokens.is_some();
         for name in config.auth.callers.keys().map(|name| name.as_str()) {
             let key = || format!("auth.callers.{name}");

@@ -470,3 +470,18 @@ fn the_listener_of_the_open_inference_protocol_has_an_address_of_its_own() {
     assert!(keys(mutual).contains(&"tls.oip".to_owned()));
     assert_eq!(keys(with("models: [{name: a, view: rows}]")), ["models[0].view"]);
 }
+
+#[test]
+fn the_listener_of_xgboost_serving_has_an_address_of_its_own() {
+    let with = |more: &str| from_file(&format!("{MINIMAL}\n{more}"));
+    let config =
+        with("server: {xgboost_serving: '0.0.0.0:8500'}\nauth: {xgboost_serving: [change]}");
+    let config = config.unwrap().config;
+    assert_eq!(config.server.xgboost_serving.map(|address| address.port()), Some(8500));
+    assert!(config.auth.xgboost_serving.hold(Right::Change));
+    let taken = with("server: {xgboost_serving: '127.0.0.1:9000'}");
+    assert_eq!(keys(taken), ["server.xgboost_serving"]);
+    assert_eq!(keys(with("auth: {xgboost_serving: [change]}")), ["auth.xgboost_serving"]);
+    let mutual = with("server: {xgboost_serving: '0.0.0.0:8500'}\ntls: {xgboost_serving: mutual}");
+    assert!(keys(mutual).contains(&"tls.xgboost_serving".to_owned()));
+}

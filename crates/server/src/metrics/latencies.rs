@@ -22,9 +22,8 @@ pub(crate) enum Latency {
 }
 
 /// Buckets in microseconds, from those of a small model's run to those of a slow call.
-pub(super) const MICROSECONDS: &[f64] = &[
-    10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7,
-];
+pub(super) const MICROSECONDS: &[f64] =
+    &[10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7];
 
 /// The metrics.
 pub(super) const METRICS: &[Metric] = &[

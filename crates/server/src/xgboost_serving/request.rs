@@ -6,7 +6,7 @@ use outrigger_proto::{
     raw::read::{MAX_DEPTH, Malformed, Reader},
     tensorflow::serving::ModelSpec,
 };
-use prost::Message as _;
+use prost::{DecodeError, Message as _};
 
 use super::{
     Input, Platform,
@@ -110,7 +110,7 @@ pub(super) fn same_rows(counts: &[(Input, usize)]) -> Result<usize, Failure> {
 /// An encoded `PredictRequest`, split into its parts.
 #[derive(Debug, Default)]
 struct Parts<'a> {
-    spec: Option<ModelSpec>,
+    spec: Option<Result<ModelSpec, DecodeError>>,
     /// The encoded rows by input.
     vectors: [Option<&'a [u8]>; Input::COUNT],
     options: Options,
@@ -128,7 +128,9 @@ impl Asked {
         admit: impl FnOnce(usize) -> Result<(), Failure>,
     ) -> Result<Self, Failure> {
         let Parts { spec, vectors, options } = Parts::read(message).map_err(unreadable)?;
-        let spec = spec.ok_or_else(no_spec)?;
+        let spec = spec
+            .ok_or_else(no_spec)?
+            .map_err(|error| invalid("model_spec", &format!("cannot be read: {error}")))?;
         let answer = Answer::of(platform, options)?;
         let count = |input: &Input| {
             let vector = vectors[*input as usize].ok_or_else(|| missing(*input))?;
@@ -138,7 +140,8 @@ impl Asked {
         let counts: Vec<_> = inputs.iter().map(|rows| (rows.input(), rows.size().rows)).collect();
         let rows = same_rows(&counts)?;
         admit(inputs.iter().map(|rows| rows.size().bytes()).sum())?;
-        let inputs: Vec<GivenInput> = inputs.into_iter().map(Rows::write).collect::<Result<_, _>>()?;
+        let inputs: Vec<GivenInput> =
+            inputs.into_iter().map(Rows::write).collect::<Result<_, _>>()?;
         let rows = GivenRows { rows, inputs, output: answer.tensor() };
         Ok(Self { spec, rows, answer })
     }
@@ -150,6 +153,16 @@ pub(super) fn no_spec() -> Failure {
     failure.map_message(|_| "Missing ModelSpec".to_owned())
 }
 
+/// Merges the parts of a specification, as protobuf does if a field is given more than once.
+fn merged(
+    before: Option<Result<ModelSpec, DecodeError>>,
+    part: &[u8],
+) -> Result<ModelSpec, DecodeError> {
+    let mut spec = before.transpose()?.unwrap_or_default();
+    spec.merge(part)?;
+    Ok(spec)
+}
+
 impl<'a> Parts<'a> {
     fn read(message: &'a [u8]) -> Result<Self, Malformed> {
         let (mut parts, mut rest) = (Self::default(), Reader::new(message));
@@ -157,8 +170,7 @@ impl<'a> Parts<'a> {
             match rest.key()? {
                 (1, wire_type) => {
                     let spec = rest.bytes_field(wire_type)?;
-                    let merged = parts.spec.get_or_insert_default().merge(spec);
-                    merged.map_err(|_| Malformed::Truncated)?;
+                    parts.spec = Some(merged(parts.spec.take(), spec));
                 }
                 (2, wire_type) => parts.entry(rest.bytes_field(wire_type)?)?,
                 (3, wire_type) => {

@@ -40,11 +40,7 @@ pub(crate) static REST: Front = Front {
         predict_route(":predict"),
         predict_route(":predict_alphafm"),
         predict_route(":predict_softmax"),
-        Route::read(
-            front::Path::Verb(path::MODELS, ""),
-            Method::Models,
-            "GET /v1/models/NAME",
-        ),
+        Route::read(front::Path::Verb(path::MODELS, ""), Method::Models, "GET /v1/models/NAME"),
     ],
     timeout: http::TIMEOUT,
     respond: |failure| failure::to_rest_as(failure::http_status(failure), failure),

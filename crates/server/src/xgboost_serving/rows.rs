@@ -243,10 +243,7 @@ mod tests {
     const NONE: Row<'_> = (&[], &[]);
 
     fn vector(rows: &[Row<'_>]) -> Vec<u8> {
-        let row = |(id, score): &Row<'_>| FeatureScore {
-            id: id.to_vec(),
-            score: score.to_vec(),
-        };
+        let row = |(id, score): &Row<'_>| FeatureScore { id: id.to_vec(), score: score.to_vec() };
         FeatureScoreVector { feature_score: rows.iter().map(row).collect() }.encode_to_vec()
     }
 
@@ -280,7 +277,8 @@ mod tests {
         // id 5, score 1.0, id 300 and score 2.0, each in a field of its own, and an unknown field.
         let one = 1.0_f32.to_le_bytes();
         let two = 2.0_f32.to_le_bytes();
-        let row = [&[0x08, 5, 0x15][..], &one, &[0x08, 0xac, 0x02, 0x15], &two, &[0x18, 1]].concat();
+        let row =
+            [&[0x08, 5, 0x15][..], &one, &[0x08, 0xac, 0x02, 0x15], &two, &[0x18, 1]].concat();
         let message = [&[0x0a, row.len() as u8][..], &row].concat();
         let read = read(&message).unwrap();
         assert_eq!(lengths(&read), [2]);
@@ -290,7 +288,11 @@ mod tests {
     #[test]
     fn rows_that_are_not_whole_are_refused() {
         for (message, reason, problem) in [
-            (vector(&[(&[1], &[1.0]), (&[1, 2], &[1.0])]), Reason::RequestMalformed, "[1]: has 2 ids and 1"),
+            (
+                vector(&[(&[1], &[1.0]), (&[1, 2], &[1.0])]),
+                Reason::RequestMalformed,
+                "[1]: has 2 ids and 1",
+            ),
             (vector(&[(&[], &[1.0])]), Reason::RequestMalformed, "[0]: has 0 ids and 1"),
             (vector(&[NONE; 4]), Reason::TooManyTreatments, "more than 3 rows"),
             (vector(&[(&[1], &[f32::INFINITY])]), Reason::FeatureNotFinite, "a score is inf"),
@@ -326,7 +328,7 @@ mod tests {
                 all.feature_score.iter().all(|row| row.id.len() == row.score.len())
             }));
             if let Ok(rows) = ours {
-                let _ = rows.write();
+                rows.write().ok();
             }
         });
     }

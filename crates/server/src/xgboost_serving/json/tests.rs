@@ -16,7 +16,8 @@ fn read(platform: Platform, document: &str) -> Result<Asked, Failure> {
         admitted = Some(bytes);
         Ok(())
     };
-    let asked = Asked::read_json(platform, ModelSpec::default(), document.as_bytes(), &limits, admit);
+    let asked =
+        Asked::read_json(platform, ModelSpec::default(), document.as_bytes(), &limits, admit);
     if let Ok(asked) = &asked {
         assert!(admitted >= Some(asked.rows.size()), "{admitted:?}");
     }
@@ -54,7 +55,8 @@ fn the_platforms_read_what_concerns_them() {
     let both = json!({"xgboost_features": rows, "fm_features": rows, "option_mask": 0});
     let inputs = |platform| read(platform, &both.to_string()).unwrap().rows.inputs.len();
     assert_eq!((inputs(Platform::Xgboost), inputs(Platform::AlphafmSoftmax)), (1, 2));
-    let options = json!({"xgboost_features": [], "fm_features": [], "option_mask": 9, "ntree_limit": 9});
+    let options =
+        json!({"xgboost_features": [], "fm_features": [], "option_mask": 9, "ntree_limit": 9});
     assert!(read(Platform::Alphafm, &options.to_string()).is_ok());
     assert!(read(Platform::Xgboost, &options.to_string()).is_err());
 }

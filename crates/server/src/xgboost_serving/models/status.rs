@@ -32,9 +32,13 @@ pub(in super::super) fn states(
             (of_tag(&view, label), format!("version with the label {label:?}"))
         }
     };
-    let states: Vec<_> = all.into_iter().rev().filter_map(|(number, digest)| {
-        view.versions.get(&digest).map(|version| state(number, version))
-    }).collect();
+    let states: Vec<_> = all
+        .into_iter()
+        .rev()
+        .filter_map(|(number, digest)| {
+            view.versions.get(&digest).map(|version| state(number, version))
+        })
+        .collect();
     match states.is_empty() {
         false => Ok(states),
         true => {
@@ -130,4 +134,82 @@ fn code_name(code: i32) -> &'static str {
         (Code::Unauthenticated, "UNAUTHENTICATED"),
     ];
     NAMES.iter().find(|(known, _)| *known as i32 == code).map_or("OK", |(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use outrigger_lifecycle::FailureView;
+
+    use super::*;
+
+    fn version(stage: Stage, activity: &'static str, failed: bool) -> VersionView {
+        let failure = || FailureView {
+            failure: Failure::new(Reason::GoldenMismatch, "other scores"),
+            at: UNIX_EPOCH,
+            permanent: true,
+            retry_at: None,
+        };
+        VersionView {
+            digest: Digest::of(b"a"),
+            platform_digest: None,
+            stage,
+            activity,
+            engine: None,
+            servable: None,
+            size_bytes: 0,
+            last_used_at: None,
+            failure: failed.then(failure),
+            replayed: None,
+            history: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn stages_are_states() {
+        for (stage, activity, failed, expected, code) in [
+            (Stage::New, "pulling", false, State::Start, 0),
+            (Stage::Downloaded, "loading", false, State::Loading, 0),
+            (Stage::Loaded, "loading", false, State::Loading, 0),
+            (Stage::Available, IDLE, false, State::Available, 0),
+            (Stage::Available, IDLE, true, State::Available, 0),
+            (Stage::Downloaded, IDLE, false, State::End, 0),
+            (Stage::Downloaded, "backoff", true, State::End, 9),
+        ] {
+            let found = state(7, &version(stage, activity, failed));
+            let status = found.status.clone().unwrap_or_default();
+            assert_eq!((found.state(), status.error_code), (expected, code), "{stage} {activity}");
+        }
+        let failed = [state(7, &version(Stage::Downloaded, "backoff", true))];
+        let expected = json!({"model_version_status": [{
+            "version": "7",
+            "state": "END",
+            "status": {
+                "error_code": "FAILED_PRECONDITION",
+                "error_message": "GOLDEN_MISMATCH: other scores",
+            },
+        }]});
+        assert_eq!(statuses(&failed), expected);
+    }
+
+    #[test]
+    fn a_version_without_a_number_has_the_number_0() {
+        let [one, other] = [b"1", b"2"].map(|content| Digest::of(content));
+        let tag = |name: &str, serving, registry| {
+            (name.parse().unwrap(), TagView { serving, registry, ..TagView::default() })
+        };
+        let tags = [
+            tag("7", Some(one), None),
+            tag("8", None, Some(one)),
+            tag("latest", Some(one), None),
+            tag("stable", Some(other), None),
+            tag("9", None, None),
+        ];
+        let view = ModelView { tags: tags.into(), ..ModelView::default() };
+        assert_eq!(numbered(&view), [(0, other), (7, one), (8, one)]);
+        assert_eq!(of_tag(&view, "stable"), [(0, other)]);
+        assert_eq!(of_tag(&view, "latest"), [(8, one)]);
+        assert_eq!(of_tag(&view, "9"), []);
+    }
 }

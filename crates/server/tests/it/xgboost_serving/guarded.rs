@@ -39,7 +39,7 @@ async fn callers_need_rights() {
 
 #[tokio::test]
 async fn limits_hold_for_rows() {
-    let stack = start(&[("server.max_treatments", "1"), ("server.max_tensors", "1KiB")]).await;
+    let stack = start(&[("server.max_treatments", "1"), ("server.max_tensors", "2KiB")]).await;
     let status = predict(&stack, trees()).await.expect_err("two rows");
     assert_eq!(reason(&status), "TOO_MANY_TREATMENTS");
     let row = json!({"feature_score": {}});
@@ -48,9 +48,9 @@ async fn limits_hold_for_rows() {
     assert!(status == 400 && answer.contains("TOO_MANY_TREATMENTS"), "{answer}");
 
     let mut request = trees();
-    let row = FeatureScore { id: vec![1; 100], score: vec![0.5; 100] };
+    let row = FeatureScore { id: vec![1; 200], score: vec![0.5; 200] };
     request.inputs.get_mut("xgboost_features").expect("rows").feature_score = vec![row];
-    let status = predict(&stack, request).await.expect_err("1208 bytes");
+    let status = predict(&stack, request).await.expect_err("2408 bytes");
     assert_eq!(reason(&status), "TOO_LARGE");
 }
 

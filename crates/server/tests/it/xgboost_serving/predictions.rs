@@ -102,6 +102,11 @@ async fn a_version_is_a_tag() {
     assert_eq!(reason(&status.expect_err("no such version")), "TAG_NOT_FOUND");
 }
 
+/// The tag of [`MODEL`].
+fn latest() -> VersionChoice {
+    VersionChoice::VersionLabel("latest".to_owned())
+}
+
 /// The statuses of XGBoost Serving, and our reasons.
 #[tokio::test]
 async fn requests_that_are_not_valid_are_refused_as_there() {
@@ -132,7 +137,7 @@ async fn requests_that_are_not_valid_are_refused_as_there() {
             (Code::NotFound, "MODEL_NOT_FOUND"),
         ),
         // Its model takes named features.
-        (with(|request| request.model_spec = Some(spec(MODEL, None))), malformed),
+        (with(|request| request.model_spec = Some(spec(MODEL, Some(latest())))), malformed),
         // It takes `fm_features` too.
         (with(|request| request.model_spec = Some(spec(MACHINE, None))), malformed),
     ] {

@@ -41,7 +41,8 @@ async fn the_verbs_score_rows() {
         let (status, answer) = post(&stack, &path, body.to_string()).await;
         assert_eq!((status, &answer), (StatusCode::OK, &json!({"outputs": outputs})), "{path}");
     }
-    let machine = json!({"xgboost_features": rows, "fm_features": [row(&[ONE], &[2.0]), row(&[], &[])]});
+    let machine =
+        json!({"xgboost_features": rows, "fm_features": [row(&[ONE], &[2.0]), row(&[], &[])]});
     let path = format!("/v1/models/{MACHINE}:predict_alphafm");
     let (status, scores) = post(&stack, &path, machine.to_string()).await;
     assert_eq!(status, StatusCode::OK, "{scores}");
