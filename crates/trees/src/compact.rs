@@ -55,6 +55,12 @@ impl Node {
         let left = (value < self.threshold) | (value.is_nan() & default_left);
         self.link.wrapping_add(u32::from(!left)) & Self::CHILD
     }
+
+    /// The same for a value that is not missing.
+    #[inline(always)]
+    pub(crate) fn next_of_present(self, value: f32) -> u32 {
+        self.link.wrapping_add(u32::from(!(value < self.threshold))) & Self::CHILD
+    }
 }
 
 /// All trees of a model.

@@ -10,6 +10,7 @@ mod avx2;
 mod avx512;
 mod block;
 mod choice;
+mod lanes;
 mod oblivious;
 mod portable;
 mod row;
@@ -20,6 +21,8 @@ use std::ops::Range;
 
 use crate::{compact::Compact, rows::Input};
 
+#[cfg(test)]
+pub(crate) use choice::Kernel;
 pub(crate) use choice::{Choice, Kind};
 pub(crate) use oblivious::Walks;
 pub(crate) use vectors::{LANES, Vectors};

@@ -39,6 +39,12 @@ impl Wide {
         let left = (value < self.threshold) | (value.is_nan() & self.default_left);
         self.left.wrapping_add(u32::from(!left))
     }
+
+    /// The same for a value that is not missing.
+    #[inline(always)]
+    pub(crate) fn next_of_present(self, value: f32) -> u32 {
+        self.left.wrapping_add(u32::from(!(value < self.threshold)))
+    }
 }
 
 /// The nodes of all trees.

@@ -141,8 +141,10 @@ impl<T: LeafId, F: Fn(usize, u32) -> u32> Leaves for Ids<'_, T, F> {
     #[inline(always)]
     fn of_rows<V: Vectors>(&mut self, vectors: V, block: usize, tree: usize, leaves: V::Words) {
         let (first, count) = self.blocks[block];
-        for (row, leaf) in vectors.store(leaves)[..count].iter().enumerate() {
-            self.of_trees(first + row, tree, &[*leaf]);
+        let place = first * self.trees.len() + tree - self.trees.start;
+        let rows = self.out[place..].iter_mut().step_by(self.trees.len());
+        for (out, leaf) in rows.zip(vectors.store(leaves)).take(count) {
+            *out = T::of((self.number)(tree, leaf));
         }
     }
 

@@ -5,7 +5,12 @@ use std::io::{Write as _, stderr};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Limits, Rows, SparseRows, compact::Nodes, kernel::Kind, tree::Arrays};
+use crate::{
+    Limits, Rows, SparseRows,
+    compact::Nodes,
+    kernel::{Kernel, Kind},
+    tree::Arrays,
+};
 
 /// A source of random numbers: xorshift (Marsaglia, 2003).
 struct Random(u64);
@@ -177,12 +182,12 @@ fn for_each_kernel(
     let Forest::Compact(mut compact, choice) = chosen else {
         panic!("the trees have a compact form")
     };
-    let kinds = || Kind::all().into_iter().map(|kind| Choice::of(kind, block_from));
+    let kernels = || Kernel::all().into_iter().map(|kernel| Choice::of(kernel, block_from));
     for wide in [false, true] {
         if wide {
             compact.nodes = compact.nodes.widened();
         }
-        for choice in kinds().chain([choice]) {
+        for choice in kernels().chain([choice]) {
             let forest = Forest::Compact(compact, choice);
             check(&forest)?;
             let Forest::Compact(same, _) = forest else { unreachable!("it is compact") };
@@ -245,9 +250,9 @@ fn expect_wide(of_seed: impl Fn() -> Vec<Tree>, width: usize) {
     let chosen = Forest::new(of_seed(), &mut budget()).expect("memory");
     let Forest::Compact(mut compact, _) = chosen else { panic!("a compact form") };
     assert!(matches!(compact.nodes, Nodes::Wide(_)));
-    for kind in Kind::all() {
-        let forest = Forest::Compact(compact, Choice::of(kind, 10));
-        assert_eq!(expected, results(&forest, rows, 0..count, (&groups, 1), false), "{kind:?}");
+    for kernel in Kernel::all() {
+        let forest = Forest::Compact(compact, Choice::of(kernel, 10));
+        assert_eq!(expected, results(&forest, rows, 0..count, (&groups, 1), false), "{kernel:?}");
         let Forest::Compact(same, _) = forest else { unreachable!("it is compact") };
         compact = same;
     }

@@ -5,7 +5,7 @@
 //! blocks go through a tree while it is in the processor's caches.
 
 use super::{
-    Leaves, STRIDE, Work,
+    Leaves, STRIDE, Work, lanes,
     vectors::{LANES, Slot, Vectors},
 };
 use crate::{
@@ -19,9 +19,14 @@ pub(super) const BLOCKS: usize = 4;
 /// Slots of all blocks that fit into a cache.
 pub(super) const SLOTS: usize = 32 * 1024 / size_of::<Slot>();
 
-/// Finds the leaves of all trees for blocks of rows. The last block may have fewer rows.
+/// Finds the leaves of all trees for blocks of rows. The last block may have fewer rows. Below the
+/// tops of trees, nodes are gathered, or walked lane by lane.
 #[inline(always)]
-pub(super) fn run<V: Vectors>(vectors: V, work: &Work<'_>, leaves: &mut impl Leaves) {
+pub(super) fn run<V: Vectors, const GATHERS: bool>(
+    vectors: V,
+    work: &Work<'_>,
+    leaves: &mut impl Leaves,
+) {
     let width = work.compact.features.len();
     let most = (SLOTS / width.max(1)).clamp(1, BLOCKS).min(work.scored.len().div_ceil(LANES));
     let mut slots = vec![[f32::NAN; LANES]; width * most];
@@ -33,15 +38,19 @@ pub(super) fn run<V: Vectors>(vectors: V, work: &Work<'_>, leaves: &mut impl Lea
             let first = first + block * LANES;
             (first, LANES.min(end - first))
         };
-        for block in 0..blocks {
+        let mut complete = [true; BLOCKS];
+        for (block, complete) in complete[..blocks].iter_mut().enumerate() {
             let (first, count) = place(block);
-            fill(work, first, count, &mut slots[block * width..][..width]);
+            let slots = &mut slots[block * width..][..width];
+            fill(work, first, count, slots);
             leaves.begin(block, first, count);
+            let is_missing = |slot: &Slot| slot.iter().fold(false, |any, x| any | x.is_nan());
+            *complete = !GATHERS && !slots.iter().any(is_missing);
         }
         for tree in work.trees.clone() {
             for block in 0..blocks {
                 let slots = &slots[block * width..][..width];
-                let found = walk(vectors, work.compact, slots, tree);
+                let found = walk::<V, GATHERS>(vectors, work.compact, slots, tree, complete[block]);
                 leaves.of_rows(vectors, block, tree, found);
             }
         }
@@ -83,14 +92,27 @@ fn clear(work: &Work<'_>, first: usize, count: usize, slots: &mut [Slot]) {
     }
 }
 
-/// The leaves of one tree, for all rows of a block.
+/// The leaves of one tree, for all rows of a block, which is `complete` if no value is missing.
 #[inline(always)]
-fn walk<V: Vectors>(vectors: V, compact: &Compact, slots: &[Slot], tree: usize) -> V::Words {
+fn walk<V: Vectors, const GATHERS: bool>(
+    vectors: V,
+    compact: &Compact,
+    slots: &[Slot],
+    tree: usize,
+    complete: bool,
+) -> V::Words {
     let top = &compact.tops[tree];
     let exits = vectors.lookup(&top.exits, exits(vectors, compact, slots, top));
     let root = vectors.splat(compact.roots[tree]);
     let mut at = vectors.add_words(root, exits);
-    for step in LEVELS..compact.depths[tree] {
+    let depth = compact.depths[tree];
+    if !GATHERS && depth > LEVELS {
+        let (roots, steps) = (&[compact.roots[tree]; LANES], depth - LEVELS);
+        let mut found = vectors.store(at);
+        lanes::Walks { nodes: &compact.nodes, roots, steps, complete }.of_rows(&mut found, slots);
+        return vectors.load(&found);
+    }
+    for step in LEVELS..depth {
         let before = at;
         at = compact.nodes.step_of_rows(vectors, root, at, slots);
         if step % STRIDE == STRIDE - 1 && vectors.equal(at, before) {

@@ -19,7 +19,7 @@ use super::{
 use super::{avx2::Avx2, avx512::Avx512};
 use crate::{Rows, compact::Compact, oblivious::Oblivious, rows::Input};
 
-/// Turns of all kinds of vectors.
+/// Turns of all kernels.
 const TURNS: usize = 4;
 
 /// Time after which the turns for a kernel end, if there was one.
@@ -57,30 +57,6 @@ impl Kind {
         vec![portable]
     }
 
-    fn row(self, work: &Work<'_>, leaves: &mut impl Leaves) {
-        match self {
-            Self::Portable(vectors) => row::run(vectors, work, leaves),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: `vectors` exists, so the processor has AVX2.
-            Self::Avx2(vectors) => unsafe { row_avx2(vectors, work, leaves) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: `vectors` exists, so the processor has these parts of AVX-512.
-            Self::Avx512(vectors) => unsafe { row_avx512(vectors, work, leaves) },
-        }
-    }
-
-    fn block(self, work: &Work<'_>, leaves: &mut impl Leaves) {
-        match self {
-            Self::Portable(vectors) => block::run(vectors, work, leaves),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: `vectors` exists, so the processor has AVX2.
-            Self::Avx2(vectors) => unsafe { block_avx2(vectors, work, leaves) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: `vectors` exists, so the processor has these parts of AVX-512.
-            Self::Avx512(vectors) => unsafe { block_avx512(vectors, work, leaves) },
-        }
-    }
-
     /// Finds the leaves of oblivious trees.
     pub(crate) fn oblivious(self, work: &Walks<'_>, leaves: &mut impl Leaves) {
         match self {
@@ -99,7 +75,81 @@ impl Kind {
         let values: Vec<_> = (0..LANES * all.inputs()).map(spread).collect();
         let rows = Rows::new(&values, all.inputs()).expect("a whole number of rows");
         let work = Walks { all, rows: Input::Dense(rows), trees: 0..all.len().min(TREES) };
-        fastest(|kind| kind.oblivious(&work, &mut Discard)).0
+        fastest(Self::all(), |kind| kind.oblivious(&work, &mut Discard)).0
+    }
+}
+
+/// A way to walk through the nodes of trees.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Steps {
+    /// The nodes of all lanes are gathered.
+    Gathers,
+    /// Each lane loads its node.
+    Lanes,
+}
+
+/// A kernel: vectors, and how they walk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kernel(pub(crate) Kind, pub(crate) Steps);
+
+impl Kernel {
+    /// All kernels that this processor has. A kind without gathers walks lane by lane.
+    pub(crate) fn all() -> Vec<Self> {
+        let of_kind = |kind| match kind {
+            Kind::Portable(_) => vec![Self(kind, Steps::Lanes)],
+            #[cfg(target_arch = "x86_64")]
+            _ => vec![Self(kind, Steps::Gathers), Self(kind, Steps::Lanes)],
+        };
+        Kind::all().into_iter().flat_map(of_kind).collect()
+    }
+
+    /// The kernels for single rows. Lane by lane, they need no vectors.
+    fn of_row() -> Vec<Self> {
+        let is_needed =
+            |kernel: &Self| matches!(kernel, Self(_, Steps::Gathers) | Self(Kind::Portable(_), _));
+        Self::all().into_iter().filter(is_needed).collect()
+    }
+
+    fn row(self, work: &Work<'_>, leaves: &mut impl Leaves) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `vectors` exists, so the processor has AVX2.
+            Self(Kind::Avx2(vectors), Steps::Gathers) => unsafe {
+                row_avx2(vectors, work, leaves);
+            },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `vectors` exists, so the processor has these parts of AVX-512.
+            Self(Kind::Avx512(vectors), Steps::Gathers) => unsafe {
+                row_avx512(vectors, work, leaves);
+            },
+            _ => row::lane_by_lane(work, leaves),
+        }
+    }
+
+    fn block(self, work: &Work<'_>, leaves: &mut impl Leaves) {
+        match self {
+            Self(Kind::Portable(vectors), _) => block::run::<_, false>(vectors, work, leaves),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `vectors` exists, so the processor has AVX2.
+            Self(Kind::Avx2(vectors), Steps::Gathers) => unsafe {
+                block_avx2(vectors, work, leaves);
+            },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as before.
+            Self(Kind::Avx2(vectors), Steps::Lanes) => unsafe {
+                lanes_avx2(vectors, work, leaves);
+            },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `vectors` exists, so the processor has these parts of AVX-512.
+            Self(Kind::Avx512(vectors), Steps::Gathers) => unsafe {
+                block_avx512(vectors, work, leaves);
+            },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as before.
+            Self(Kind::Avx512(vectors), Steps::Lanes) => unsafe {
+                lanes_avx512(vectors, work, leaves);
+            },
+        }
     }
 }
 
@@ -117,27 +167,29 @@ macro_rules! compiled_for {
 #[cfg(target_arch = "x86_64")]
 compiled_for! {
     "avx2" Avx2: row_avx2(Work<'_>) = row::run;
-    "avx2" Avx2: block_avx2(Work<'_>) = block::run;
+    "avx2" Avx2: block_avx2(Work<'_>) = block::run::<_, true>;
+    "avx2" Avx2: lanes_avx2(Work<'_>) = block::run::<_, false>;
     "avx2" Avx2: oblivious_avx2(Walks<'_>) = oblivious::run;
     "avx512f,avx512bw,avx512cd" Avx512: row_avx512(Work<'_>) = row::run;
-    "avx512f,avx512bw,avx512cd" Avx512: block_avx512(Work<'_>) = block::run;
+    "avx512f,avx512bw,avx512cd" Avx512: block_avx512(Work<'_>) = block::run::<_, true>;
+    "avx512f,avx512bw,avx512cd" Avx512: lanes_avx512(Work<'_>) = block::run::<_, false>;
     "avx512f,avx512bw,avx512cd" Avx512: oblivious_avx512(Walks<'_>) = oblivious::run;
 }
 
 /// The kernels that are used for a model.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Choice {
-    row: Kind,
-    block: Kind,
+    row: Kernel,
+    block: Kernel,
     /// Rows from which on a block is faster, though it is not full, than one row after the other.
     rows: usize,
 }
 
 impl Choice {
-    /// One kind of vectors for all, and the number of rows from which on a block is used.
+    /// One kernel for all, and the number of rows from which on a block is used.
     #[cfg(test)]
-    pub(crate) fn of(kind: Kind, rows: usize) -> Self {
-        Self { row: kind, block: kind, rows }
+    pub(crate) fn of(kernel: Kernel, rows: usize) -> Self {
+        Self { row: kernel, block: kernel, rows }
     }
 
     /// Chooses the fastest kernels for these trees.
@@ -147,8 +199,8 @@ impl Choice {
         let rows = Input::Dense(Rows::new(&values, width).expect("a whole number of rows"));
         let trees = 0..compact.roots.len().min(TREES);
         let work = Work { compact, rows, scored: 0..LANES, trees };
-        let (row, of_rows) = fastest(|kind| kind.row(&work, &mut Discard));
-        let (block, of_block) = fastest(|kind| kind.block(&work, &mut Discard));
+        let (row, of_rows) = fastest(Kernel::of_row(), |kernel| kernel.row(&work, &mut Discard));
+        let (block, of_block) = fastest(Kernel::all(), |kernel| kernel.block(&work, &mut Discard));
         let rows = (of_block * LANES as u32).as_nanos().div_ceil(of_rows.as_nanos().max(1));
         Self { row, block, rows: usize::try_from(rows).unwrap_or(LANES).clamp(2, LANES) }
     }
@@ -178,23 +230,23 @@ fn spread(at: usize) -> f32 {
     (at as f32 * 0.618_034).fract() * 4.0 - 2.0
 }
 
-/// The fastest kind, and its shortest time. The kinds take turns, so that all of them are measured
+/// The fastest kernel, and its shortest time. They take turns, so that all of them are measured
 /// equally often, after a run that brings the model into the caches.
-fn fastest(run: impl Fn(Kind)) -> (Kind, Duration) {
+fn fastest<K: Copy>(kernels: Vec<K>, run: impl Fn(K)) -> (K, Duration) {
     let start = Instant::now();
-    let mut times: Vec<_> = Kind::all().into_iter().map(|kind| (kind, Duration::MAX)).collect();
+    let mut times: Vec<_> = kernels.into_iter().map(|kernel| (kernel, Duration::MAX)).collect();
     run(times[0].0);
     for turn in 0..TURNS {
         if turn > 0 && start.elapsed() > TIME {
             break;
         }
-        for (kind, time) in &mut times {
+        for (kernel, time) in &mut times {
             let start = Instant::now();
-            run(*kind);
+            run(*kernel);
             *time = start.elapsed().min(*time);
         }
     }
-    times.into_iter().min_by_key(|(_, time)| *time).expect("every processor has a kind")
+    times.into_iter().min_by_key(|(_, time)| *time).expect("every processor has a kernel")
 }
 
 /// Does nothing with leaves.

@@ -4,13 +4,34 @@
 //! together: each lane of a vector is in a tree of its own.
 
 use super::{
-    Leaves, STRIDE, Work,
+    Leaves, STRIDE, Work, lanes,
     vectors::{LANES, Vectors},
 };
 use crate::{compact::Compact, rows::Input};
 
 /// Vectors of walks that are in progress at once.
 const VECTORS: usize = 2;
+
+/// Finds the leaves of all trees for one row after the other, lane by lane.
+pub(super) fn lane_by_lane(work: &Work<'_>, leaves: &mut impl Leaves) {
+    let compact = work.compact;
+    let mut slots = vec![f32::NAN; compact.features.len()];
+    for at in work.scored.clone() {
+        let values = values(work, at, &mut slots);
+        let complete = !values.iter().fold(false, |any, value| any | value.is_nan());
+        for first in work.trees.clone().step_by(LANES) {
+            let trees = first..(first + LANES).min(work.trees.end);
+            let mut roots = [compact.roots[first]; LANES];
+            roots[..trees.len()].copy_from_slice(&compact.roots[trees.clone()]);
+            let steps = compact.depths[trees.clone()].iter().copied().max().unwrap_or(0);
+            let walks = lanes::Walks { nodes: &compact.nodes, roots: &roots, steps, complete };
+            let mut found = roots;
+            walks.of_row(&mut found, values);
+            leaves.of_trees(at, first, &found[..trees.len()]);
+        }
+        empty(work, at, &mut slots);
+    }
+}
 
 /// Finds the leaves of all trees for one row after the other.
 #[inline(always)]
@@ -36,9 +57,15 @@ pub(super) fn run<V: Vectors>(vectors: V, work: &Work<'_>, leaves: &mut impl Lea
             leaves.of_trees(at, first, &vectors.store(found)[..roots.len()]);
             first += roots.len();
         }
-        if let Input::Sparse(rows) = work.rows {
-            rows.entries(at).for_each(|(slot, _)| slots[slot] = f32::NAN);
-        }
+        empty(work, at, &mut slots);
+    }
+}
+
+/// Makes the values of a sparse row missing again.
+#[inline(always)]
+fn empty(work: &Work<'_>, at: usize, slots: &mut [f32]) {
+    if let Input::Sparse(rows) = work.rows {
+        rows.entries(at).for_each(|(slot, _)| slots[slot] = f32::NAN);
     }
 }
 
