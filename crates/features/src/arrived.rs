@@ -94,10 +94,7 @@ impl Plan {
             Arrived::Tensors(tensors) => {
                 self.pack_raw(tensors, call.limits).map(|packed| (packed, Trace::default()))
             }
-            Arrived::Rows(rows) => {
-                let packed = self.metered(call.meter).pack_given(rows, call.limits)?;
-                Ok((packed, Trace::default()))
-            }
+            Arrived::Rows(rows) => Ok((self.pack_given(rows, call.limits)?, Trace::default())),
         }
     }
 }

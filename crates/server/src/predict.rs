@@ -102,11 +102,6 @@ impl Predictor {
         &self.heavy
     }
 
-    /// The models.
-    pub(crate) fn models(&self) -> &Handle {
-        &self.models
-    }
-
     /// The limits on a request's tensors.
     pub(crate) fn limits(&self) -> Limits {
         **self.limits.tensors.load()

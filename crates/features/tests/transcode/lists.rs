@@ -25,6 +25,7 @@ fn padding(dtype: DType) -> Raw {
         DType::Int32 | DType::Int64 => Raw::Integer(0),
         DType::Bool => Raw::Flag(false),
         DType::String => Raw::Text("".into()),
+        other => panic!("no feature has the type {other:?}"),
     }
 }
 
