@@ -9,7 +9,7 @@ use crate::{
     Error,
     budget::Budget,
     compact::{Compact, used},
-    kernel::{Choice, Kind, Walks},
+    kernel::{Choice, Kind, ObliviousWork},
     oblivious::Oblivious,
     real::Real,
     rows::{Input, Row},
@@ -113,7 +113,7 @@ impl Forest {
             }
             Self::Oblivious(all, kind) => {
                 let values = T::of_oblivious(all);
-                let work = Walks { all, rows, trees };
+                let work = ObliviousWork { all, rows, trees };
                 if outputs == 1 {
                     let (groups, blocks) = (&vec![0; all.len()], Vec::new());
                     kind.oblivious(&work, &mut Sums { values, groups, outputs, sums, blocks });
@@ -161,7 +161,7 @@ impl Forest {
                 };
                 let count = trees.clone();
                 let mut ids = Ids { number, trees: count, out, blocks: Vec::new() };
-                kind.oblivious(&Walks { all, rows, trees }, &mut ids);
+                kind.oblivious(&ObliviousWork { all, rows, trees }, &mut ids);
             }
         }
     }

@@ -24,7 +24,7 @@ use crate::{compact::Compact, rows::Input};
 #[cfg(test)]
 pub(crate) use choice::Kernel;
 pub(crate) use choice::{Choice, Kind};
-pub(crate) use oblivious::Walks;
+pub(crate) use oblivious::ObliviousWork;
 pub(crate) use vectors::{LANES, Vectors};
 
 /// Receives the leaves that a kernel finds, as places in the arrays of all nodes. For each row the

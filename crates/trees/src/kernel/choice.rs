@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    Leaves, Walks, Work, block, oblivious,
+    Leaves, ObliviousWork, Work, block, oblivious,
     portable::Portable,
     row,
     vectors::{LANES, Vectors},
@@ -58,7 +58,7 @@ impl Kind {
     }
 
     /// Finds the leaves of oblivious trees.
-    pub(crate) fn oblivious(self, work: &Walks<'_>, leaves: &mut impl Leaves) {
+    pub(crate) fn oblivious(self, work: &ObliviousWork<'_>, leaves: &mut impl Leaves) {
         match self {
             Self::Portable(vectors) => oblivious::run(vectors, work, leaves),
             #[cfg(target_arch = "x86_64")]
@@ -74,7 +74,7 @@ impl Kind {
     pub(crate) fn fastest(all: &Oblivious) -> Self {
         let values: Vec<_> = (0..LANES * all.inputs()).map(spread).collect();
         let rows = Rows::new(&values, all.inputs()).expect("a whole number of rows");
-        let work = Walks { all, rows: Input::Dense(rows), trees: 0..all.len().min(TREES) };
+        let work = ObliviousWork { all, rows: Input::Dense(rows), trees: 0..all.len().min(TREES) };
         fastest(Self::all(), |kind| kind.oblivious(&work, &mut Discard)).0
     }
 }
@@ -169,11 +169,11 @@ compiled_for! {
     "avx2" Avx2: row_avx2(Work<'_>) = row::run;
     "avx2" Avx2: block_avx2(Work<'_>) = block::run::<_, true>;
     "avx2" Avx2: lanes_avx2(Work<'_>) = block::run::<_, false>;
-    "avx2" Avx2: oblivious_avx2(Walks<'_>) = oblivious::run;
+    "avx2" Avx2: oblivious_avx2(ObliviousWork<'_>) = oblivious::run;
     "avx512f,avx512bw,avx512cd" Avx512: row_avx512(Work<'_>) = row::run;
     "avx512f,avx512bw,avx512cd" Avx512: block_avx512(Work<'_>) = block::run::<_, true>;
     "avx512f,avx512bw,avx512cd" Avx512: lanes_avx512(Work<'_>) = block::run::<_, false>;
-    "avx512f,avx512bw,avx512cd" Avx512: oblivious_avx512(Walks<'_>) = oblivious::run;
+    "avx512f,avx512bw,avx512cd" Avx512: oblivious_avx512(ObliviousWork<'_>) = oblivious::run;
 }
 
 /// The kernels that are used for a model.

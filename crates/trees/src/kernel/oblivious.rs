@@ -16,7 +16,7 @@ const ALONE: usize = 4;
 
 /// Work for the kernel.
 #[derive(Clone)]
-pub(crate) struct Walks<'a> {
+pub(crate) struct ObliviousWork<'a> {
     pub(crate) all: &'a Oblivious,
     pub(crate) rows: Input<'a>,
     pub(crate) trees: Range<usize>,
@@ -24,7 +24,7 @@ pub(crate) struct Walks<'a> {
 
 /// Finds the leaves of all trees. They have numbers among those of all trees.
 #[inline(always)]
-pub(super) fn run<V: Vectors>(vectors: V, work: &Walks<'_>, leaves: &mut impl Leaves) {
+pub(super) fn run<V: Vectors>(vectors: V, work: &ObliviousWork<'_>, leaves: &mut impl Leaves) {
     let (all, count) = (work.all, work.rows.len());
     let alone = if count % LANES < ALONE { count % LANES } else { 0 };
     let in_blocks = count - alone;
@@ -54,7 +54,7 @@ pub(super) fn run<V: Vectors>(vectors: V, work: &Walks<'_>, leaves: &mut impl Le
 }
 
 /// Puts the values of rows into lanes of one block after the other.
-fn fill(work: &Walks<'_>, some: Range<usize>, slots: &mut [Slot]) {
+fn fill(work: &ObliviousWork<'_>, some: Range<usize>, slots: &mut [Slot]) {
     let (first, width) = (some.start, work.all.inputs());
     work.rows.for_each_of(some, |at, row| {
         let (block, lane) = ((at - first) / LANES, (at - first) % LANES);
@@ -75,7 +75,7 @@ fn find<V: Vectors>(vectors: V, all: &Oblivious, tree: usize, slots: &[Slot]) ->
 }
 
 /// Finds the leaves for one row after the other.
-fn one_by_one(work: &Walks<'_>, some: Range<usize>, leaves: &mut impl Leaves) {
+fn one_by_one(work: &ObliviousWork<'_>, some: Range<usize>, leaves: &mut impl Leaves) {
     let mut values = Vec::with_capacity(work.all.inputs());
     work.rows.for_each_of(some, |at, row| {
         values.clear();
