@@ -207,6 +207,16 @@ mod tests {
     }
 
     #[test]
+    fn a_verb_is_the_end_of_a_path_in_any_case() {
+        let of = |path| xgboost_serving::REST.route(path).method;
+        assert_eq!(of("/v1/models/ads/versions/7:predict"), Method::Predict);
+        assert_eq!(of("/V1/Models/ads:PREDICT_SOFTMAX"), Method::Predict);
+        assert_eq!(of("/v1/models/ads"), Method::Models);
+        assert_eq!(of("/v1/models/ads:predict:x"), Method::Models);
+        assert_eq!(of("/v1/models:predict"), Method::Other);
+    }
+
+    #[test]
     fn a_route_says_which_right_and_which_change() {
         let of = |path| grpc::FRONT.route(path);
         let predict = of("/outrigger.v1.PredictionService/Predict");

@@ -50,7 +50,7 @@ async fn a_canary_is_judged_by_rows() {
         assert_eq!(decided(&stack).await, outcome, "{bias}");
         let (_, text) = stack.health("/metrics").await;
         let shadows = text.lines().find(|line| {
-            line.starts_with("outrigger_canary_shadows_total") && line.contains("agreed")
+            line.starts_with("outrigger_canary_shadows_total") && line.contains("\"agreed\"")
         });
         assert!(shadows.is_some_and(|line| !line.ends_with(" 0")), "{shadows:?}");
     }
