@@ -104,7 +104,8 @@ impl Model {
                     weighted.extend(rows.looked_up(known, at));
                 }
                 weighted.retain(|(feature, _)| *feature != NO_FEATURE);
-                let features = Features { weighted: &weighted, leaves: &leaves[at * trees..][..trees] };
+                let features =
+                    Features { weighted: &weighted, leaves: &leaves[at * trees..][..trees] };
                 score(&self.table, features, options.output, options.precision, out);
             }
         }

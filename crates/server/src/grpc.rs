@@ -31,6 +31,7 @@ use tonic::{Code, Status, service::Routes};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
+use self::prediction::Message;
 pub(crate) use self::{
     canaries::Canaries, changes::Access, models::Models, validations::Validations,
 };
@@ -38,7 +39,6 @@ pub(crate) use self::{
     decompressed::decompressed,
     prediction::{InPlace, Prediction},
 };
-use self::prediction::Message;
 use crate::{
     audit::Verb,
     caller::Peer,
