@@ -25,6 +25,7 @@ mod step;
 pub mod tags;
 mod tensor;
 mod turns;
+mod uplift;
 mod version_policy;
 
 pub use arm::Arm;
@@ -46,4 +47,5 @@ pub use stage::Stage;
 pub use step::Step;
 pub use tensor::{Content, DType, Tensor};
 pub use turns::{Ticket, Turns};
+pub use uplift::Uplift;
 pub use version_policy::VersionPolicy;

@@ -32,10 +32,15 @@ pub struct Describer {
     /// The name of the file by which such a model is known: one of those that the model's file may
     /// have in its layout.
     pub file: &'static str,
-    /// Writes metadata.json for the model in a directory. Blocks.
+    /// Writes metadata.json for the model in a directory, with at most [`Describer::MEMORY`]. Blocks.
     ///
     /// The failure's reason is IMAGE_INVALID if the model is at fault.
     pub describe: fn(model: &Path) -> Result<String, Failure>,
+}
+
+impl Describer {
+    /// The most memory that describing a model takes, in bytes.
+    pub const MEMORY: u64 = 16 << 20;
 }
 
 /// The layouts of the known frameworks, by the framework's name in metadata.json.

@@ -6,10 +6,11 @@ mod file;
 mod input;
 mod output;
 mod sparse;
+mod uplift;
 
 use std::sync::Arc;
 
-use outrigger_core::{DType, Reason};
+use outrigger_core::{DType, Reason, Uplift};
 use serde_json::{Map, Value};
 
 use crate::reader::{self, Node, Wrong};
@@ -38,6 +39,8 @@ pub struct Metadata {
     pub outputs: Vec<Output>,
     /// False for models that draw at random: their values cannot be compared.
     pub deterministic: bool,
+    /// The control with which an uplift model compares rows. Only its engine uses it.
+    pub uplift: Option<Arc<Uplift>>,
     /// Free-form annotations of the model's authors.
     pub annotations: Map<String, Value>,
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use outrigger_core::{Describer, Failure};
-use outrigger_trees::{Library, Options, Output};
+use outrigger_trees::{Library, Limits, Options, Output};
 use serde_json::{Value, json};
 
 use crate::{
@@ -29,7 +29,8 @@ pub(crate) const MACHINE: Describer = Describer { file: MODEL, describe: machine
 /// Describes the trees in `directory`. Their outputs are those of XGBoost Serving's `Predict`.
 /// Blocks.
 fn trees(directory: &Path) -> Result<String, Failure> {
-    let (scoring, header) = (Scoring::read(directory)?, files::header(directory)?);
+    let limits = Limits { memory: Describer::MEMORY, ..Limits::default() };
+    let (scoring, header) = (Scoring::read(directory)?, files::header(directory, &limits)?);
     libraries::check(header.library(), Library::Xgboost)?;
     let iterations = Some(scoring.iterations.of(&header)?);
     let outputs = [("value", Output::Value), ("margin", Output::Margin), ("leaf", Output::Leaf)];

@@ -16,15 +16,15 @@ use crate::{invalid, libraries};
 /// # Errors
 /// IMAGE_INVALID when the file is missing or is not valid.
 pub(crate) fn model(directory: &Path) -> Result<Model, Failure> {
-    read(directory, Model::read)
+    read(directory, Model::read, &Limits::default())
 }
 
-/// Reads the description of the model in `directory`, without its trees. Blocks.
+/// Reads the description of the model in `directory` within `limits`, without its trees. Blocks.
 ///
 /// # Errors
-/// As [`model`].
-pub(crate) fn header(directory: &Path) -> Result<Header, Failure> {
-    read(directory, Header::read)
+/// As [`model`], or the description does not fit the limits.
+pub(crate) fn header(directory: &Path, limits: &Limits) -> Result<Header, Failure> {
+    read(directory, Header::read, limits)
 }
 
 /// Reads the trees in the file at `path`, which messages call `name`. Blocks.
@@ -32,22 +32,22 @@ pub(crate) fn header(directory: &Path) -> Result<Header, Failure> {
 /// # Errors
 /// IMAGE_INVALID when the file is not valid.
 pub(crate) fn model_at(path: &Path, name: &str) -> Result<Model, Failure> {
-    read_at(path, name, Model::read)
+    read_at(path, name, Model::read, &Limits::default())
 }
 
 type Reader<T> = fn(&mut dyn BufRead, u64, &Limits) -> Result<T, Error>;
 
-fn read<T>(directory: &Path, reader: Reader<T>) -> Result<T, Failure> {
+fn read<T>(directory: &Path, reader: Reader<T>, limits: &Limits) -> Result<T, Failure> {
     let path = libraries::file(directory)?;
     let name = path.file_name().unwrap_or_default().display().to_string();
-    read_at(&path, &name, reader)
+    read_at(&path, &name, reader, limits)
 }
 
-fn read_at<T>(path: &Path, name: &str, reader: Reader<T>) -> Result<T, Failure> {
+fn read_at<T>(path: &Path, name: &str, reader: Reader<T>, limits: &Limits) -> Result<T, Failure> {
     let read = || {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
-        reader(&mut BufReader::new(file), size, &Limits::default())
+        reader(&mut BufReader::new(file), size, limits)
     };
     read().map_err(|error: Error| invalid(format!("{name}: {error}")))
 }

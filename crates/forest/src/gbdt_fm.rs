@@ -8,12 +8,12 @@ use std::{
     sync::Arc,
 };
 
-use outrigger_core::{DType, Failure, Interface, PackageLayout, Tensor, TensorSpec};
+use outrigger_core::{DType, Describer, Failure, Interface, PackageLayout, Tensor, TensorSpec};
 use outrigger_fm::{
     self as fm, Files, Head, Kind, Limits, Names, Output, Precision, Reading, Rows,
 };
 use outrigger_run::{
-    Call, Framework, RunError,
+    Call, Framework, PackagedModel, RunError,
     local::{self, malformed, tensor},
 };
 use serde::Deserialize;
@@ -27,13 +27,12 @@ use crate::{
 /// The framework of models with two classes. Its describer is that of both frameworks.
 pub const GBDT_FM: Framework = Framework {
     describer: Some(describe::MACHINE),
-    ..framework("gbdt_fm", |directory, signature| interface(directory, signature, Kind::Binary))
+    ..framework("gbdt_fm", |model, signature| interface(model, signature, Kind::Binary))
 };
 
 /// The framework of models with any number of classes.
-pub const GBDT_FM_SOFTMAX: Framework = framework("gbdt_fm_softmax", |directory, signature| {
-    interface(directory, signature, Kind::Softmax)
-});
+pub const GBDT_FM_SOFTMAX: Framework =
+    framework("gbdt_fm_softmax", |model, signature| interface(model, signature, Kind::Softmax));
 
 /// The file of the factorisation machine, and that of the leaves' features.
 const PARTS: [&str; 2] = ["deploy.fm", "deploy.leaf_mapping"];
@@ -51,7 +50,7 @@ const OVERHEAD: u64 = 4 << 20;
 /// The outputs by name.
 const OUTPUTS: [(&str, Output); 2] = [("score", Output::Value), ("margin", Output::Margin)];
 
-type ReadInterface = fn(&Path, &str) -> Result<Interface, Failure>;
+type ReadInterface = fn(&PackagedModel, &str) -> Result<Interface, Failure>;
 
 const fn framework(name: &'static str, interface: ReadInterface) -> Framework {
     let layout = PackageLayout {
@@ -68,8 +67,8 @@ fn reading(size: u64) -> u64 {
     size.saturating_mul(PER_BYTE).saturating_add(OVERHEAD)
 }
 
-fn interface(directory: &Path, signature: &str, kind: Kind) -> Result<Interface, Failure> {
-    let head = head(directory)?;
+fn interface(model: &PackagedModel, signature: &str, kind: Kind) -> Result<Interface, Failure> {
+    let head = head(model.without_uplift()?)?;
     if head.kind() != kind {
         let (found, declared) = (name(head.kind()), name(kind));
         return Err(invalid(format!("its framework is {found}, not {declared}: see deploy.fm")));
@@ -94,7 +93,7 @@ pub(crate) fn name(kind: Kind) -> &'static str {
 pub(crate) fn head(directory: &Path) -> Result<Head, Failure> {
     let Options { lenient, .. } = read_options(directory)?;
     let mut file = Opened::open(directory.join(PARTS[0]))?;
-    let limits = Limits { memory: reading(file.size), ..Limits::default() };
+    let limits = Limits { memory: Describer::MEMORY, ..Limits::default() };
     let reading = Reading { lenient, limits, ..Reading::new(None) };
     Head::read(file.file(), &reading).map_err(|error| invalid(error.to_string()))
 }

@@ -12,8 +12,8 @@
 //! are float32, `[R]`, or `[R, groups]` for a model that predicts several numbers. The output `leaf`
 //! has the number of the leaf of each tree, int32 `[R, trees]`, or `[R]` for a model of one tree.
 //!
-//! An uplift model ([`Uplift`]) compares the prediction for each row with that for its control, and
-//! has outputs for both and for their difference.
+//! An uplift model ([`Uplift`](outrigger_core::Uplift) in metadata.json) compares the prediction for
+//! each row with that for its control, and has outputs for both and for their difference.
 //!
 //! The signature `sparse` has rows of ids with weights in place of `features`: the inputs
 //! `xgboost_features`, int64 `[N]`, the ids of all rows; `xgboost_features_weights`, float32 `[N]`;
@@ -46,20 +46,20 @@ mod sparse;
 mod testing;
 mod uplift;
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use outrigger_budget::Budget;
 use outrigger_core::{Failure, Interface, Reason};
 use outrigger_run::{
-    Framework,
+    Framework, PackagedModel,
     local::{self, Local},
 };
-use outrigger_trees::Library;
+use outrigger_trees::{Library, Limits};
 
 pub use gbdt_fm::{GBDT_FM, GBDT_FM_SOFTMAX, GbdtFm};
 pub use libraries::{CATBOOST, LIGHTGBM, XGBOOST};
 pub use model::Model;
-pub use scoring::{Iterations, Named, Scoring, Uplift};
+pub use scoring::{Iterations, Named, Scoring};
 
 /// All frameworks of [`engine`].
 pub const FRAMEWORKS: [Framework; 5] = [XGBOOST, LIGHTGBM, CATBOOST, GBDT_FM, GBDT_FM_SOFTMAX];
@@ -71,7 +71,12 @@ pub fn engine(budget: &Budget) -> Local {
 
 /// Reads the interface of a model of `library` from the description of its trees. Those of XGBoost
 /// are read once, by [`load`].
-fn interface(directory: &Path, signature: &str, library: Library) -> Result<Interface, Failure> {
+fn interface(
+    model: &PackagedModel,
+    signature: &str,
+    library: Library,
+) -> Result<Interface, Failure> {
+    let directory = &model.directory;
     if gbdt_fm::is_in(directory) {
         let frameworks = [GBDT_FM, GBDT_FM_SOFTMAX].map(|framework| framework.name).join(" or ");
         return Err(invalid(format!("its files are those of a model of {frameworks}")));
@@ -80,29 +85,31 @@ fn interface(directory: &Path, signature: &str, library: Library) -> Result<Inte
     if !model::SIGNATURES.contains(&signature) {
         return Err(no_signature());
     }
-    let (scoring, header) = (Scoring::read(directory)?, files::header(directory)?);
+    let (scoring, header) =
+        (Scoring::read(directory)?, files::header(directory, &Limits::default())?);
     libraries::check(header.library(), library)?;
     let iterations = scoring.iterations.of(&header)?;
-    match &scoring.uplift {
+    match &model.uplift {
         None => model::interface(&header, &iterations, signature).ok_or_else(no_signature),
-        Some(uplift) if signature == model::SIGNATURE => uplift.interface(&header),
+        Some(uplift) if signature == model::SIGNATURE => uplift::interface(uplift, &header),
         Some(_) => Err(no_signature()),
     }
 }
 
-/// Loads the model in `directory`, of whichever framework its files are. Blocks.
+/// Loads a model, of whichever framework its files are. Blocks.
 ///
 /// # Errors
 /// IMAGE_INVALID when a file is missing or is not valid.
-pub fn load(directory: &Path) -> Result<Arc<dyn local::Model>, Failure> {
+pub fn load(packaged: &PackagedModel) -> Result<Arc<dyn local::Model>, Failure> {
+    let directory = &packaged.directory;
     if gbdt_fm::is_in(directory) {
-        return Ok(Arc::new(gbdt_fm::read(directory)?));
+        return Ok(Arc::new(gbdt_fm::read(packaged.without_uplift()?)?));
     }
     let scoring = Scoring::read(directory)?;
     let model = Model::new(files::model(directory)?, &scoring)?;
-    match &scoring.uplift {
+    match &packaged.uplift {
         None => Ok(Arc::new(model)),
-        Some(uplift) => uplift.load(model, directory, &scoring),
+        Some(uplift) => uplift::load(uplift, model, directory, &scoring),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use outrigger_core::{Failure, Interface, PackageLayout};
-use outrigger_run::Framework;
+use outrigger_run::{Framework, PackagedModel};
 use outrigger_trees::{Library, Limits};
 
 use crate::{describe, interface, invalid};
@@ -15,20 +15,20 @@ pub const XGBOOST: Framework = Framework {
     ..framework(
         "xgboost",
         &["model.ubj", "model.json", "model.bin", describe::MODEL],
-        |directory, signature| interface(directory, signature, Library::Xgboost),
+        |model, signature| interface(model, signature, Library::Xgboost),
     )
 };
 
 /// The framework of LightGBM's models.
-pub const LIGHTGBM: Framework = framework("lightgbm", &["model.txt"], |directory, signature| {
-    interface(directory, signature, Library::Lightgbm)
+pub const LIGHTGBM: Framework = framework("lightgbm", &["model.txt"], |model, signature| {
+    interface(model, signature, Library::Lightgbm)
 });
 
 /// The framework of CatBoost's models. A file in its binary format is refused with the way to write
 /// it as JSON.
 pub const CATBOOST: Framework =
-    framework("catboost", &["model.json", "model.cbm"], |directory, signature| {
-        interface(directory, signature, Library::Catboost)
+    framework("catboost", &["model.json", "model.cbm"], |model, signature| {
+        interface(model, signature, Library::Catboost)
     });
 
 /// The directory with the models of the arms of a T-learner, in that of the model.
@@ -41,7 +41,7 @@ const LIBRARIES: [(Library, Framework); 3] =
 const fn framework(
     name: &'static str,
     files: &'static [&'static str],
-    interface: fn(&Path, &str) -> Result<Interface, Failure>,
+    interface: fn(&PackagedModel, &str) -> Result<Interface, Failure>,
 ) -> Framework {
     let directory = name;
     let (max_file, versioned) = (8 << 30, false);

@@ -1,6 +1,6 @@
 //! Settings of scoring: the file `options.json` beside a model.
 
-use std::{collections::BTreeMap, fs::File, io::Read as _, ops::Range, path::Path};
+use std::{fs::File, io::Read as _, ops::Range, path::Path};
 
 use outrigger_core::Failure;
 use outrigger_trees as trees;
@@ -13,7 +13,7 @@ pub(crate) const FILE: &str = "options.json";
 const MAX_FILE: u64 = 64 << 10;
 
 /// Settings of scoring that are not part of the model's own file.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scoring {
     /// The boosting iterations whose trees count.
@@ -22,20 +22,6 @@ pub struct Scoring {
     pub missing: Option<f32>,
     /// True if only the lower 32 bits of the ids of sparse rows count, as in XGBoost Serving.
     pub truncate_ids: bool,
-    /// The control that rows are compared with, of an uplift model.
-    pub uplift: Option<Uplift>,
-}
-
-/// The control that rows are compared with.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Uplift {
-    /// An S-learner: the values that columns have in the control, by the columns' names. None is a
-    /// missing value.
-    Control(BTreeMap<String, Option<f32>>),
-    /// A T-learner: the names of the arms, in the order of their numbers. That of the control is
-    /// `control`.
-    Arms(Vec<String>),
 }
 
 /// Boosting iterations of a model.
@@ -136,7 +122,6 @@ mod tests {
             iterations: Iterations::Range(0, 42),
             missing: Some(-999.0),
             truncate_ids: true,
-            uplift: None,
         };
         assert_eq!(
             read(r#"{"iterations": [0, 42], "missing": -999, "truncate_ids": true}"#),
@@ -145,12 +130,6 @@ mod tests {
         let iterations = Iterations::Named(Named::Best);
         let best = Scoring { iterations, ..Scoring::default() };
         assert_eq!(read(r#"{"iterations": "best"}"#), Ok(best));
-        let arms = read(r#"{"uplift": {"arms": ["control", "mens"]}}"#).expect("settings").uplift;
-        assert_eq!(arms, Some(Uplift::Arms(["control", "mens"].map(str::to_owned).into())));
-        let control = read(r#"{"uplift": {"control": {"discount": 0, "offer": null}}}"#);
-        let values = [("discount", Some(0.0)), ("offer", None)];
-        let values = values.map(|(name, value)| (name.to_owned(), value)).into();
-        assert_eq!(control.expect("settings").uplift, Some(Uplift::Control(values)));
         for text in ["{}", r#"{"iterations": "all"}"#] {
             assert_eq!(read(text), Ok(Scoring::default()));
         }
@@ -158,8 +137,7 @@ mod tests {
             (r#"{"iterations": "some"}"#, r#"expected "all", "best" or [first, end]"#),
             (r#"{"iteration": [0, 3]}"#, "unknown field `iteration`"),
             (r#"{"missing": "-999"}"#, "invalid type"),
-            (r#"{"uplift": {"treated": {}}}"#, "unknown variant `treated`"),
-            (r#"{"uplift": {"arms": [], "control": {}}}"#, "options.json is not valid"),
+            (r#"{"uplift": {"arms": []}}"#, "unknown field `uplift`"),
             ("", "options.json is not valid"),
         ] {
             let message = read(text).expect_err(text);

@@ -11,7 +11,7 @@ mod distinct;
 
 use std::{borrow::Cow, path::Path, sync::Arc};
 
-use outrigger_core::{DType, Failure, Interface, Tensor};
+use outrigger_core::{DType, Failure, Interface, Tensor, Uplift};
 use outrigger_run::{
     Call, RunError,
     local::{self, tensor},
@@ -20,52 +20,53 @@ use outrigger_trees::{self as trees, Output};
 
 use self::{arms::Arms, control::Control};
 use crate::{
-    Model, Scoring, Uplift,
+    Model, Scoring,
     model::{self, SIGNATURE, no_output, output_spec, sizes},
 };
 
-impl Uplift {
-    /// The inputs and outputs of an uplift model whose main file has this description.
-    ///
-    /// # Errors
-    /// IMAGE_INVALID if the settings do not fit the model.
-    pub(crate) fn interface(&self, header: &trees::Header) -> Result<Interface, Failure> {
-        let mut inputs = vec![model::features_spec(header)];
-        match self {
-            Self::Control(values) => drop(Control::new(values, header)?),
-            Self::Arms(names) => {
-                arms::check(names)?;
-                inputs.push(arms::spec());
-            }
-        }
-        let outputs = OUTPUTS
-            .iter()
-            .map(|(name, output, _)| output_spec(name, DType::Float32, header.width(*output)));
-        Ok(Interface::new(inputs, outputs.collect()))
-    }
+/// The start of messages about the settings, which are in metadata.json.
+const KEY: &str = "uplift";
 
-    /// Makes an uplift model of `model`, whose directory is `directory`. Blocks.
-    ///
-    /// # Errors
-    /// IMAGE_INVALID if the settings do not fit the model, or a file is missing or not valid.
-    pub(crate) fn load(
-        &self,
-        model: Model,
-        directory: &Path,
-        scoring: &Scoring,
-    ) -> Result<Arc<dyn local::Model>, Failure> {
-        let interface = self.interface(model.header())?;
-        Ok(match self {
-            Self::Control(values) => {
-                let learner = Control::new(values, model.header())?.of(model);
-                Arc::new(Effects { learner, interface })
-            }
-            Self::Arms(names) => {
-                let learner = Arms::load(model, names, directory, scoring)?;
-                Arc::new(Effects { learner, interface })
-            }
-        })
+/// The inputs and outputs of an uplift model whose main file has this description.
+///
+/// # Errors
+/// IMAGE_INVALID if the settings do not fit the model.
+pub(crate) fn interface(uplift: &Uplift, header: &trees::Header) -> Result<Interface, Failure> {
+    let mut inputs = vec![model::features_spec(header)];
+    match uplift {
+        Uplift::Control(values) => drop(Control::new(values, header)?),
+        Uplift::Arms(names) => {
+            arms::check(names)?;
+            inputs.push(arms::spec());
+        }
     }
+    let outputs = OUTPUTS
+        .iter()
+        .map(|(name, output, _)| output_spec(name, DType::Float32, header.width(*output)));
+    Ok(Interface::new(inputs, outputs.collect()))
+}
+
+/// Makes an uplift model of `model`, whose directory is `directory`. Blocks.
+///
+/// # Errors
+/// IMAGE_INVALID if the settings do not fit the model, or a file is missing or not valid.
+pub(crate) fn load(
+    uplift: &Uplift,
+    model: Model,
+    directory: &Path,
+    scoring: &Scoring,
+) -> Result<Arc<dyn local::Model>, Failure> {
+    let interface = interface(uplift, model.header())?;
+    Ok(match uplift {
+        Uplift::Control(values) => {
+            let learner = Control::new(values, model.header())?.of(model);
+            Arc::new(Effects { learner, interface })
+        }
+        Uplift::Arms(names) => {
+            let learner = Arms::load(model, names, directory, scoring)?;
+            Arc::new(Effects { learner, interface })
+        }
+    })
 }
 
 /// A part of the comparison of rows with their controls.

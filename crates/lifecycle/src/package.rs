@@ -5,7 +5,7 @@ use std::{fs::File, io::BufReader, path::PathBuf, sync::Arc};
 use outrigger_budget::{Account, Charge};
 use outrigger_core::{Digest, Failure, Interface, Reason};
 use outrigger_features::{GoldenCase, GoldenCases, MAX_GOLDEN_CASE, Metadata, Plan};
-use outrigger_run::Framework;
+use outrigger_run::{Framework, PackagedModel};
 use outrigger_store::Tree;
 use outrigger_trials::Profiled;
 
@@ -24,8 +24,8 @@ pub struct ModelFiles {
     pub metadata: Metadata,
     /// The inputs and outputs of the signature that metadata.json names.
     pub interface: Interface,
-    /// The model's directory.
-    pub directory: PathBuf,
+    /// The model as its engine gets it.
+    pub model: PackagedModel,
 }
 
 impl ModelFiles {
@@ -43,9 +43,9 @@ impl ModelFiles {
         let metadata =
             Metadata::parse(&metadata).map_err(|error| Failure::because(error.reason(), &error))?;
         let framework = framework(&metadata.framework)?;
-        let directory = tree.model_dir();
-        let interface = (framework.interface)(&directory, &metadata.signature)?;
-        Ok(Self { metadata, interface, directory })
+        let model = PackagedModel { directory: tree.model_dir(), uplift: metadata.uplift.clone() };
+        let interface = (framework.interface)(&model, &metadata.signature)?;
+        Ok(Self { metadata, interface, model })
     }
 
     /// Builds the plan that packs requests for the model.

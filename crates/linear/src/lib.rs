@@ -14,7 +14,7 @@ use std::{fs, path::Path, sync::Arc};
 use outrigger_budget::Budget;
 use outrigger_core::{Failure, Interface, PackageLayout, Reason};
 use outrigger_run::{
-    Framework,
+    Framework, PackagedModel,
     local::{Local, Model as _},
 };
 
@@ -43,11 +43,11 @@ pub const LINEAR: Framework = Framework {
 
 /// An engine for linear models, whose memory is charged to `budget`.
 pub fn engine(budget: &Budget) -> Local {
-    Local::new(vec![LINEAR], |directory| Ok(Arc::new(read(directory)?)), budget)
+    Local::new(vec![LINEAR], |model| Ok(Arc::new(read(&model.directory)?)), budget)
 }
 
-fn interface(directory: &Path, signature: &str) -> Result<Interface, Failure> {
-    let interface = read(directory)?.interface(signature);
+fn interface(model: &PackagedModel, signature: &str) -> Result<Interface, Failure> {
+    let interface = read(model.without_uplift()?)?.interface(signature);
     interface.ok_or_else(|| invalid(format!("a linear model has no signature {signature:?}")))
 }
 

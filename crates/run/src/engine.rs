@@ -9,7 +9,7 @@ use outrigger_core::{
 };
 use tokio::{sync::mpsc, time::Instant};
 
-use crate::{Clock, Framework, Run, RunError};
+use crate::{Clock, Framework, PackagedModel, Run, RunError};
 
 /// Runs models. One task, [`Engine::run`], owns its state; all other methods send messages
 /// to that task or only read.
@@ -46,13 +46,13 @@ pub trait Engine: Send + Sync + 'static {
         Ok(BTreeSet::new())
     }
 
-    /// Makes the files of a version available to the engine, before the `Add` message. `model` is
-    /// the model's directory in the store.
+    /// Makes the files of a version, which are in the store, available to the engine, before the
+    /// `Add` message.
     fn publish(
         &self,
         id: ServableId,
         digest: Digest,
-        model: PathBuf,
+        model: PackagedModel,
     ) -> BoxFuture<'_, Result<(), Failed>>;
 
     /// Removes the files of a version from the engine's reach. The engine does not have the version

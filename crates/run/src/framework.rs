@@ -8,6 +8,8 @@ use std::{
 
 use outrigger_core::{Describer, Failure, Interface, Layouts, PackageLayout};
 
+use crate::PackagedModel;
+
 /// A kind of models, named by `framework` in metadata.json.
 #[derive(Debug, Clone, Copy)]
 pub struct Framework {
@@ -17,10 +19,11 @@ pub struct Framework {
     pub layout: PackageLayout,
     /// The most memory that reading a model takes, in bytes, by the size of its files in bytes.
     pub reading: fn(size: u64) -> u64,
-    /// Reads the interface of the signature called `signature` from the model's directory.
+    /// Reads the interface of the signature called `signature` from the model's files. A framework
+    /// without uplift models refuses them: [`PackagedModel::without_uplift`].
     ///
     /// The failure's reason is IMAGE_INVALID if the model is at fault.
-    pub interface: fn(model: &Path, signature: &str) -> Result<Interface, Failure>,
+    pub interface: fn(model: &PackagedModel, signature: &str) -> Result<Interface, Failure>,
     /// A file in the model's directory that is a part of the model too, or a directory whose files
     /// are, if it exists.
     pub others: Option<&'static str>,

@@ -3,7 +3,7 @@
 //! Requests use [`Run`]: one loaded version that maps tensors to tensors. The lifecycle of models
 //! uses [`Engine`], which receives and sends the messages of [`outrigger_core::engine`]. A
 //! [`Framework`] describes one kind of model package. [`local`] builds an engine in this process
-//! from a function that loads a directory. [`Pace`] estimates whether the next run of a model is
+//! from a function that loads a model. [`Pace`] estimates whether the next run of a model is
 //! short, so that an engine knows whether to run it on the thread that serves the request.
 
 mod clock;
@@ -12,6 +12,7 @@ mod error;
 mod framework;
 pub mod local;
 mod pace;
+mod packaged;
 mod run;
 
 pub use clock::Clock;
@@ -19,4 +20,5 @@ pub use engine::{Adopted, Engine, Event, Failed, Location, RowLayout, Start, Tar
 pub use error::RunError;
 pub use framework::{Framework, layouts, memory_to_read};
 pub use pace::Pace;
+pub use packaged::PackagedModel;
 pub use run::{Call, Run};

@@ -1,4 +1,4 @@
-//! An engine in this process, built from a function that loads a directory.
+//! An engine in this process, built from a function that loads a model.
 
 mod floats;
 mod loader;
@@ -6,7 +6,6 @@ mod loader;
 use std::{
     collections::HashMap,
     fmt,
-    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -25,8 +24,8 @@ use tokio::{
 pub use self::floats::{floats, integers, malformed, tensor, unsigned};
 use self::loader::{Held, Loader};
 use crate::{
-    Call, Engine, Event, Failed, Framework, Location, Pace, Run, RunError, Start, Target,
-    run::UNEXPLAINED,
+    Call, Engine, Event, Failed, Framework, Location, Pace, PackagedModel, Run, RunError, Start,
+    Target, run::UNEXPLAINED,
 };
 
 /// A model loaded into this process.
@@ -62,8 +61,8 @@ pub trait Model: Send + Sync + 'static {
     fn memory(&self) -> usize;
 }
 
-/// Loads a model from its directory. Blocks.
-pub type Load = fn(&Path) -> Result<Arc<dyn Model>, Failure>;
+/// Loads a model from its files. Blocks.
+pub type Load = fn(&PackagedModel) -> Result<Arc<dyn Model>, Failure>;
 
 /// An engine in this process. A run that is expected to be short takes place on the caller's thread,
 /// any other on a thread that may block.
@@ -77,10 +76,10 @@ pub struct Local {
     received: Mutex<Option<mpsc::UnboundedReceiver<ToEngine>>>,
 }
 
-/// The directories of published versions, and the loaded models.
+/// The published versions, and the loaded models.
 struct Models {
     loader: Loader,
-    published: Mutex<HashMap<ServableId, (Digest, PathBuf)>>,
+    published: Mutex<HashMap<ServableId, (Digest, PackagedModel)>>,
     loaded: Mutex<HashMap<ServableId, Arc<Held>>>,
 }
 
@@ -179,7 +178,7 @@ impl Engine for Local {
         &self,
         id: ServableId,
         digest: Digest,
-        model: PathBuf,
+        model: PackagedModel,
     ) -> BoxFuture<'_, Result<(), Failed>> {
         lock(&self.models.published).insert(id, (digest, model));
         Box::pin(std::future::ready(Ok(())))

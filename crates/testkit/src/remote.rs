@@ -14,7 +14,7 @@ use outrigger_core::{
     Content, DType, Failure, Interface, PackageLayout, Reason, ServableId, Shape, Tensor,
     TensorSpec,
 };
-use outrigger_run::Framework;
+use outrigger_run::{Framework, PackagedModel};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
@@ -90,7 +90,8 @@ pub struct Values {
     bytes: Vec<u8>,
 }
 
-fn interface(directory: &Path, signature: &str) -> Result<Interface, Failure> {
+fn interface(model: &PackagedModel, signature: &str) -> Result<Interface, Failure> {
+    let directory = model.without_uplift()?;
     match signature {
         SIGNATURE => Ok(read(directory)?.interface()),
         _ => Err(invalid(format!("a scripted model has no signature {signature:?}"))),

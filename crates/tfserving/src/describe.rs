@@ -17,7 +17,7 @@ const SIGNATURE: &str = "serving_default";
 /// # Errors
 /// IMAGE_INVALID if the model cannot be read, or not be described so.
 pub(crate) fn describe(directory: &Path) -> Result<String, Failure> {
-    of_interface(&interface(directory, SIGNATURE)?)
+    of_interface(&interface(&directory.into(), SIGNATURE)?)
 }
 
 fn of_interface(interface: &Interface) -> Result<String, Failure> {

@@ -12,13 +12,14 @@ mod task;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use futures::future::BoxFuture;
 use outrigger_core::{Digest, Failure, Interface, ServableId, ServableName, engine::ToEngine};
-use outrigger_run::{self as run, Adopted, Failed, Framework, Location, Run, RunError, Start};
+use outrigger_run::{
+    self as run, Adopted, Failed, Framework, Location, PackagedModel, Run, RunError, Start,
+};
 use outrigger_store::Serving;
 use outrigger_trace::Tracer;
 use tokio::{
@@ -111,7 +112,7 @@ impl run::Engine for Engine {
         &self,
         id: ServableId,
         digest: Digest,
-        _: PathBuf,
+        _: PackagedModel,
     ) -> BoxFuture<'_, Result<(), Failed>> {
         Box::pin(self.files.publish(id, digest))
     }

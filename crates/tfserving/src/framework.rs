@@ -1,9 +1,9 @@
 //! The framework of the models that TensorFlow Serving runs.
 
-use std::{fs::File, path::Path};
+use std::fs::File;
 
 use outrigger_core::{Describer, Failure, Interface, PackageLayout, Reason};
-use outrigger_run::Framework;
+use outrigger_run::{Framework, PackagedModel};
 
 use crate::{describe::describe, read_interface};
 
@@ -15,6 +15,7 @@ const MAX_FILE: u64 = 2 << 30;
 /// The memory for the encoded signatures of a SavedModel, which have at most 512 KiB and take up to
 /// 32 times that when they are decoded. The graph is skipped.
 const READING: u64 = 16 << 20;
+const _: () = assert!(READING <= Describer::MEMORY, "a description takes no more");
 
 /// TensorFlow models: SavedModels.
 pub const TENSORFLOW: Framework = Framework {
@@ -32,10 +33,10 @@ pub const TENSORFLOW: Framework = Framework {
     describer: Some(Describer { file: FILE, describe }),
 };
 
-pub(crate) fn interface(model: &Path, signature: &str) -> Result<Interface, Failure> {
+pub(crate) fn interface(model: &PackagedModel, signature: &str) -> Result<Interface, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::new(Reason::ImageInvalid, format!("{FILE} cannot be read: {error}"))
     };
-    let file = File::open(model.join(FILE)).map_err(unreadable)?;
+    let file = File::open(model.without_uplift()?.join(FILE)).map_err(unreadable)?;
     read_interface(file, signature).map_err(|error| Failure::because(error.reason(), &error))
 }

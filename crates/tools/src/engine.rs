@@ -9,11 +9,11 @@ use std::{
 };
 
 use outrigger_core::{
-    EngineId, Failure, Reason, ServableId, Version, Versions,
+    Digest, EngineId, Failure, Reason, ServableId, Version, Versions,
     engine::{FromEngine, ToEngine},
 };
-use outrigger_run::{Clock, Engine, Event, Failed, Start};
-use outrigger_store::{Store, Tree};
+use outrigger_run::{Clock, Engine, Event, Failed, PackagedModel, Start};
+use outrigger_store::Store;
 use tokio::{
     process::{Child, Command},
     sync::mpsc,
@@ -103,14 +103,14 @@ impl Running {
         &*self.engine
     }
 
-    /// Loads the model of `tree` as `id` by `deadline`.
+    /// Loads the model of the version `digest` as `id` by `deadline`.
     pub async fn load(
         &mut self,
         id: &ServableId,
-        tree: &Tree,
+        (digest, model): (Digest, PackagedModel),
         deadline: Instant,
     ) -> Result<(), Error> {
-        let published = self.engine.publish(id.clone(), *tree.digest(), tree.model_dir()).await;
+        let published = self.engine.publish(id.clone(), digest, model).await;
         published.map_err(|failed| match failed {
             Failed::FilesMissing => Failure::new(Reason::Internal, "the model's files are gone"),
             Failed::Other(failure) => failure,

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use outrigger_core::{ModelName, ServableId, ServableName, Version};
 use outrigger_features::Plan;
-use outrigger_run::Engine;
+use outrigger_run::{Engine, PackagedModel};
 use outrigger_score::{Scorer, SharedLimits};
 use tokio::time::Instant;
 
@@ -33,7 +33,9 @@ impl InEngine {
         let id = ServableId { name: ServableName::of(&name), version: Version(1) };
         let framework = &plan.metadata().framework;
         let mut running = Running::start(program, framework, &fetched.store)?;
-        running.load(&id, &fetched.tree, Instant::now() + timeout).await?;
+        let uplift = plan.metadata().uplift.clone();
+        let model = PackagedModel { directory: fetched.tree.model_dir(), uplift };
+        running.load(&id, (*fetched.tree.digest(), model), Instant::now() + timeout).await?;
         let scorer = Scorer::bind(running.engine(), id, Arc::clone(plan), SharedLimits::default());
         Ok(Self { scorer, running, _files: fetched })
     }

@@ -37,6 +37,9 @@ pub struct Report {
     pub labels: BTreeMap<String, String>,
     /// The signature that requests use.
     pub signature_name: String,
+    /// The control of an uplift model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uplift: Option<String>,
     /// The place of each feature in the tensors.
     pub features: Vec<FeatureReport>,
     /// The model's inputs.
@@ -152,6 +155,7 @@ fn report(fetched: &Fetched, frameworks: &[Framework]) -> Result<Report, Error> 
         layers: layers.collect(),
         labels: image.labels.clone(),
         signature_name: metadata.signature.to_string(),
+        uplift: metadata.uplift.as_ref().map(ToString::to_string),
         features: features(&metadata),
         inputs: interface.inputs.iter().map(tensor).collect(),
         outputs: interface.outputs.iter().map(tensor).collect(),
@@ -209,6 +213,9 @@ impl Report {
         writeln!(text, "size       {packed} packed, {unpacked} on disk")?;
         for (name, value) in &self.labels {
             writeln!(text, "label      {name}={value}")?;
+        }
+        if let Some(uplift) = &self.uplift {
+            writeln!(text, "uplift     {uplift}")?;
         }
         let mut layers = Table::new(&["LAYER", "KIND", "SIZE"]);
         for layer in &self.layers {

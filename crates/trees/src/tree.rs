@@ -68,6 +68,10 @@ pub(crate) struct Tree {
     pub(crate) nodes: Box<[Node]>,
     /// The longest way from the root to a leaf, in splits.
     pub(crate) depth: u32,
+    /// The largest number of a feature that a split uses.
+    pub(crate) last_feature: Option<usize>,
+    /// True if no split is categorical, or takes zero for a missing value.
+    pub(crate) is_plain: bool,
     categories: Categories,
     /// The vectors of the leaves, one after the other, if leaves have vectors.
     vectors: Box<[f32]>,
@@ -129,11 +133,6 @@ impl Tree {
         } else {
             self.vectors.iter_mut().for_each(|value| *value *= weight);
         }
-    }
-
-    /// The largest number of a feature that a split uses.
-    pub(crate) fn last_feature(&self) -> Option<usize> {
-        self.nodes.iter().filter(|node| !node.is_leaf()).map(|node| node.feature()).max()
     }
 
     /// Bytes held.

@@ -9,6 +9,7 @@ import numpy as np
 
 from outrigger_testenv import libraries
 from outrigger_testenv import uplift as uplifts
+from outrigger_testenv.features import Metadata
 
 FRAMEWORK = "xgboost"
 FRAMEWORKS = (FRAMEWORK, libraries.LIGHTGBM, libraries.CATBOOST)
@@ -35,11 +36,9 @@ def write(
     target = Path(directory) / framework
     target.mkdir(parents=True, exist_ok=True)
     libraries.save(booster, target / (file or libraries.FILES.get(framework, _FILES[0])))
-    given = dict(options)
     if uplift is not None:
         uplift.write(target)
-        given["uplift"] = uplift.settings
-    given = {name: value for name, value in given.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     if given:
         (target / _OPTIONS).write_text(json.dumps(given) + "\n", encoding="utf-8")
 
@@ -51,7 +50,7 @@ def function(
     source = next(path for name in FRAMEWORKS if (path := Path(directory) / name).is_dir())
     options = source / _OPTIONS
     settings = json.loads(options.read_text(encoding="utf-8")) if options.is_file() else {}
-    predict = _predict(source, settings)
+    predict = _predict(source, settings, Metadata.read(Path(directory)).uplift)
 
     def call(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {output: predict(tensors, output) for output in outputs}
@@ -63,16 +62,20 @@ Predict = Callable[[Mapping[str, np.ndarray], str], np.ndarray]
 """Packed tensors and the name of an output to its values."""
 
 
-def _predict(source: Path, settings: Mapping[str, Any]) -> Predict:
-    """The predictions of the model in `source`."""
+def _predict(
+    source: Path, settings: Mapping[str, Any], uplift: Mapping[str, Any] | None
+) -> Predict:
+    """The predictions of the model in `source`; of an uplift model, compared with its control."""
     readers = {libraries.LIGHTGBM: libraries.lightgbm, libraries.CATBOOST: libraries.catboost}
     if reader := readers.get(source.name):
         predict = reader(source, settings)
         return lambda tensors, output: predict(tensors[FEATURES], output)
-    return _xgboost(source, settings)
+    return _xgboost(source, settings, uplift)
 
 
-def _xgboost(source: Path, settings: Mapping[str, Any]) -> Predict:
+def _xgboost(
+    source: Path, settings: Mapping[str, Any], uplift: Mapping[str, Any] | None
+) -> Predict:
     """XGBoost's predictions, and those of uplift models."""
     import xgboost
 
@@ -102,7 +105,7 @@ def _xgboost(source: Path, settings: Mapping[str, Any]) -> Predict:
             rows, iteration_range=iterations(of), predict_type=output, missing=missing
         )
 
-    if (uplift := settings.get("uplift")) is not None:
+    if uplift is not None:
         compare = uplifts.function(booster, source, uplift, predict)
         return lambda tensors, output: compare(tensors[FEATURES], tensors.get(uplifts.ARM), output)
     return lambda tensors, output: predict(booster, tensors[FEATURES], output)

@@ -300,6 +300,7 @@ def tree_package(
         (Output(output, "score", width=width, score_column=score_column),),
         annotations=dict(annotations or {}),
         framework=libraries.framework(booster),
+        uplift=uplift.settings if uplift else None,
     )
     options = {"iterations": iterations, "missing": missing}
     boosters.write(booster, directory, file, options, uplift)

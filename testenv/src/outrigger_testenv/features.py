@@ -190,6 +190,8 @@ class Metadata:
     annotations: dict[str, str] = field(default_factory=dict)
     deterministic: bool = True
     framework: str = "tensorflow"
+    uplift: dict[str, Any] | None = None
+    """The control of an uplift model: `uplift.SLearner.settings` and the like."""
 
     @property
     def is_joined(self) -> bool:
@@ -218,6 +220,8 @@ class Metadata:
             content["annotations"] = self.annotations
         if not self.deterministic:
             content["deterministic"] = False
+        if self.uplift is not None:
+            content["uplift"] = self.uplift
         return content
 
     def write(self, directory: Path) -> None:
@@ -235,6 +239,7 @@ class Metadata:
             annotations=content.get("annotations", {}),
             deterministic=content.get("deterministic", True),
             framework=content["framework"],
+            uplift=content.get("uplift"),
         )
 
     @classmethod

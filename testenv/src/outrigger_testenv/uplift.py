@@ -32,7 +32,7 @@ class SLearner:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The key `uplift` of options.json."""
+        """The key `uplift` of metadata.json."""
         return {CONTROL: dict(self.control)}
 
     @property
@@ -57,7 +57,7 @@ class TLearner:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The key `uplift` of options.json."""
+        """The key `uplift` of metadata.json."""
         return {_ARMS: list(self.arms)}
 
     @property

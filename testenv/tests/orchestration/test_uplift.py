@@ -1,5 +1,6 @@
 """Uplift models of XGBoost: the scores are the differences of XGBoost's own, in every bit."""
 
+import shutil
 import subprocess
 
 import numpy as np
@@ -71,6 +72,22 @@ def test_a_t_learners_scores_are_the_difference_of_the_arms(client, serving, cam
     assert not own[:, [0, 3]].any(), "neither the control nor an unknown offer has an effect"
     assert own[:, 1:3].any(axis=0).all()
     assert "4 golden cases score as expected" in validated(t_learner)
+
+
+def test_inspect_and_diff_show_the_control(s_learner, tmp_path):
+    def shown(*arguments):
+        command = [outrigger(), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    inspected = shown("inspect", s_learner.directory).stdout
+    assert "uplift     control mens_goods=0, womens_goods=0\n" in inspected
+    other = tmp_path.with_name(f"{tmp_path.name}-other")
+    shutil.copytree(s_learner.directory, other)
+    text = (other / "metadata.json").read_text()
+    (other / "metadata.json").write_text(text.replace('"mens_goods": 0', '"mens_goods": 1', 1))
+    compared = shown("diff", s_learner.directory, other)
+    assert compared.returncode == 1, compared.stderr
+    assert "control mens_goods=1, womens_goods=0" in compared.stdout
 
 
 def test_an_arm_without_a_model_refuses_the_version(stack, client, t_learner):

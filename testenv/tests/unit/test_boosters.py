@@ -110,8 +110,9 @@ def test_an_s_learner_compares_rows_with_their_controls(booster, tmp_path, outpu
     own = predictions(booster, ROWS, output) - predictions(booster, controls, output)
     assert np.concatenate(package.score(USERS, OFFERS)).tobytes() == own.tobytes()
     assert own.any()
-    options = json.loads((tmp_path / "xgboost" / "options.json").read_text())
-    assert options == {"uplift": {"control": {"price": 25}}}
+    metadata = json.loads((tmp_path / "metadata.json").read_text())
+    assert metadata["uplift"] == {"control": {"price": 25}}
+    assert not (tmp_path / "xgboost" / "options.json").exists()
 
 
 def test_a_t_learner_compares_the_booster_of_the_arm_with_the_controls(booster, tmp_path):

@@ -2,12 +2,20 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use super::{Entity, Feature, Input, Metadata, Output, OutputKind, SCHEMA, input, output};
+use super::{Entity, Feature, Input, Metadata, Output, OutputKind, SCHEMA, input, output, uplift};
 use crate::reader::{Node, Object, Wrong};
 
 pub(super) fn read(root: Node<'_>) -> Result<Metadata, Wrong> {
-    const KEYS: &[&str] =
-        &["schema", "framework", "signature", "inputs", "outputs", "deterministic", "annotations"];
+    const KEYS: &[&str] = &[
+        "schema",
+        "framework",
+        "signature",
+        "inputs",
+        "outputs",
+        "deterministic",
+        "uplift",
+        "annotations",
+    ];
     let file = root.object()?;
     file.only(KEYS)?;
     file.required("schema")?.one_of(&[(SCHEMA, ())])?;
@@ -20,9 +28,10 @@ pub(super) fn read(root: Node<'_>) -> Result<Metadata, Wrong> {
     let inputs = read_inputs(&file, deterministic)?;
     let joined = inputs.iter().any(|input| input.entity == Entity::Joined);
     let outputs = read_outputs(&file, deterministic, joined)?;
+    let uplift = file.optional("uplift").map(|node| uplift::read(&node)).transpose()?.map(Arc::new);
     let annotations = file.optional("annotations").map(|node| node.object()).transpose()?;
     let annotations = annotations.map(|object| object.map.clone()).unwrap_or_default();
-    Ok(Metadata { framework, signature, inputs, outputs, deterministic, annotations })
+    Ok(Metadata { framework, signature, inputs, outputs, deterministic, uplift, annotations })
 }
 
 fn read_inputs(file: &Object<'_>, deterministic: bool) -> Result<Vec<Input>, Wrong> {

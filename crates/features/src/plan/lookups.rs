@@ -115,6 +115,7 @@ fn keys(names: &[Arc<str>]) -> Metadata {
         inputs: vec![Input { tensor, entity, dtype, lengths: None, weights: None, features }],
         outputs: vec![output],
         deterministic: true,
+        uplift: None,
         annotations: serde_json::Map::default(),
     }
 }

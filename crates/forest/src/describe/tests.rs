@@ -36,7 +36,8 @@ fn accepted(metadata: &Value, directory: &TempDir) {
     let is_named = |framework: &&Framework| metadata["framework"] == framework.name;
     let framework = FRAMEWORKS.iter().find(is_named).expect("a framework");
     let signature = metadata["signature"].as_str().unwrap_or("serving_default");
-    let interface = (framework.interface)(directory.path(), signature).expect("an interface");
+    let interface =
+        (framework.interface)(&directory.path().into(), signature).expect("an interface");
     for (kind, specs) in [("inputs", &interface.inputs), ("outputs", &interface.outputs)] {
         for each in metadata[kind].as_array().expect("a list") {
             assert!(specs.iter().any(|spec| each["tensor"] == *spec.name), "{each}");

@@ -1,6 +1,6 @@
 use std::{collections::HashMap, fs, time::Duration};
 
-use outrigger_core::{ElementType, Shape};
+use outrigger_core::{ElementType, Shape, Uplift};
 use outrigger_run::{
     local::{Model as _, floats},
     memory_to_read,
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::{
-    XGBOOST,
+    XGBOOST, load,
     testing::{Entries, fixture, sparse},
 };
 
@@ -117,8 +117,8 @@ fn the_interface_has_sparse_inputs_and_the_width_of_the_classes() {
         [(GBDT_FM, "serving.fm", &[-1][..]), (GBDT_FM_SOFTMAX, "softmax.fm", &[-1, 3])]
     {
         let directory = package(fm, "leaf_mapping", None);
-        let interface =
-            (framework.interface)(directory.path(), "serving_default").expect("an interface");
+        let interface = (framework.interface)(&directory.path().into(), "serving_default")
+            .expect("an interface");
         let inputs = interface.inputs.iter().map(|input| (&*input.name, input.optional));
         let expected = [
             ("fm_features", true),
@@ -134,7 +134,7 @@ fn the_interface_has_sparse_inputs_and_the_width_of_the_classes() {
         for output in ["score", "margin"] {
             assert_eq!(interface.output(output).expect("an output").shape, Shape::of(sizes));
         }
-        assert!((framework.interface)(directory.path(), "other").is_err());
+        assert!((framework.interface)(&directory.path().into(), "other").is_err());
     }
 }
 
@@ -142,10 +142,17 @@ fn the_interface_has_sparse_inputs_and_the_width_of_the_classes() {
 fn a_package_of_another_framework_is_refused() {
     let directory = package("softmax.fm", "leaf_mapping", None);
     let refused = |framework: Framework| {
-        (framework.interface)(directory.path(), "serving_default").expect_err("another one").message
+        (framework.interface)(&directory.path().into(), "serving_default")
+            .expect_err("another one")
+            .message
     };
     assert!(refused(GBDT_FM).contains("its framework is gbdt_fm_softmax, not gbdt_fm"));
     assert!(refused(XGBOOST).contains("those of a model of gbdt_fm or gbdt_fm_softmax"));
+    let uplift = Some(Arc::new(Uplift::Arms(vec!["mens".to_owned()])));
+    let learner = PackagedModel { directory: directory.path().to_owned(), uplift };
+    let refused = (GBDT_FM_SOFTMAX.interface)(&learner, "serving_default").expect_err("uplift");
+    assert!(refused.message.contains("the framework has no uplift models"), "{refused}");
+    assert!(load(&learner).is_err());
 }
 
 #[test]
@@ -190,7 +197,7 @@ fn the_description_is_read_without_the_model() {
     }
     let machine = [fixture("serving.fm"), b"malformed".to_vec()].concat();
     fs::write(directory.path().join("deploy.fm"), machine).expect("a file");
-    assert!((GBDT_FM.interface)(directory.path(), "serving_default").is_ok());
+    assert!((GBDT_FM.interface)(&directory.path().into(), "serving_default").is_ok());
     assert!(read(directory.path()).is_err());
 }
 

@@ -53,7 +53,7 @@ fn run(directory: &Path, outputs: &[&str]) -> Vec<Tensor> {
         deadline: Instant::now() + Duration::from_secs(1),
         headers: Default::default(),
     };
-    load(directory).expect("a model").run(call).expect("scores")
+    load(&directory.into()).expect("a model").run(call).expect("scores")
 }
 
 #[test]
@@ -62,12 +62,13 @@ fn a_model_of_lightgbm_has_the_outputs_of_any_tree_model() {
     let outputs = run(package.path(), &["margin", "value"]);
     assert_eq!(*floats(&outputs[0]).expect("floats"), [-1.0, 0.0]);
     assert_eq!(*floats(&outputs[1]).expect("floats"), [(1.0 / (1.0 + 1.0_f64.exp())) as f32, 0.5]);
-    let interface = (LIGHTGBM.interface)(package.path(), "serving_default").expect("an interface");
+    let interface =
+        (LIGHTGBM.interface)(&package.path().into(), "serving_default").expect("an interface");
     let features = interface.input("features").expect("the input");
     assert_eq!(features.shape, Shape::of(&[-1, 2]));
     let columns: Vec<_> = features.columns.iter().map(|name| &**name).collect();
     assert_eq!(columns, ["age", "price"]);
-    let sparse = (LIGHTGBM.interface)(package.path(), "sparse");
+    let sparse = (LIGHTGBM.interface)(&package.path().into(), "sparse");
     assert!(sparse.is_err(), "a feature that a sparse row lacks is zero in LightGBM");
 }
 
@@ -77,9 +78,10 @@ fn a_model_of_catboost_may_have_several_classes() {
     let margins = run(package.path(), &["margin"]).remove(0);
     assert_eq!(margins.shape, [2, 2]);
     assert_eq!(*floats(&margins).expect("floats"), [1.25, 2.0, 3.25, 3.0]);
-    let interface = (CATBOOST.interface)(package.path(), "serving_default").expect("an interface");
+    let interface =
+        (CATBOOST.interface)(&package.path().into(), "serving_default").expect("an interface");
     assert_eq!(interface.output("value").expect("an output").shape, Shape::of(&[-1, 2]));
-    assert!((CATBOOST.interface)(package.path(), "other").is_err());
+    assert!((CATBOOST.interface)(&package.path().into(), "other").is_err());
 }
 
 #[test]
@@ -91,20 +93,20 @@ fn a_file_of_another_library_is_refused_with_its_framework() {
     ];
     for (framework, name, content, problem) in cases {
         let package = package(name, content);
-        let refused = (framework.interface)(package.path(), "serving_default");
+        let refused = (framework.interface)(&package.path().into(), "serving_default");
         let failure = refused.expect_err(problem);
         assert!(failure.message.contains(problem), "{failure}");
     }
     // The engine reads the first of several files, and so does the gate.
     let package = package("model.txt", LIGHTGBM_FILE);
     fs::write(package.path().join("model.json"), CATBOOST_FILE).expect("a file");
-    assert!((LIGHTGBM.interface)(package.path(), "serving_default").is_err());
+    assert!((LIGHTGBM.interface)(&package.path().into(), "serving_default").is_err());
 }
 
 #[test]
 fn catboosts_binary_format_is_refused_with_the_way_to_convert_it() {
     let package = package("model.cbm", "CBM1....");
-    let refused = (CATBOOST.interface)(package.path(), "serving_default");
+    let refused = (CATBOOST.interface)(&package.path().into(), "serving_default");
     let failure = refused.expect_err("the binary format");
     assert!(failure.message.starts_with("model.cbm: "), "{failure}");
     assert!(failure.message.contains("save_model(\"model.json\", format=\"json\")"), "{failure}");

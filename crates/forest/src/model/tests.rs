@@ -1,7 +1,7 @@
 use std::{fs, path::Path, time::Duration};
 
-use outrigger_core::{Content, ElementType, Reason};
-use outrigger_run::local::Model as _;
+use outrigger_core::{Content, ElementType, Reason, Uplift};
+use outrigger_run::{PackagedModel, local::Model as _};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -266,22 +266,23 @@ fn a_file_that_is_no_model_is_refused_with_its_name() {
 fn an_interface_is_read_without_the_trees() {
     let mut model = squares();
     let package = package("model.json", &model, None);
-    let read_interface = |directory: &Path| (XGBOOST.interface)(directory, SIGNATURE);
-    let loaded = crate::load(package.path()).expect("a model").interface(SIGNATURE);
+    let read_interface = |directory: &Path| (XGBOOST.interface)(&directory.into(), SIGNATURE);
+    let loaded = crate::load(&package.path().into()).expect("a model").interface(SIGNATURE);
     assert_eq!(read_interface(package.path()).ok(), loaded);
     // A tree whose root is its own child is found when trees are read, and not before.
     model["learner"]["gradient_booster"]["model"]["trees"][1]["left_children"][0] = 0.into();
     fs::write(package.path().join("model.json"), model.to_string()).expect("a file");
     assert_eq!(read_interface(package.path()).ok(), loaded);
-    assert!(crate::load(package.path()).is_err());
+    assert!(crate::load(&package.path().into()).is_err());
 }
 
 #[test]
 fn an_interface_is_refused_with_the_settings_that_the_model_does_not_fit() {
     let package = package("model.json", &squares(), Some(r#"{"iterations": [0, 3]}"#));
-    let failure = (XGBOOST.interface)(package.path(), SIGNATURE).expect_err("two iterations");
+    let failure =
+        (XGBOOST.interface)(&package.path().into(), SIGNATURE).expect_err("two iterations");
     assert!(failure.message.contains("[0, 3] are not in 0..2"), "{failure}");
-    let failure = (XGBOOST.interface)(package.path(), "other").expect_err("one signature");
+    let failure = (XGBOOST.interface)(&package.path().into(), "other").expect_err("one signature");
     assert!(failure.message.contains("no signature \"other\""), "{failure}");
 }
 
@@ -320,12 +321,11 @@ fn a_signature_has_sparse_rows() {
     assert_eq!(inputs, expected);
     let dense = model.interface("serving_default").expect("the signature");
     assert_eq!(interface.outputs, dense.outputs);
-    let of_package = |options: &str| {
-        let package = package("model.json", &squares(), Some(options));
-        (XGBOOST.interface)(package.path(), "sparse")
-    };
-    assert_eq!(of_package("{}"), Ok(interface));
-    let uplift = of_package(r#"{"uplift": {"control": {}}}"#).expect_err("dense rows only");
+    let package = package("model.json", &squares(), None);
+    let mut packaged = PackagedModel::from(package.path());
+    assert_eq!((XGBOOST.interface)(&packaged, "sparse"), Ok(interface));
+    packaged.uplift = Some(Arc::new(Uplift::Control([("f0".to_owned(), None)].into())));
+    let uplift = (XGBOOST.interface)(&packaged, "sparse").expect_err("dense rows only");
     assert!(uplift.message.contains("no signature \"sparse\""), "{uplift}");
 }
 

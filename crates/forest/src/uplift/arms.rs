@@ -10,10 +10,10 @@ use outrigger_run::{
 use outrigger_trees::Output;
 
 use super::{
-    Comparison, Learner,
+    Comparison, KEY, Learner,
     distinct::{Distinct, gathered},
 };
-use crate::{Model, Scoring, XGBOOST, files, invalid, libraries::ARMS, scoring::FILE};
+use crate::{Model, Scoring, XGBOOST, files, invalid, libraries::ARMS};
 
 /// The input with the number of each row's arm.
 const ARM: &str = "arm";
@@ -50,7 +50,7 @@ pub(super) fn check(names: &[String]) -> Result<(), Failure> {
 }
 
 fn problem(text: &str) -> Failure {
-    invalid(format!("{FILE}: uplift.arms: {text}"))
+    invalid(format!("metadata.json: {KEY}.arms: {text}"))
 }
 
 /// A T-learner.

@@ -6,8 +6,8 @@ use outrigger_core::Failure;
 use outrigger_run::{Call, RunError, local::Model as _};
 use outrigger_trees::{Header, Output};
 
-use super::{Comparison, Learner, distinct::Distinct};
-use crate::{Model, invalid, scoring::FILE};
+use super::{Comparison, KEY, Learner, distinct::Distinct};
+use crate::{Model, invalid};
 
 /// The values of the control.
 pub(super) struct Control {
@@ -63,7 +63,7 @@ fn column(name: &str, header: &Header) -> Option<usize> {
 }
 
 fn problem(text: &str) -> Failure {
-    invalid(format!("{FILE}: uplift.control: {text}"))
+    invalid(format!("metadata.json: {KEY}.control: {text}"))
 }
 
 /// An S-learner.

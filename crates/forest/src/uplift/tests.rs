@@ -2,7 +2,7 @@ use std::{fs, slice};
 
 use outrigger_core::{Content, DType, Reason};
 use outrigger_run::{
-    Framework,
+    Framework, PackagedModel,
     local::{Model as _, floats},
     memory_to_read,
 };
@@ -42,16 +42,39 @@ fn model(names: &[&str], stumps: &[Stump]) -> Value {
     model
 }
 
+/// The files of a model, and its control.
+struct Package {
+    files: TempDir,
+    uplift: Uplift,
+}
+
+impl Package {
+    fn model(&self) -> PackagedModel {
+        let uplift = Some(Arc::new(self.uplift.clone()));
+        PackagedModel { directory: self.files.path().to_owned(), uplift }
+    }
+}
+
+fn of_arms(names: &[&str]) -> Uplift {
+    Uplift::Arms(names.iter().map(|name| (*name).to_owned()).collect())
+}
+
+fn control(values: &[(&str, f32)]) -> Uplift {
+    let value = |(name, value): &(&str, f32)| {
+        ((*name).to_owned(), Some(*value).filter(|value| !value.is_nan()))
+    };
+    Uplift::Control(values.iter().map(value).collect())
+}
+
 /// A package of a T-learner with these models by their arms' names; the first is the control's.
-fn arms(models: &[(&str, Value)], numbered: &[&str]) -> TempDir {
-    let options = json!({"uplift": {"arms": numbered}}).to_string();
-    let package = package("model.json", &models[0].1, Some(&options));
-    let directory = package.path().join(ARMS);
+fn arms(models: &[(&str, Value)], numbered: &[&str]) -> Package {
+    let files = package("model.json", &models[0].1, None);
+    let directory = files.path().join(ARMS);
     fs::create_dir(&directory).expect("a directory");
     for (name, model) in &models[1..] {
         fs::write(directory.join(format!("{name}.json")), model.to_string()).expect("a file");
     }
-    package
+    Package { files, uplift: of_arms(numbered) }
 }
 
 /// A call with these rows, for outputs in the order of [`OUTPUTS`].
@@ -118,20 +141,19 @@ proptest! {
     fn an_s_learner_compares_each_row_with_its_control(
         stumps in stumps(),
         rows_of_users in joined(),
-        control in prop::collection::btree_map(0..COLUMNS, value(), 1..COLUMNS),
+        changed in prop::collection::btree_map(0..COLUMNS, value(), 1..COLUMNS),
     ) {
-        let named = control.iter().map(|(column, value)| {
-            (NAMES[*column].to_owned(), json!(Some(value).filter(|value| !value.is_nan())))
-        });
-        let options = json!({"uplift": {"control": serde_json::Map::from_iter(named)}});
-        let package = package("model.json", &model(&NAMES, &stumps), Some(&options.to_string()));
-        let learner = load(package.path()).expect("a model");
-        let alone = read(package.path()).expect("a model");
+        let named: Vec<_> =
+            changed.iter().map(|(column, value)| (NAMES[*column], *value)).collect();
+        let files = package("model.json", &model(&NAMES, &stumps), None);
+        let package = Package { files, uplift: control(&named) };
+        let learner = load(&package.model()).expect("a model");
+        let alone = read(package.files.path()).expect("a model");
         let pairs: Vec<_> = rows_of_users
             .chunks_exact(COLUMNS)
             .map(|row| {
                 let mut other = row.to_vec();
-                control.iter().for_each(|(column, value)| other[*column] = *value);
+                changed.iter().for_each(|(column, value)| other[*column] = *value);
                 (&alone, row.to_vec(), &alone, other)
             })
             .collect();
@@ -148,7 +170,7 @@ proptest! {
         let [control, mens, womens] = of_arms.map(|stumps| model(&NAMES, &stumps));
         let models = [("control", control), ("mens", mens), ("womens", womens)];
         let learner = arms(&models, &["womens", "control", "mens"]);
-        let learner = load(learner.path()).expect("a model");
+        let learner = load(&learner.model()).expect("a model");
         // The models by the numbers of their arms.
         let alone = [2, 0, 1].map(|at: usize| {
             read(package("model.json", &models[at].1, None).path()).expect("a model")
@@ -164,14 +186,15 @@ proptest! {
     }
 }
 
-fn s_learner(options: &str) -> TempDir {
-    package("model.json", &model(&NAMES, &[(2, 0.5, 1.0, 3.0)]), Some(options))
+fn s_learner(uplift: Uplift, options: Option<&str>) -> Package {
+    let files = package("model.json", &model(&NAMES, &[(2, 0.5, 1.0, 3.0)]), options);
+    Package { files, uplift }
 }
 
 #[test]
 fn outputs_have_the_names_and_the_order_of_the_call() {
-    let package = s_learner(r#"{"uplift": {"control": {"discount": 0}}}"#);
-    let learner = load(package.path()).expect("a model");
+    let package = s_learner(control(&[("discount", 0.0)]), None);
+    let learner = load(&package.model()).expect("a model");
     let row = |outputs: &[&str]| call(&[1, 4], &[7.0, 7.0, 0.75, 7.0], outputs);
     let outputs = learner.run(row(&["margin_uplift", "margin"])).expect("scores");
     let named: Vec<_> = outputs
@@ -186,9 +209,9 @@ fn outputs_have_the_names_and_the_order_of_the_call() {
 
 #[test]
 fn columns_without_names_are_called_by_their_numbers() {
-    let options = r#"{"uplift": {"control": {"f2": 0}}}"#;
-    let package = package("model.json", &model(&[], &[(2, 0.5, 1.0, 3.0)]), Some(options));
-    let learner = load(package.path()).expect("a model");
+    let files = package("model.json", &model(&[], &[(2, 0.5, 1.0, 3.0)]), None);
+    let package = Package { files, uplift: control(&[("f2", 0.0)]) };
+    let learner = load(&package.model()).expect("a model");
     let outputs = learner.run(rows(&[0.0, 0.0, 1.0, 0.0])).expect("scores");
     assert_eq!(floats(&outputs[5]).expect("floats")[..], [2.0]);
 }
@@ -196,8 +219,8 @@ fn columns_without_names_are_called_by_their_numbers() {
 #[test]
 fn the_number_for_missing_values_is_one_in_the_control_too() {
     // A missing value goes left.
-    let options = r#"{"missing": 9, "uplift": {"control": {"discount": 9}}}"#;
-    let learner = load(s_learner(options).path()).expect("a model");
+    let package = s_learner(control(&[("discount", 9.0)]), Some(r#"{"missing": 9}"#));
+    let learner = load(&package.model()).expect("a model");
     let outputs = learner.run(rows(&[0.0, 0.0, 1.0, 0.0])).expect("scores");
     assert_eq!(floats(&outputs[5]).expect("floats")[..], [2.0]);
 }
@@ -221,11 +244,11 @@ fn rows_of_one_user_have_one_control() {
 #[test]
 fn an_interface_has_the_inputs_and_outputs_of_the_loaded_model() {
     let two = [("control", squares()), ("mens", squares())];
-    let packages =
-        [s_learner(r#"{"uplift": {"control": {"age": 1}}}"#), arms(&two, &["control", "mens"])];
+    let packages = [s_learner(control(&[("age", 1.0)]), None), arms(&two, &["control", "mens"])];
     for (package, inputs) in packages.iter().zip([&["features"][..], &["arm", "features"]]) {
-        let interface = (XGBOOST.interface)(package.path(), SIGNATURE).expect("an interface");
-        let loaded = load(package.path()).expect("a model");
+        let model = package.model();
+        let interface = (XGBOOST.interface)(&model, SIGNATURE).expect("an interface");
+        let loaded = load(&model).expect("a model");
         assert_eq!(loaded.interface(SIGNATURE).as_ref(), Some(&interface));
         assert!(loaded.interface("other").is_none());
         assert_eq!(interface.inputs.iter().map(|it| &*it.name).collect::<Vec<_>>(), inputs);
@@ -234,29 +257,26 @@ fn an_interface_has_the_inputs_and_outputs_of_the_loaded_model() {
 }
 
 /// The refusal of a package.
-fn refusal(package: &TempDir) -> String {
-    let failure = load(package.path()).err().expect("refused");
+fn refusal(package: &Package) -> String {
+    let failure = load(&package.model()).err().expect("refused");
     assert_eq!(failure.reason, Reason::ImageInvalid);
     failure.message
 }
 
 #[test]
 fn settings_that_do_not_fit_the_model_are_refused() {
-    for (options, problem) in [
-        (r#"{"uplift": {"control": {}}}"#, "uplift.control: no feature has a value"),
-        (r#"{"uplift": {"control": {"colour": 1}}}"#, "the model has no \"colour\""),
-        (r#"{"uplift": {"control": {"f2": 1}}}"#, "the model has no \"f2\""),
-        (r#"{"uplift": {"arms": []}}"#, "uplift.arms: no arm has a model"),
-        (r#"{"uplift": {"arms": ["control"]}}"#, "no arm has a model"),
-        (r#"{"uplift": {"arms": ["a", "a"]}}"#, "\"a\" is there twice"),
-        (r#"{"uplift": {"arms": ["../a"]}}"#, "cannot be the name of a file"),
-        (r#"{"uplift": {"arms": [""]}}"#, "cannot be the name of a file"),
-        (
-            r#"{"uplift": {"arms": ["a"]}}"#,
-            "needs a.ubj or a.json or a.bin in xgboost/arms, has none",
-        ),
+    for (uplift, problem) in [
+        (control(&[]), "uplift.control: no feature has a value"),
+        (control(&[("colour", 1.0)]), "the model has no \"colour\""),
+        (control(&[("f2", 1.0)]), "the model has no \"f2\""),
+        (of_arms(&[]), "metadata.json: uplift.arms: no arm has a model"),
+        (of_arms(&["control"]), "no arm has a model"),
+        (of_arms(&["a", "a"]), "\"a\" is there twice"),
+        (of_arms(&["../a"]), "cannot be the name of a file"),
+        (of_arms(&[""]), "cannot be the name of a file"),
+        (of_arms(&["a"]), "needs a.ubj or a.json or a.bin in xgboost/arms, has none"),
     ] {
-        let message = refusal(&s_learner(options));
+        let message = refusal(&s_learner(uplift, None));
         assert!(message.contains(problem), "{message}");
     }
 }
@@ -270,14 +290,14 @@ fn an_arm_has_one_valid_model_with_the_features_of_the_controls() {
     let message = refused(json!({"learner": 1}));
     assert!(message.starts_with("arms/mens.json: the model file is invalid"), "{message}");
     let two = arms(&[control.clone(), ("mens", squares())], &["mens"]);
-    fs::write(two.path().join(ARMS).join("mens.ubj"), "").expect("a file");
+    fs::write(two.files.path().join(ARMS).join("mens.ubj"), "").expect("a file");
     assert!(refusal(&two).contains("has several"));
 }
 
 #[test]
 fn calls_that_do_not_fit_the_model_are_errors() {
     let package = arms(&[("control", squares()), ("mens", squares())], &["control", "mens"]);
-    let learner = load(package.path()).expect("a model");
+    let learner = load(&package.model()).expect("a model");
     let rows = || call(&[2, 2], &[1.0; 4], &["value_uplift"]);
     let other = |dtype| {
         let mut call = with_arms(rows(), &[0, 1]);
@@ -302,9 +322,9 @@ fn calls_that_do_not_fit_the_model_are_errors() {
 fn the_models_of_arms_take_memory() {
     let package = arms(&[("control", squares()), ("mens", squares())], &["control", "mens"]);
     let size = squares().to_string().len() as u64;
-    let needed = |frameworks: &[Framework]| memory_to_read(frameworks, package.path());
+    let needed = |frameworks: &[Framework]| memory_to_read(frameworks, package.files.path());
     assert_eq!(needed(&[XGBOOST]), 4 * size + Limits::OVERHEAD);
     assert_eq!(needed(&[Framework { others: None, ..XGBOOST }]), 2 * size + Limits::OVERHEAD);
-    let alone = read(package.path()).expect("a model").memory();
-    assert_eq!(load(package.path()).expect("a model").memory(), 2 * alone);
+    let alone = read(package.files.path()).expect("a model").memory();
+    assert_eq!(load(&package.model()).expect("a model").memory(), 2 * alone);
 }

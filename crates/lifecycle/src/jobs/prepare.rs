@@ -1,6 +1,6 @@
 //! The job that prepares a version: from its files to a plan.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use bytesize::ByteSize;
 use outrigger_budget::{Charge, Owner};
@@ -8,7 +8,7 @@ use outrigger_core::{
     Digest, EngineId, Failure, ModelKey, ModelName, ServableId, ServableName, model::Fault,
 };
 use outrigger_features::{MAX_GOLDEN_CASE, Plan};
-use outrigger_run::Engine;
+use outrigger_run::{Engine, PackagedModel};
 use outrigger_score::{Flight, Scorer, SharedLimits};
 use outrigger_store::Tree;
 use outrigger_trials::Profiled;
@@ -24,7 +24,7 @@ pub(crate) struct Prepared {
     /// The engine that runs it, with the engine's name.
     pub(crate) engine: (EngineId, Arc<dyn Engine>),
     /// The model's directory in the store.
-    pub(crate) model: PathBuf,
+    pub(crate) model: PackagedModel,
     pub(crate) platform_digest: Digest,
     plan: Arc<Plan>,
     limits: SharedLimits,
@@ -118,7 +118,7 @@ fn read(
         chosen = engines.get(&engine).map(|it| (engine, Arc::clone(it)));
         Ok(framework)
     })?;
-    let model = files.directory.clone();
+    let model = files.model.clone();
     let plan = files.plan()?;
     let needed = plan.memory(tree.metadata_size() + tree.profile_size());
     memory.shrink(memory.bytes().saturating_sub(needed));
@@ -154,6 +154,9 @@ impl Prepared {
 impl fmt::Debug for Prepared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (engine, _) = &self.engine;
-        f.debug_struct("Prepared").field("engine", engine).field("model", &self.model).finish()
+        f.debug_struct("Prepared")
+            .field("engine", engine)
+            .field("model", &self.model.directory)
+            .finish()
     }
 }

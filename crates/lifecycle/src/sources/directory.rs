@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
-use outrigger_core::{Digest, Failure, ModelName, Reason, Tag};
+use outrigger_core::{Describer, Digest, Failure, ModelName, Reason, Tag};
 use outrigger_oci::Artifact;
 use outrigger_store::Tree;
 use outrigger_trials::{MayPush, Pair};
@@ -37,13 +37,21 @@ impl Numbered {
         };
         let (name, path) = (version.name.clone(), self.versions.directory.path.clone());
         let labels = [(outrigger_canary::LABEL.to_owned(), CANARY.to_owned())].into();
-        blocking(fetch.world, move |world| {
+        let listed = blocking(fetch.world, move |world| {
             let files = world.store.directory(&path).files(&name);
+            files.map(|files| (world.store.describes(&files), files))
+        });
+        let (describes, files) = listed.await.map_err(|error| store_failure(&error))?;
+        let packages = &fetch.world.config.budget.packages;
+        let _memory = match describes {
+            true => Some(packages.wait(digest, Describer::MEMORY).await?),
+            false => None,
+        };
+        let taken = blocking(fetch.world, move |world| {
             let in_use = |digest: &Digest| world.uses(digest);
-            let taken = files.and_then(|files| world.store.take(&files, digest, labels, &in_use));
-            taken.map_err(|error| store_failure(&error))
-        })
-        .await
+            world.store.take(&files, digest, labels, &in_use)
+        });
+        taken.await.map_err(|error| store_failure(&error))
     }
 }
 

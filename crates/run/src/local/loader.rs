@@ -1,13 +1,13 @@
 //! Loads models into this process, within the budget of memory.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use outrigger_budget::{Budget, Charge, Owner};
 use outrigger_core::{Digest, Failure, Reason};
 use tokio::task::spawn_blocking;
 
 use super::{Load, Model};
-use crate::{Framework, memory_to_read};
+use crate::{Framework, PackagedModel, memory_to_read};
 
 /// Loads models of `frameworks` by `load`, and charges their memory to `budget`.
 pub(super) struct Loader {
@@ -24,7 +24,7 @@ pub(super) struct Held {
 }
 
 impl Loader {
-    /// Loads the model of `version` in `directory` for `owner`.
+    /// Loads the `model` of `version` for `owner`.
     ///
     /// # Errors
     /// IMAGE_INVALID if the account of packages can never hold what reading the model takes,
@@ -33,15 +33,15 @@ impl Loader {
     pub(super) async fn load(
         &self,
         owner: Owner,
-        (version, directory): (Digest, PathBuf),
+        (version, model): (Digest, PackagedModel),
     ) -> Result<Held, Failure> {
         let Budget { packages, plans, .. } = &self.budget;
         let _reading = packages
-            .wait(version, memory_to_read(&self.frameworks, &directory))
+            .wait(version, memory_to_read(&self.frameworks, &model.directory))
             .await
             .map_err(|failure| prefixed(failure, "the model cannot be read"))?;
         let load = self.load;
-        let loaded = spawn_blocking(move || load(&directory)).await;
+        let loaded = spawn_blocking(move || load(&model)).await;
         let panicked = |_| Err(Failure::new(Reason::Internal, "loading the model panicked"));
         let model = loaded.unwrap_or_else(panicked)?;
         let memory = plans

@@ -91,7 +91,7 @@ impl Loading {
     /// Loads a version, or unloads it. Returns the engine's report about it.
     async fn send(&mut self, message: ToEngine) -> FromEngine {
         if let ToEngine::Add(id) = &message {
-            let model = self.directory.path().to_owned();
+            let model = self.directory.path().into();
             self.engine.publish(id.clone(), Digest::of(b"m"), model).await.expect("published");
         }
         self.engine.send(message);

@@ -61,6 +61,17 @@ impl Store {
         self.once(digest, || self.take_new(files, digest, labels, in_use))
     }
 
+    /// True if [`Self::take`] describes the model of a version, which takes up to
+    /// [`Describer::MEMORY`].
+    pub fn describes(&self, files: &Files) -> bool {
+        self.metadata_of(files).is_none()
+    }
+
+    fn metadata_of<'f>(&self, files: &'f Files) -> Option<&'f Listed> {
+        let places = self.inner.layouts.metadata();
+        places.iter().find_map(|place| files.find(place))
+    }
+
     fn take_new(
         &self,
         files: &Files,
@@ -98,8 +109,7 @@ impl Store {
 
     fn form_of(&self, files: &Files) -> Result<Form> {
         let layouts = &self.inner.layouts;
-        let places = layouts.metadata();
-        let Some(metadata) = places.iter().find_map(|place| files.find(place)) else {
+        let Some(metadata) = self.metadata_of(files) else {
             let found = layouts.describer(|name| files.find(name).is_some());
             let (layout, describer) =
                 found.ok_or_else(|| files.refused(VersionProblem::NoMetadata))?;

@@ -13,7 +13,8 @@ use outrigger_core::{
     engine::{Condition, FromEngine, ToEngine},
 };
 use outrigger_run::{
-    self as run, Adopted, Call, Event, Failed, Framework, Location, Run, RunError, Start, Target,
+    self as run, Adopted, Call, Event, Failed, Framework, Location, PackagedModel, Run, RunError,
+    Start, Target,
 };
 use tokio::{
     sync::{Notify, mpsc},
@@ -237,9 +238,9 @@ impl run::Engine for Engine {
         &self,
         id: ServableId,
         digest: Digest,
-        model: PathBuf,
+        model: PackagedModel,
     ) -> BoxFuture<'_, Result<(), Failed>> {
-        lock(&self.published).insert(id, (digest, model));
+        lock(&self.published).insert(id, (digest, model.directory));
         Box::pin(std::future::ready(Ok(())))
     }
 

@@ -23,6 +23,7 @@ fn properties(package: &Package) -> Vec<Property> {
         own.map(|(name, value)| (name.to_owned(), value.to_string())).into();
     properties.push(("deterministic".to_owned(), metadata.deterministic.to_string()));
     properties.push(("score".to_owned(), metadata.outputs[0].name.to_string()));
+    properties.extend(metadata.uplift.iter().map(|it| ("uplift".to_owned(), it.to_string())));
     for (direction, tensors) in [("input", &package.inputs), ("output", &package.outputs)] {
         properties.extend(tensors.iter().map(|tensor| shape(direction, tensor)));
     }

@@ -10,18 +10,14 @@ use crate::{
     tree::{self, Tree},
 };
 
-/// Features of a model that are few for any number of nodes.
-const FEW: usize = 1 << 10;
+/// Features that are marked in an array, however few nodes there are.
+const DENSE: usize = 1 << 10;
 
 impl Compact {
     /// The features that the trees use, if the trees have a compact form: numerical splits that
     /// take only NaN for missing, and leaves with one value each.
     pub(crate) fn features(trees: &[Tree], budget: &mut Budget) -> Result<Option<Vec<u32>>, Error> {
-        let simple = |tree: &Tree| {
-            tree.width == 1
-                && !tree.nodes.iter().any(|node| node.is_categorical() || node.zero_is_missing())
-        };
-        if !trees.iter().all(simple) {
+        if !trees.iter().all(|tree| tree.width == 1 && tree.is_plain) {
             return Ok(None);
         }
         let nodes: usize = trees.iter().map(|tree| tree.nodes.len()).sum();
@@ -87,9 +83,9 @@ impl Compact {
             self.ids.push(node.id);
         }
         let left = self.records.len() as u32;
-        self.add_records(tree, true, slots);
+        self.add_records(tree, slots, true);
         let right = self.records.len() as u32;
-        self.add_records(tree, false, slots);
+        self.add_records(tree, slots, false);
         let end = self.records.len() as u32;
         let mut exits = [0; EXITS];
         for place in places(tree).filter(|place| !place.is_split(&tree.nodes)) {
@@ -99,7 +95,7 @@ impl Compact {
     }
 
     /// Adds the records of the splits with this default direction.
-    fn add_records(&mut self, tree: &Tree, default_left: bool, slots: &Slots) {
+    fn add_records(&mut self, tree: &Tree, slots: &Slots, default_left: bool) {
         for place in places(tree).filter(|place| place.is_split(&tree.nodes)) {
             let node = tree.nodes[place.node as usize];
             if node.default_left() == default_left {
@@ -123,41 +119,31 @@ fn reserved<T>(count: usize, budget: &mut Budget) -> Result<Vec<T>, Error> {
 
 /// The features that splits use, ascending.
 pub(crate) fn used(trees: &[Tree], budget: &mut Budget) -> Result<Vec<u32>, Error> {
-    let length = trees.iter().filter_map(Tree::last_feature).max().map_or(0, |last| last + 1);
+    let splits = || {
+        let nodes = trees.iter().flat_map(|tree| tree.nodes.iter());
+        nodes.filter(|node| !node.is_leaf()).map(|node| node.feature())
+    };
+    let last = trees.iter().filter_map(|tree| tree.last_feature).max();
+    let length = last.map_or(0, |last| last + 1);
     let nodes: usize = trees.iter().map(|tree| tree.nodes.len()).sum();
-    if length > nodes.max(FEW) {
-        return used_of_many(trees, budget);
+    let mut features = Vec::new();
+    if length <= nodes.max(DENSE) {
+        let mut is_used = budget.filled(false, length)?;
+        splits().for_each(|feature| is_used[feature] = true);
+        budget.reserve(&mut features, is_used.iter().filter(|is_used| **is_used).count())?;
+        let numbered = (0..).zip(&is_used).filter(|(_, is_used)| **is_used);
+        features.extend(numbered.map(|(feature, _)| feature));
+        budget.release::<bool>(length);
+        return Ok(features);
     }
-    let mut is_used = budget.filled(false, length)?;
-    for tree in trees {
-        for node in tree.nodes.iter().filter(|node| !node.is_leaf()) {
-            is_used[node.feature()] = true;
-        }
-    }
-    let mut features = reserved(is_used.iter().filter(|used| **used).count(), budget)?;
-    features.extend((0..).zip(&is_used).filter_map(|(feature, used)| used.then_some(feature)));
-    budget.release::<bool>(is_used.capacity());
-    Ok(features)
-}
-
-/// The same for a model with many more features than nodes.
-fn used_of_many(trees: &[Tree], budget: &mut Budget) -> Result<Vec<u32>, Error> {
-    let (mut all, mut of_tree) = (Vec::new(), Vec::new());
-    for tree in trees {
-        of_tree.clear();
-        for node in tree.nodes.iter().filter(|node| !node.is_leaf()) {
-            budget.push(&mut of_tree, node.feature() as u32)?;
-        }
-        of_tree.sort_unstable();
-        of_tree.dedup();
-        budget.reserve(&mut all, of_tree.len())?;
-        all.extend_from_slice(&of_tree);
-    }
+    let mut all = Vec::new();
+    budget.reserve(&mut all, nodes / 2)?;
+    all.extend(splits().map(|feature| feature as u32));
     all.sort_unstable();
     all.dedup();
-    let mut features = reserved(all.len(), budget)?;
+    budget.reserve(&mut features, all.len())?;
     features.extend_from_slice(&all);
-    budget.release::<u32>(all.capacity() + of_tree.capacity());
+    budget.release::<u32>(all.capacity());
     Ok(features)
 }
 

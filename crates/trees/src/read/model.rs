@@ -144,7 +144,7 @@ impl Content {
             return Err(invalid(format!("tree_info names output {group} of {outputs}")));
         }
         for tree in &self.trees {
-            if tree.last_feature().is_some_and(|feature| feature >= self.features) {
+            if tree.last_feature.is_some_and(|feature| feature >= self.features) {
                 return Err(invalid(format!(
                     "a split uses a feature beyond the last of {}",
                     self.features

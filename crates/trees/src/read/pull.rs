@@ -33,6 +33,8 @@ pub(crate) trait Document: Sized {
 
 /// A number of an array.
 pub(crate) trait Number: Copy {
+    const ZERO: Self;
+
     /// The number equal to `integer`.
     fn from_integer(integer: i64) -> Option<Self>;
 
@@ -46,6 +48,8 @@ pub(crate) trait Number: Copy {
 macro_rules! floats {
     ($($type:ty)*) => {$(
         impl Number for $type {
+            const ZERO: Self = 0.0;
+
             fn from_integer(integer: i64) -> Option<Self> {
                 Some(integer as $type)
             }
@@ -66,6 +70,8 @@ floats! { f32 f64 }
 macro_rules! integers {
     ($($type:ty)*) => {$(
         impl Number for $type {
+            const ZERO: Self = 0;
+
             fn from_integer(integer: i64) -> Option<Self> {
                 integer.try_into().ok()
             }

@@ -167,8 +167,15 @@ impl<'a> Ubjson<'a> {
             if here == 0 {
                 return Err(truncated());
             }
-            for bytes in &numbers[..here] {
-                into.push(number(*bytes).ok_or_else(|| invalid("a number is out of range"))?);
+            // Without an early end, so that vectors of numbers are read.
+            let mut all_fit = true;
+            into.extend(numbers[..here].iter().map(|bytes| {
+                let number = number(*bytes);
+                all_fit &= number.is_some();
+                number.unwrap_or(T::ZERO)
+            }));
+            if !all_fit {
+                return Err(invalid("a number is out of range"));
             }
             self.source.consume(here * N);
             missing -= here as u64;

@@ -99,6 +99,8 @@ impl Arrays {
         let mut tree = Tree {
             nodes: Box::default(),
             depth,
+            last_feature: None,
+            is_plain: true,
             categories: Categories::new(numbers),
             vectors: Box::default(),
             width: self.width.max(1),
@@ -114,19 +116,12 @@ impl Arrays {
         for id in &self.order {
             let mut node = self.node(*id, &sets)?;
             if self.left[*id as usize] == -1 {
-                if tree.width > 1 {
-                    let place = u32::try_from(vectors.len());
-                    node.content = place.map_err(|_| invalid("the vectors are too long"))?;
-                    budget.reserve(&mut vectors, tree.width)?;
-                    vectors.extend_from_slice(self.vector(*id)?);
-                } else if !self.doubles.is_empty() {
-                    node.id = self.right[*id as usize].cast_unsigned();
-                    node.content = doubles.len() as u32;
-                    doubles.push(self.double(node.id)?);
-                }
+                self.complete_leaf(&mut node, &mut vectors, &mut doubles, budget)?;
             } else {
                 node.left = next;
                 next += 2;
+                tree.last_feature = tree.last_feature.max(Some(node.feature()));
+                tree.is_plain &= !node.is_categorical() && !node.zero_is_missing();
             }
             nodes.push(node);
         }
@@ -135,6 +130,27 @@ impl Arrays {
         tree.vectors = vectors.into_boxed_slice();
         tree.doubles = doubles.into_boxed_slice();
         Ok(tree)
+    }
+
+    /// Completes a leaf: puts its vector behind those of other leaves, or its value in f64.
+    fn complete_leaf(
+        &self,
+        leaf: &mut Node,
+        vectors: &mut Vec<f32>,
+        doubles: &mut Vec<f64>,
+        budget: &mut Budget,
+    ) -> Result<(), Error> {
+        if self.width > 1 {
+            let place = u32::try_from(vectors.len());
+            leaf.content = place.map_err(|_| invalid("the vectors are too long"))?;
+            budget.reserve(vectors, self.width)?;
+            vectors.extend_from_slice(self.vector(leaf.id)?);
+        } else if !self.doubles.is_empty() {
+            leaf.id = self.right[leaf.id as usize].cast_unsigned();
+            leaf.content = doubles.len() as u32;
+            doubles.push(self.double(leaf.id)?);
+        }
+        Ok(())
     }
 
     fn check_lengths(&self) -> Result<(), Error> {
