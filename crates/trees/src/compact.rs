@@ -59,7 +59,8 @@ impl Node {
     /// The same for a value that is not missing.
     #[inline(always)]
     pub(crate) fn next_of_present(self, value: f32) -> u32 {
-        self.link.wrapping_add(u32::from(!(value < self.threshold))) & Self::CHILD
+        let left = value < self.threshold;
+        self.link.wrapping_add(u32::from(!left)) & Self::CHILD
     }
 }
 

@@ -43,7 +43,8 @@ impl Wide {
     /// The same for a value that is not missing.
     #[inline(always)]
     pub(crate) fn next_of_present(self, value: f32) -> u32 {
-        self.left.wrapping_add(u32::from(!(value < self.threshold)))
+        let left = value < self.threshold;
+        self.left.wrapping_add(u32::from(!left))
     }
 }
 
