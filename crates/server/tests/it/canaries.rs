@@ -77,6 +77,7 @@ impl Tried {
             ("canary.defaults", settings),
             ("images.poll_interval", "1s"),
             ("validation.directory", "{root}/files"),
+            ("server.oip", "127.0.0.1:0"),
         ])
         .await;
         ask(&stack, "").await.expect("an answer");
