@@ -17,6 +17,8 @@ _SERVED = Path(__file__).parent / "served"
 _LOOPBACK = "127.0.0.1"
 # Longest start of a server with all models on a busy machine, in seconds.
 _START = 180.0
+# The limit in bytes of a message over gRPC where it is a setting.
+_LARGEST = 100 << 20
 _SHARED_MEMORY = Path("/dev/shm")
 
 _TRITON_TYPES = {"BYTES": "STRING"}
@@ -146,7 +148,7 @@ class Triton(Peer):
 class MLServer(Peer):
     """MLServer, in one process."""
 
-    largest = 100 << 20
+    largest = _LARGEST
 
     def command(self) -> list[str | Path]:
         program = environments.environment(environments.MLSERVER) / "bin" / "mlserver"
@@ -169,11 +171,14 @@ class MLServer(Peer):
 class KServe(Peer):
     """A server of KServe's SDK."""
 
+    largest = _LARGEST
+
     def command(self) -> list[str | Path]:
         program = environments.python(environments.KSERVE)
         web, grpc, _ = self.ports
         names = [each.name for each in self.served]
-        return [program, _SERVED / "kserve_server.py", str(web), str(grpc), *names]
+        flags = [f"--grpc_max_{way}_message_length={self.largest}" for way in ("send", "receive")]
+        return [program, _SERVED / "kserve_server.py", str(web), str(grpc), *names, *flags]
 
 
 PEERS: Mapping[str, Callable[..., Peer]] = {

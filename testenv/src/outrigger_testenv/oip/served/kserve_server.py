@@ -1,7 +1,7 @@
 """The models of the checks behind KServe's SDK, which is bound to loopback.
 
-Arguments: the port of REST, the port of gRPC, and the names of the models. The name of a model says
-what it does.
+Arguments: the port of REST, the port of gRPC, the names of the models, and flags of the SDK, which
+it reads by itself. The name of a model says what it does.
 """
 
 import sys
@@ -69,7 +69,9 @@ def _output(name, datatype, values):
 
 def main(rest, grpc_port, *names):
     """Serves until SIGTERM."""
-    models = [Served(name) for name in names]
+    # The SDK does not start without a model that is ready.
+    named = [name for name in names if not name.startswith("--")]
+    models = [Served(name) for name in (*named, "another")]
     for model in models:
         model.load()
     server = ModelServer(http_port=int(rest), grpc_port=int(grpc_port), workers=1, enable_grpc=True)
