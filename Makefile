@@ -40,6 +40,7 @@ demo-trees: venv build tools ## the same for a model of XGBoost, without TensorF
 BESIDE :=
 .PHONY: test
 test: venv tools ## all tests, Rust and Python, and a moment of fuzzing
+	@$(MAKE) --no-print-directory oip-peers || [ -z "$${CI:-}" ]
 	@$(MAKE) --no-print-directory build
 	@$(MAKE) --no-print-directory --jobs=5 --output-sync=target \
 	  BESIDE='nice -n 19 env --unset=MAKEFLAGS' test-rust test-fuzz $(PYTHON_GROUPS)
@@ -61,6 +62,7 @@ STACKS := testenv/tests/orchestration
 PYTHON_GROUPS := test-stacks-a-l test-stacks-m-z test-rest
 .PHONY: test-python
 test-python: venv build tools ## the tests on real processes, of the chart and of the image
+	@$(MAKE) --no-print-directory oip-peers || [ -z "$${CI:-}" ]
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target $(PYTHON_GROUPS)
 
 .PHONY: $(PYTHON_GROUPS)
