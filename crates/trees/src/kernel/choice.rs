@@ -83,6 +83,7 @@ impl Kind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Steps {
     /// The nodes of all lanes are gathered.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     Gathers,
     /// Each lane loads its node.
     Lanes,

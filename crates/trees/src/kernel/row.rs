@@ -34,6 +34,7 @@ pub(super) fn lane_by_lane(work: &Work<'_>, leaves: &mut impl Leaves) {
 }
 
 /// Finds the leaves of all trees for one row after the other.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 #[inline(always)]
 pub(super) fn run<V: Vectors>(vectors: V, work: &Work<'_>, leaves: &mut impl Leaves) {
     let compact = work.compact;
