@@ -28,8 +28,8 @@ fn of_data(datatype: &str, element: &str, elements: usize) -> String {
 
 #[test]
 fn a_request_takes_no_more_than_is_charged() {
-    const MANY: usize = 200_000;
-    const OBJECTS: usize = 20_000;
+    const MANY: usize = 50_000;
+    const OBJECTS: usize = 5_000;
     let shape = vec!["1"; 32].join(",");
     let tensor =
         |name| format!(r#"{{"name":"{name}","datatype":"BOOL","shape":[{shape}],"data":[true]}}"#);
@@ -37,7 +37,7 @@ fn a_request_takes_no_more_than_is_charged() {
     let parameters: Vec<_> = (0..OBJECTS).map(|name| format!(r#""{name}":{name}"#)).collect();
     let early = r#"{"inputs":[{"data":["#.to_owned()
         + &vec!["1"; MANY].join(",")
-        + r#"],"name":"x","datatype":"FP64","shape":[200000]}]}"#;
+        + r#"],"name":"x","datatype":"FP64","shape":[50000]}]}"#;
     let bodies = [
         of_data("FP64", "1", MANY),
         of_data("BOOL", "true", MANY),
