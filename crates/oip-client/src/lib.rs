@@ -6,10 +6,28 @@
 //! of one message, [`RetryBudget`] bounds the retries of all, [`Ejection`] withdraws a host that
 //! fails its calls, and a [`Limiter`] bounds the calls that a host has in flight.
 
+mod client;
+mod config;
+mod control;
+mod dial;
+mod failure;
+mod grpc;
+mod host;
+mod hosts;
+mod message;
+mod parts;
 mod policy;
+mod rest;
 
 pub use self::policy::{
     Aimd, Attempts, Backoff, BudgetSettings, Class, Cut, Ejection, EjectionSettings, Form, Forms,
     Limiter, Next, Outcome, Place, RetryBudget, Sample, class_of_code, class_of_status,
     retry_after,
+};
+pub use self::{
+    client::Client,
+    config::{Config, HostConfig, InvalidConfig},
+    control::ModelRef,
+    failure::{Failure, Status},
+    message::{Reply, Request},
 };

@@ -7,6 +7,8 @@ pub mod engine;
 pub mod http2;
 #[cfg(feature = "layers")]
 pub mod layers;
+#[cfg(feature = "oip")]
+pub mod oip;
 #[cfg(feature = "saved-model")]
 pub mod package;
 #[cfg(feature = "registry")]
@@ -16,4 +18,6 @@ pub mod remote;
 #[cfg(feature = "saved-model")]
 pub mod saved_model;
 pub mod tables;
+#[cfg(any(feature = "oip", feature = "registry"))]
+mod tls;
 pub mod tools;

@@ -27,7 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("score", &["core", "features", "run"]),
     ("rpc", &["proto", "net"]),
     ("tfserving", &["core", "proto", "rpc", "run", "store", "trace"]),
-    ("oip-client", &["core"]),
+    ("oip-client", &["core", "oip", "proto", "rpc"]),
     ("trials", &["core", "oci", "features", "canary", "score"]),
     ("linear", &["budget", "core", "run"]),
     ("forest", &["budget", "core", "fm", "run", "trees"]),

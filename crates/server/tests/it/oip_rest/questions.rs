@@ -1,10 +1,16 @@
 //! Health, metadata, the index and statistics.
 
+use std::time::Duration;
+
 use super::*;
 
 #[tokio::test]
 async fn s1_to_s4_health_has_both_keys() {
     let stack = start().await;
+    while get(&stack, "/v2/health/ready").await.status != 200 {
+        // The engine has not answered yet.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     for path in ["/v2/health/live", "/v2/health/ready", "/v2/health/live/"] {
         let answer = get(&stack, path).await;
         assert_eq!((answer.status, answer.json()), (200, json!({"live": true, "ready": true})));

@@ -1,0 +1,206 @@
+//! The client: attempts at several hosts.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use reqwest::{Client as HttpClient, redirect};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep, timeout_at},
+};
+
+use crate::{
+    Class, Config, Failure, InvalidConfig, Reply, Request,
+    config::{Address, invalid},
+    dial::{self, Dialer},
+    host::Host,
+    hosts::{Hosts, NoHost, Turn},
+    message, parts,
+    policy::{Attempts, Cut, Next, Place, RetryBudget},
+};
+
+/// A client of several hosts that have the same models. Dropping it closes its connections.
+///
+/// # Guarantees
+/// - A call ends by its deadline. An answer that arrives later is dropped.
+/// - A message that failed on two hosts in a way that may be its own fault is not sent again as a
+///   whole.
+/// - Retries are at most a share of the successes, and a small number beside.
+pub struct Client {
+    config: Config,
+    list: Vec<Host>,
+    hosts: Hosts,
+    budget: Mutex<RetryBudget>,
+    /// The number of the next request, which its id ends with.
+    next: AtomicU64,
+    /// The beginning of all ids.
+    prefix: String,
+}
+
+impl Client {
+    /// Creates a client of the hosts, which need not be up. Connections are driven by `runtimes`,
+    /// which must not be empty. Reads the file of certificate authorities, and blocks for it.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`].
+    pub fn new(config: Config, runtimes: &[Handle]) -> Result<Self, InvalidConfig> {
+        let addresses = config.addresses()?;
+        let tls = dial::tls(config.ca.as_deref())?;
+        let http = HttpClient::builder()
+            .tls_backend_preconfigured(rustls::ClientConfig::clone(&tls))
+            .http1_only()
+            .no_proxy()
+            .redirect(redirect::Policy::none())
+            .connect_timeout(config.connect_timeout)
+            .build()
+            .map_err(|error| invalid("hosts", &error.without_url().to_string()))?;
+        let host = |(address, host): (Address, _)| {
+            let dialer = Dialer::new(&address, &tls);
+            Host::new((address, host), &config, (http.clone(), dialer), runtimes)
+        };
+        let list: Vec<_> = addresses.into_iter().zip(&config.hosts).map(host).collect();
+        let hosts = Hosts::new(list.len(), config.max_in_flight, config.ejection);
+        let budget = Mutex::new(RetryBudget::new(config.budget, hosts.now()));
+        let prefix = format!("{:016x}", rand::random::<u64>());
+        Ok(Self { list, hosts, budget, next: AtomicU64::new(0), prefix, config })
+    }
+
+    /// Runs a model once, at any of the hosts. A request with rows that is larger than a host takes
+    /// is sent in parts of fewer rows, one after the other.
+    ///
+    /// # Errors
+    /// The failure of the last attempt.
+    pub async fn infer(&self, request: &Request) -> Result<Reply, Failure> {
+        match self.infer_whole(request).await {
+            Err(Failure { class: Class::TooLarge(cut), .. }) if request.rows.is_some() => {
+                self.infer_parts(request, cut).await
+            }
+            other => other,
+        }
+    }
+
+    async fn infer_parts(&self, request: &Request, cut: Cut) -> Result<Reply, Failure> {
+        let message = "the request is larger than the host takes, and cannot be cut";
+        let too_large = || Failure::new(Class::TooLarge(cut), message);
+        let parts = parts::cut(request, cut).ok_or_else(too_large)?;
+        let mut replies = Vec::with_capacity(parts.len());
+        for part in &parts {
+            // A part may be too large for another host.
+            replies.push(Box::pin(self.infer(part)).await?);
+        }
+        parts::join(replies)
+    }
+
+    async fn infer_whole(&self, request: &Request) -> Result<Reply, Failure> {
+        let mut attempts = Attempts::new(self.config.backoff, self.config.attempts);
+        let mut last = None;
+        loop {
+            let turn = match self.hosts.turn(&attempts, request.deadline).await {
+                Ok(turn) => turn,
+                Err(reason) => return Err(last.unwrap_or_else(|| no_host(reason))),
+            };
+            let host = turn.host;
+            let failure = match self.attempt(request, turn).await {
+                Ok(reply) => return Ok(reply),
+                Err(failure) => failure,
+            };
+            let jitter = (self.hosts.count(), rand::random());
+            let next = attempts.failed(host, failure.class, failure.retry_after, jitter);
+            let Next::Retry(pause) = next else { return Err(failure) };
+            let has_time = Instant::now() + pause < request.deadline;
+            if !has_time || !self.budget().take(self.hosts.now()) {
+                return Err(failure);
+            }
+            sleep(pause).await;
+            last = Some(failure);
+        }
+    }
+
+    /// Makes one attempt at the host of `turn`, and records its end.
+    async fn attempt(&self, request: &Request, turn: Turn<'_>) -> Result<Reply, Failure> {
+        let index = turn.host;
+        let result = match self.fits(request, index) {
+            Ok(()) => self.send(request, index).await,
+            Err(too_large) => Err(too_large),
+        };
+        let failure = result.as_ref().err().map(|failure: &Failure| failure.class);
+        turn.end(failure, request.rows.unwrap_or(1), rand::random());
+        if failure.is_none() {
+            self.budget().succeeded();
+        }
+        result.map_err(|failure| failure.at(&self.list[index].name))
+    }
+
+    /// Sends a request to one host within the time of an attempt, and checks the answer.
+    async fn send(&self, request: &Request, index: usize) -> Result<Reply, Failure> {
+        let host = &self.list[index];
+        let until = self.until(request.deadline);
+        let id = format!("{}-{}", self.prefix, self.next.fetch_add(1, Relaxed));
+        let answer = timeout_at(until, host.infer(request, &id)).await;
+        let (answer, form) = answer.map_err(|_| Failure::timeout())??;
+        let (outputs, version) = message::check(answer, request, &id)?;
+        let version_of = |version: &String| self.hosts.answered(index, &request.model, version);
+        let changed_from = version.as_ref().and_then(version_of);
+        Ok(Reply { outputs, version, changed_from, host: Arc::clone(&host.name), form })
+    }
+
+    /// Refuses a request that is larger than what the host is known to take.
+    fn fits(&self, request: &Request, index: usize) -> Result<(), Failure> {
+        let size: usize = request.inputs.iter().map(|tensor| tensor.data.len()).sum();
+        let most = self.hosts.most(index).and_then(|most| usize::try_from(most).ok());
+        match most {
+            Some(most) if size > most => Err(Failure::too_large(size, most)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The end of an attempt that begins now.
+    fn until(&self, deadline: Instant) -> Instant {
+        let attempt = self.config.attempt_timeout.map(|limit| Instant::now() + limit);
+        attempt.map_or(deadline, |attempt| attempt.min(deadline))
+    }
+
+    fn budget(&self) -> MutexGuard<'_, RetryBudget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The hosts' addresses, in the order of the configuration.
+    pub fn addresses(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.list.iter().map(|host| &host.name)
+    }
+
+    /// The limits of calls in flight, by host.
+    pub fn limits(&self) -> Vec<usize> {
+        self.hosts.limits()
+    }
+
+    /// The places of the hosts.
+    pub fn places(&self) -> Vec<Place> {
+        self.hosts.places()
+    }
+
+    pub(crate) fn host(&self, index: usize) -> &Host {
+        &self.list[index]
+    }
+}
+
+fn no_host(reason: NoHost) -> Failure {
+    match reason {
+        NoHost::Out => {
+            Failure::new(Class::Unavailable, "no host answers: all are withdrawn for a while")
+        }
+        NoHost::Busy => Failure::new(Class::Overloaded, "all hosts were busy until the deadline"),
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hosts: Vec<_> = self.addresses().collect();
+        f.debug_struct("Client").field("hosts", &hosts).finish_non_exhaustive()
+    }
+}

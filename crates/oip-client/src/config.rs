@@ -1,0 +1,236 @@
+//! The configuration of a client.
+
+use std::{path::PathBuf, time::Duration};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use outrigger_rpc::Endpoint;
+use rustls::pki_types::ServerName;
+
+use crate::policy::{Backoff, BudgetSettings, EjectionSettings};
+
+/// The hosts, and the limits of their client.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The hosts, at least one. All have the same models.
+    pub hosts: Vec<HostConfig>,
+    /// A file in PEM with the certificate authorities of the hosts; `None`: those of the system.
+    pub ca: Option<PathBuf>,
+    /// gRPC connections to each host; at least one is made for each runtime.
+    pub connections: usize,
+    /// The most calls in flight at one host. The limit adapts below it.
+    pub max_in_flight: usize,
+    /// The largest message in bytes, in either direction.
+    pub max_message: usize,
+    /// The time limit of one attempt to connect.
+    pub connect_timeout: Duration,
+    /// The time limit of one attempt, within the deadline of its call; `None`: the deadline alone.
+    pub attempt_timeout: Option<Duration>,
+    /// The most attempts at one message.
+    pub attempts: u32,
+    /// The pauses between attempts.
+    pub backoff: Backoff,
+    /// The budget of retries.
+    pub budget: BudgetSettings,
+    /// The withdrawal of hosts.
+    pub ejection: EjectionSettings,
+}
+
+/// One host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HostConfig {
+    /// `host:port`, `http://host:port` or `https://host:port`.
+    pub endpoint: String,
+    /// A path before all paths of the protocol, such as `/models/churn`. gRPC has no such prefix, so
+    /// a host with one is called over HTTP only.
+    pub prefix: String,
+    /// Headers of each request, by name.
+    pub headers: Vec<(String, String)>,
+    /// A file with a token, sent as `authorization: Bearer TOKEN`. It is read again when it changes.
+    pub token_file: Option<PathBuf>,
+}
+
+/// The configuration is not valid: the key at fault, and the problem. The values of headers are not
+/// part of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {problem}")]
+pub struct InvalidConfig {
+    /// The key: `endpoint`, `prefix`, `headers`, `ca` or another field of the configuration.
+    pub key: &'static str,
+    /// The problem with its value.
+    pub problem: String,
+}
+
+/// The address of a host.
+#[derive(Debug, Clone)]
+pub(crate) struct Address {
+    pub(crate) endpoint: Endpoint,
+    /// The name that the host's certificate must have, for TLS.
+    pub(crate) tls: Option<ServerName<'static>>,
+    /// Scheme, authority and prefix: the beginning of all URLs, without a slash at its end.
+    pub(crate) base: String,
+    pub(crate) has_prefix: bool,
+    pub(crate) headers: HeaderMap,
+}
+
+impl Config {
+    /// The default configuration for these hosts.
+    pub fn new(hosts: Vec<HostConfig>) -> Self {
+        Self {
+            hosts,
+            ca: None,
+            connections: 1,
+            max_in_flight: 128,
+            max_message: 64 << 20,
+            connect_timeout: Duration::from_secs(1),
+            attempt_timeout: None,
+            attempts: 4,
+            backoff: Backoff::default(),
+            budget: BudgetSettings::default(),
+            ejection: EjectionSettings::default(),
+        }
+    }
+
+    /// Checks everything that can be checked without a connection or a file.
+    ///
+    /// # Errors
+    /// The first value that is not valid.
+    pub fn check(&self) -> Result<(), InvalidConfig> {
+        self.addresses().map(drop)
+    }
+
+    pub(crate) fn addresses(&self) -> Result<Vec<Address>, InvalidConfig> {
+        let positive = [
+            ("hosts", self.hosts.len()),
+            ("connections", self.connections),
+            ("max_in_flight", self.max_in_flight),
+            ("max_message", self.max_message),
+            ("attempts", self.attempts as usize),
+        ];
+        if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
+            return Err(invalid(key, "must be at least 1"));
+        }
+        self.hosts.iter().map(HostConfig::address).collect()
+    }
+}
+
+impl HostConfig {
+    /// The host at this endpoint, without a prefix, headers and a token.
+    pub fn new(endpoint: impl Into<String>) -> Self {
+        Self { endpoint: endpoint.into(), ..Self::default() }
+    }
+
+    fn address(&self) -> Result<Address, InvalidConfig> {
+        let (is_tls, rest) = match self.endpoint.strip_prefix("https://") {
+            Some(rest) => (true, rest),
+            None => (false, self.endpoint.strip_prefix("http://").unwrap_or(&self.endpoint)),
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let default = format!("{rest}:{}", if is_tls { 443 } else { 80 });
+        let parsed = rest.parse::<Endpoint>().or_else(|error| default.parse().map_err(|_| error));
+        let endpoint: Endpoint = parsed.map_err(|_| {
+            invalid("endpoint", "must be host:port, http://host:port or https://host:port")
+        })?;
+        let Endpoint::Tcp { host, port } = &endpoint else {
+            return Err(invalid("endpoint", "must not be a Unix socket"));
+        };
+        let name = host.trim_matches(['[', ']']).to_owned();
+        let tls = is_tls.then(|| ServerName::try_from(name)).transpose();
+        let tls = tls.map_err(|_| invalid("endpoint", "is not a name of a certificate"))?;
+        let scheme = if is_tls { "https" } else { "http" };
+        let (prefix, headers) = (self.prefix()?, self.header_map()?);
+        let base = format!("{scheme}://{host}:{port}{prefix}");
+        Ok(Address { has_prefix: !prefix.is_empty(), endpoint, tls, base, headers })
+    }
+
+    /// The prefix, with a slash at its beginning and none at its end.
+    fn prefix(&self) -> Result<String, InvalidConfig> {
+        let prefix = self.prefix.trim_matches('/');
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._~-".contains(&byte);
+        let is_up = prefix.split('/').any(|part| part == ".." || part == ".");
+        match prefix {
+            "" => Ok(String::new()),
+            _ if prefix.bytes().all(plain) && !is_up => Ok(format!("/{prefix}")),
+            _ => Err(invalid("prefix", "must be a path of letters, digits, '.', '_', '~' and '-'")),
+        }
+    }
+
+    fn header_map(&self) -> Result<HeaderMap, InvalidConfig> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.headers {
+            let parsed = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value).ok());
+            let (name, mut value) =
+                parsed.ok_or_else(|| invalid("headers", &format!("{name} is not valid")))?;
+            if OURS.contains(&name.as_str()) {
+                return Err(invalid("headers", &format!("{name} is set by the client")));
+            }
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(headers)
+    }
+}
+
+/// Headers that belong to the protocols.
+const OURS: [&str; 9] = [
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "content-type",
+    "grpc-timeout",
+    "host",
+    "inference-header-content-length",
+    "te",
+    "transfer-encoding",
+];
+
+pub(crate) fn invalid(key: &'static str, problem: &str) -> InvalidConfig {
+    InvalidConfig { key, problem: problem.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base(endpoint: &str, prefix: &str) -> Result<String, &'static str> {
+        let host = HostConfig { prefix: prefix.to_owned(), ..HostConfig::new(endpoint) };
+        host.address().map(|address| address.base).map_err(|error| error.key)
+    }
+
+    #[test]
+    fn addresses_have_a_scheme_and_a_prefix() {
+        assert_eq!(base("triton:8000", "").as_deref(), Ok("http://triton:8000"));
+        assert_eq!(base("http://[::1]:80/", "/").as_deref(), Ok("http://[::1]:80"));
+        assert_eq!(
+            base("https://api.example", "a/b/").as_deref(),
+            Ok("https://api.example:443/a/b")
+        );
+        for wrong in ["", "unix:/a", "ftp://a:1", "a:0", "https://a@b:1", "a b:1", "a:1/b"] {
+            assert_eq!(base(wrong, ""), Err("endpoint"), "{wrong:?}");
+        }
+        for wrong in ["a b", "../b", "a?b", "a%2e"] {
+            assert_eq!(base("a:1", wrong), Err("prefix"), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn headers_are_secret_and_not_the_client_s_own() {
+        let host = |name: &str, value: &str| HostConfig {
+            headers: vec![(name.to_owned(), value.to_owned())],
+            ..HostConfig::new("a:1")
+        };
+        let address = host("x-key", "secret").address().expect("valid");
+        assert!(!format!("{address:?}").contains("secret"));
+        for (name, value) in [("Content-Type", "a"), ("a b", "c"), ("x-key", "secret\n")] {
+            let error = host(name, value).address().expect_err("refused");
+            assert!(error.key == "headers" && !error.to_string().contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_at_least_one() {
+        let config = Config::new(Vec::new());
+        assert_eq!(config.check().map_err(|error| error.key), Err("hosts"));
+        let config = Config { attempts: 0, ..Config::new(vec![HostConfig::new("a:1")]) };
+        assert_eq!(config.check().map_err(|error| error.key), Err("attempts"));
+    }
+}

@@ -1,0 +1,112 @@
+//! The protocol over gRPC, with raw contents.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::HeaderMap;
+use outrigger_oip::{InferResponse, Parameters, grpc};
+use outrigger_proto::raw::unary::{PREFIX, prefix};
+use outrigger_rpc::{Calls, Dial as _, Head, Settings};
+use prost::Message;
+use tokio::{runtime::Handle, time::Instant};
+
+use crate::{Failure, dial::Dialer, message::Request};
+
+/// The connections to one host, and the heads of its calls.
+pub(crate) struct Grpc {
+    calls: Calls<Bytes>,
+    infer: Head,
+    live: Head,
+    ready: Head,
+    metadata: Head,
+    load: Head,
+    unload: Head,
+    limit: usize,
+}
+
+/// The methods other than ModelInfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    ServerLive,
+    ModelReady,
+    ModelMetadata,
+    Load,
+    Unload,
+}
+
+impl Grpc {
+    pub(crate) fn new(
+        dialer: &Dialer,
+        settings: &Settings,
+        runtimes: &[Handle],
+        limit: usize,
+    ) -> Self {
+        // A connection counts only after an answer in HTTP/2: the server may speak HTTP/1.
+        let settings = Settings { confirm: true, ..*settings };
+        let head = |path| Head::new(dialer.origin(), path);
+        Self {
+            calls: Calls::new(dialer, &settings, runtimes, Arc::new(())),
+            infer: head("/inference.GRPCInferenceService/ModelInfer"),
+            live: head("/inference.GRPCInferenceService/ServerLive"),
+            ready: head("/inference.GRPCInferenceService/ModelReady"),
+            metadata: head("/inference.GRPCInferenceService/ModelMetadata"),
+            load: head("/inference.GRPCInferenceService/RepositoryModelLoad"),
+            unload: head("/inference.GRPCInferenceService/RepositoryModelUnload"),
+            limit,
+        }
+    }
+
+    /// Runs the model.
+    pub(crate) async fn infer(
+        &self,
+        request: &Request,
+        id: &str,
+        headers: &HeaderMap,
+    ) -> Result<InferResponse, Failure> {
+        let (model, version) = (&*request.model, request.version.as_deref().unwrap_or_default());
+        let message = request.message(id, Parameters::default());
+        let message = grpc::write_request(message, model.to_owned(), version.to_owned());
+        let answer = self.call(&self.infer, &message, request.deadline, headers).await?;
+        grpc::read_response(answer).map_err(Failure::invalid)
+    }
+
+    /// Makes a call of another method.
+    pub(crate) async fn control<A: Message + Default>(
+        &self,
+        method: Method,
+        message: &impl Message,
+        deadline: Instant,
+        headers: &HeaderMap,
+    ) -> Result<A, Failure> {
+        let head = match method {
+            Method::ServerLive => &self.live,
+            Method::ModelReady => &self.ready,
+            Method::ModelMetadata => &self.metadata,
+            Method::Load => &self.load,
+            Method::Unload => &self.unload,
+        };
+        self.call(head, message, deadline, headers).await
+    }
+
+    async fn call<A: Message + Default>(
+        &self,
+        head: &Head,
+        message: &impl Message,
+        deadline: Instant,
+        headers: &HeaderMap,
+    ) -> Result<A, Failure> {
+        let size = message.encoded_len();
+        if size > self.limit {
+            return Err(Failure::too_large(size, self.limit));
+        }
+        let mut framed = BytesMut::with_capacity(PREFIX + size);
+        framed.put_slice(&prefix(size));
+        message.encode(&mut framed).map_err(Failure::invalid)?;
+        let head = || {
+            let left = deadline.saturating_duration_since(Instant::now());
+            (left > Duration::ZERO).then(|| head.within(left, headers))
+        };
+        let answer = self.calls.call(framed.freeze(), self.limit, head).await?;
+        A::decode(answer).map_err(Failure::invalid)
+    }
+}

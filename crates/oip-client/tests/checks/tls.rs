@@ -1,0 +1,40 @@
+//! TLS, over gRPC and over HTTP.
+
+use std::io::Write as _;
+
+use outrigger_oip_client::{Class, Config, Form, HostConfig};
+use outrigger_testkit::oip::{Protocol, Server, identity};
+use tempfile::NamedTempFile;
+
+use crate::harness::{config, connect, fault, request, values};
+
+/// The configuration for a server with TLS, which trusts `authority`.
+fn trusting(server: &Server, authority: &str) -> (Config, NamedTempFile) {
+    let mut file = NamedTempFile::new().expect("a file");
+    file.write_all(authority.as_bytes()).expect("written");
+    let hosts = vec![HostConfig::new(format!("https://{}", server.address()))];
+    (Config { hosts, ca: Some(file.path().to_owned()), ..config(&[]) }, file)
+}
+
+#[tokio::test]
+async fn servers_with_tls_are_called_in_each_form() {
+    let grpc = Server::start_tls(Protocol::Http2, identity::grpc).await;
+    let binary = Server::start_tls(Protocol::Http1, identity::binary).await;
+    for ((server, authority), form) in [(grpc, Form::Grpc), (binary, Form::Binary)] {
+        let (config, _file) = trusting(&server, &authority);
+        let reply = connect(config).infer(&request(&[1.0, 2.0])).await.expect("an answer");
+        assert_eq!((reply.form, values(&reply)), (form, vec![1.0, 2.0]));
+    }
+}
+
+#[tokio::test]
+async fn a_server_with_an_unknown_authority_gets_no_request() {
+    let (_other, authority) = Server::start_tls(Protocol::Http2, identity::grpc).await;
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let (server, _) = Server::start_tls(protocol, identity::grpc).await;
+        let (config, _file) = trusting(&server, &authority);
+        let client = connect(Config { attempts: 1, ..config });
+        assert_eq!(fault(&client).await.class, Class::Unavailable);
+        assert!(server.seen().is_empty());
+    }
+}

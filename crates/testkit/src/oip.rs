@@ -1,0 +1,269 @@
+//! A scripted server of the Open Inference Protocol, for the quirks of known servers.
+//!
+//! A test gives the answer to each request. [`identity`] has the answers of a model that returns
+//! its inputs, which a test then distorts.
+
+pub mod identity;
+
+use std::{
+    convert::Infallible,
+    future::pending,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::{BodyExt as _, Full, combinators::BoxBody};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    task::{JoinHandle, JoinSet},
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::tls::acceptor;
+
+/// The only protocol of a server's port, as with the known servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1: the REST interface.
+    Http1,
+    /// HTTP/2: gRPC.
+    Http2,
+}
+
+/// A request, as it was received.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Method and path, such as `POST /v2/models/m/infer`.
+    pub call: String,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body; over gRPC the message, without its prefix.
+    pub body: Bytes,
+}
+
+/// An answer of the script.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// An answer over HTTP.
+    Http(StatusCode, HeaderMap, Bytes),
+    /// A message over gRPC.
+    Message(Bytes),
+    /// A gRPC status other than OK: its code and message.
+    Status(i32, String),
+    /// No answer, and an open connection.
+    Never,
+    /// The connection is closed.
+    Close,
+}
+
+type Script = dyn Fn(&Seen) -> Answer + Send + Sync;
+
+/// A server in the runtime of the test. It ends when it is dropped.
+pub struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    running: JoinHandle<()>,
+}
+
+struct Shared {
+    script: Mutex<Arc<Script>>,
+    seen: Mutex<Vec<Seen>>,
+}
+
+impl Answer {
+    /// A JSON document with this status.
+    pub fn json(status: u16, body: impl Into<Bytes>) -> Self {
+        Self::of(status, Some("application/json"), body)
+    }
+
+    /// A body with this content type, or without one.
+    ///
+    /// # Panics
+    /// If the status or the type is not valid.
+    pub fn of(status: u16, content_type: Option<&'static str>, body: impl Into<Bytes>) -> Self {
+        let content_type = content_type.map(|it| (CONTENT_TYPE, HeaderValue::from_static(it)));
+        let status = StatusCode::from_u16(status).expect("a status");
+        Self::Http(status, content_type.into_iter().collect(), body.into())
+    }
+
+    /// The answer with another header, if it is one over HTTP.
+    ///
+    /// # Panics
+    /// If the value is not valid.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+        if let Self::Http(_, headers, _) = &mut self {
+            headers.insert(name, value.parse().expect("the value of a header"));
+        }
+        self
+    }
+}
+
+impl Server {
+    /// Starts a server of one protocol, whose answers are those of `script`.
+    ///
+    /// # Panics
+    /// If no port is free.
+    pub async fn start(
+        protocol: Protocol,
+        script: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        Self::listen(protocol, None, Arc::new(script)).await
+    }
+
+    /// As [`Self::start`], with TLS; returns the certificate of its authority too, PEM.
+    ///
+    /// # Panics
+    /// If no port is free.
+    pub async fn start_tls(
+        protocol: Protocol,
+        script: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
+    ) -> (Self, String) {
+        let name: &[u8] = match protocol {
+            Protocol::Http1 => b"http/1.1",
+            Protocol::Http2 => b"h2",
+        };
+        let (acceptor, authority) = acceptor(&[name]);
+        (Self::listen(protocol, Some(acceptor), Arc::new(script)).await, authority)
+    }
+
+    async fn listen(protocol: Protocol, tls: Option<TlsAcceptor>, script: Arc<Script>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::new(Shared { script: Mutex::new(script), seen: Mutex::default() });
+        let running = tokio::spawn(serve(listener, (protocol, tls), Arc::clone(&shared)));
+        Self { address, shared, running }
+    }
+
+    /// The address, `host:port`.
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Replaces the script.
+    pub fn script(&self, script: impl Fn(&Seen) -> Answer + Send + Sync + 'static) {
+        *lock(&self.shared.script) = Arc::new(script);
+    }
+
+    /// All requests so far, in order of arrival.
+    pub fn seen(&self) -> Vec<Seen> {
+        lock(&self.shared.seen).clone()
+    }
+
+    /// The number of requests so far whose path ends so.
+    pub fn count(&self, end: &str) -> usize {
+        lock(&self.shared.seen).iter().filter(|seen| seen.call.ends_with(end)).count()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    (protocol, tls): (Protocol, Option<TlsAcceptor>),
+    shared: Arc<Shared>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let (stream, _) = accepted.expect("the listener works until it is dropped");
+                let (tls, shared) = (tls.clone(), Arc::clone(&shared));
+                connections.spawn(async move {
+                    match tls {
+                        None => converse(stream, protocol, shared).await,
+                        // A client that does not trust the authority ends the handshake.
+                        Some(tls) => {
+                            if let Ok(stream) = tls.accept(stream).await {
+                                converse(stream, protocol, shared).await;
+                            }
+                        }
+                    }
+                });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// Serves one connection. An error means that the client has gone, or speaks another protocol.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    protocol: Protocol,
+    shared: Arc<Shared>,
+) {
+    let service = service_fn(move |request| answer(request, Arc::clone(&shared)));
+    let stream = TokioIo::new(stream);
+    match protocol {
+        Protocol::Http1 => {
+            let builder = hyper::server::conn::http1::Builder::new();
+            builder.serve_connection(stream, service).await.ok();
+        }
+        Protocol::Http2 => {
+            let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            builder.serve_connection(stream, service).await.ok();
+        }
+    }
+}
+
+/// The script closes the connection.
+#[derive(Debug, thiserror::Error)]
+#[error("the script closes the connection")]
+struct Closed;
+
+async fn answer(
+    request: Request<Incoming>,
+    shared: Arc<Shared>,
+) -> Result<Response<BoxBody<Bytes, Infallible>>, Closed> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map_err(|_| Closed)?.to_bytes();
+    let is_grpc = head.headers.get(CONTENT_TYPE).is_some_and(|it| it == GRPC);
+    let body = if is_grpc { body.slice(5.min(body.len())..) } else { body };
+    let call = format!("{} {}", head.method, head.uri.path());
+    let seen = Seen { call, headers: head.headers, body };
+    lock(&shared.seen).push(seen.clone());
+    let script = Arc::clone(&lock(&shared.script));
+    match script(&seen) {
+        Answer::Http(status, headers, body) => {
+            let mut response = Response::new(Full::new(body).boxed());
+            (*response.status_mut(), *response.headers_mut()) = (status, headers);
+            Ok(response)
+        }
+        Answer::Message(message) => {
+            let mut framed = vec![0];
+            let length = u32::try_from(message.len()).expect("a short message");
+            framed.extend(length.to_be_bytes());
+            framed.extend_from_slice(&message);
+            Ok(grpc(framed.into(), "0", ""))
+        }
+        Answer::Status(code, message) => Ok(grpc(Bytes::new(), &code.to_string(), &message)),
+        Answer::Never => pending().await,
+        Answer::Close => Err(Closed),
+    }
+}
+
+const GRPC: &str = "application/grpc";
+
+/// An answer over gRPC, with the status in its trailers.
+fn grpc(body: Bytes, code: &str, message: &str) -> Response<BoxBody<Bytes, Infallible>> {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", code.parse().expect("a number"));
+    trailers.insert("grpc-message", message.parse().expect("plain text"));
+    let trailers = std::future::ready(Some(Ok(trailers)));
+    let mut response = Response::new(Full::new(body).with_trailers(trailers).boxed());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
+    response
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
