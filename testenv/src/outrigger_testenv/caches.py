@@ -41,9 +41,7 @@ def environment(place: Path, requirements: Sequence[str]) -> Path:
         shutil.rmtree(place, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
         pip = [sys.executable, "-m", "pip", "--python", place / "bin" / "python"]
-        # Python compiles what it imports, which is a part of what is installed.
-        install = [*pip, "install", "--quiet", "--no-compile"]
-        subprocess.run([*install, *requirements], check=True)
+        subprocess.run([*pip, "install", "--quiet", *requirements], check=True)
         (complete / "requirements").write_text("\n".join(requirements) + "\n")
 
     made(complete_mark(place), make)

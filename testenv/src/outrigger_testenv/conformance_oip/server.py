@@ -19,6 +19,7 @@ from outrigger_testenv.oip.models import IDENTITY, identity
 
 # Parts that a server may lack, for the field `needs` of a case, besides the names of clients.
 BINARY, STATISTICS, INDEX, UNREADY, LIMIT = "binary", "statistics", "index", "unready", "limit"
+UNTYPED = "JSON without a content type"
 
 FP32 = identity("FP32")
 OCTETS = "application/octet-stream"
@@ -161,8 +162,13 @@ class Server:
             return None if self.largest else Lack("needs the limit of messages", False)
         if part in CLIENTS:
             return self._lacks_client(part)
-        has = {BINARY: self.has_binary, STATISTICS: self.has_statistics, INDEX: self.has_index}
-        return None if has[part] else Lack(f"does not have: {part}", True)
+        has = {
+            BINARY: lambda: self.has_binary,
+            STATISTICS: lambda: self.has_statistics,
+            INDEX: lambda: self.has_index,
+            UNTYPED: lambda: self.has_untyped,
+        }
+        return None if has[part]() else Lack(f"does not have: {part}", True)
 
     def _lacks_client(self, client: str) -> Lack | None:
         try:
@@ -196,6 +202,12 @@ class Server:
     def has_index(self) -> bool:
         """True if the server lists its models."""
         return self.post("/v2/repository/index", b"{}").status == 200
+
+    @cached_property
+    def has_untyped(self) -> bool:
+        """True if the server reads JSON without a content type, as Triton's client sends it."""
+        request = {"inputs": [tensor([1, 2], [1, 2])]}
+        return self.infer(FP32, request, Content_Type=None).status == 200
 
     def has_model(self, name: str) -> bool:
         """True if a model is ready."""

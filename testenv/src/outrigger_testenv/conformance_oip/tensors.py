@@ -70,7 +70,7 @@ def outputs_of(answer: Answer) -> Iterator[tuple[str, str, Sequence[int], list[A
     """
     message, rest = message_of(answer)
     for output in message["outputs"]:
-        size = output.get("parameters", {}).get("binary_data_size")
+        size = (output.get("parameters") or {}).get("binary_data_size")
         if size is None:
             values, form = list(_flat(output["data"])), ""
         else:

@@ -16,7 +16,7 @@ from outrigger_testenv.processes import Process, free_ports, listens
 _SERVED = Path(__file__).parent / "served"
 _LOOPBACK = "127.0.0.1"
 # Longest start of a server with all models on a busy machine, in seconds.
-_START = 180.0
+_START = 300.0
 # The limit in bytes of a message over gRPC where it is a setting.
 _LARGEST = 100 << 20
 _SHARED_MEMORY = Path("/dev/shm")

@@ -1,7 +1,7 @@
 """Cases of the checks that are calls through `tritonclient` and through KServe's client."""
 
 from outrigger_testenv.conformance_oip.check import Case
-from outrigger_testenv.conformance_oip.server import BINARY, Server
+from outrigger_testenv.conformance_oip.server import BINARY, UNTYPED, Server
 from outrigger_testenv.oip.environments import KSERVE, TRITONCLIENT
 
 _ONE = "OUT_x [1, 2] [1.0, 2.0]"
@@ -66,6 +66,14 @@ _KSERVE = [
     (66, "http binary", _ONE),
     (84, "grpc FP16", _ONE),
 ]
+# Inferences in JSON, which Triton's client sends without a content type. KServe's sends one.
+_UNTYPED = {
+    f"http {name}"
+    for name in (
+        *("infer", "id", "zero rows", "INT64", "BYTES", "gzip request", "gzip answer"),
+        *("requested", "order"),
+    )
+}
 
 
 def cases_of(number: int) -> list[Case]:
@@ -82,4 +90,6 @@ def _case(client: str, name: str, expected: str) -> Case:
     def act(server: Server) -> str:
         return server.through(client)[name]
 
-    return Case(client, name, (expected,), act, (client, BINARY) if "binary" in name else (client,))
+    is_untyped = client == TRITONCLIENT and name in _UNTYPED
+    needs = BINARY if "binary" in name else UNTYPED if is_untyped else ""
+    return Case(client, name, (expected,), act, (client, needs) if needs else (client,))
