@@ -193,8 +193,7 @@ section! {
         /// Default: none if there are `tokens` or `callers`, else `[predict, read]`.
         anonymous: Option<Rights> = "";
         /// Rights that every caller has on the listener `server.xgboost_serving`, in addition to
-        /// its other rights: with `[change]`, anybody who reaches the listener may load models by
-        /// HandleReloadConfigRequest.
+        /// its other rights: with `[change]`, anybody who reaches the listener may load models.
         xgboost_serving: Rights = "[]";
         /// Rights by caller, as in `{"token:ci": [read, change], "*": [predict]}`. A certificate's
         /// name is its first URI (`uri:spiffe://...`), else its first DNS name (`dns:...`), else

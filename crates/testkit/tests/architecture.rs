@@ -196,6 +196,8 @@ const OF_ONE_ENGINE: &[&str] = &[
     "SignatureDef",
     "TfServing",
 ];
+/// The front that has the interface of XGBoost Serving, a fork of it: its callers use those words.
+const FRONT: &[&str] = &["xgboost_serving", "xgboost_serving.rs"];
 /// The crates that may know them, `wiring.rs` aside, which makes the engines.
 const ENGINES_OWN: &[&str] = &["tfserving", "engine", "testkit", "proto", "bench", "cli"];
 
@@ -223,7 +225,8 @@ fn sources(directory: &Path, found: &mut Vec<String>) {
         let path = entry.expect("a source").path();
         let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
         let is_test = name.ends_with("tests.rs") || name == "tests" || name == "testing.rs";
-        if is_test || name == "wiring.rs" {
+        let is_front = FRONT.contains(&name);
+        if is_test || is_front || name == "wiring.rs" {
             continue;
         }
         if path.is_dir() {
