@@ -1,11 +1,13 @@
 //! An engine that batches, made of one that does not.
 
-use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use futures::future::BoxFuture;
 use outrigger_budget::{Account, Budget};
 use outrigger_core::{Digest, EngineId, Failure, Interface, ServableId, engine::ToEngine};
-use outrigger_run::{Adopted, Engine, Failed, Framework, Location, Run, RunError, Start, Target};
+use outrigger_run::{
+    Adopted, Engine, Failed, Framework, Location, PackagedModel, Run, RunError, Start, Target,
+};
 use tokio::time::Instant;
 
 use crate::{Settings, batcher::Batcher, metrics::Metrics};
@@ -53,7 +55,7 @@ impl Engine for Batched {
         &self,
         id: ServableId,
         digest: Digest,
-        model: PathBuf,
+        model: PackagedModel,
     ) -> BoxFuture<'_, Result<(), Failed>> {
         self.inner.publish(id, digest, model)
     }
