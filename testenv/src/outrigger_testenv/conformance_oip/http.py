@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPResponse
 
-TIMEOUT = 60.0
+TIMEOUT = 240.0
 JSON = "application/json"
 HEADER_LENGTH = "Inference-Header-Content-Length"
 
