@@ -20,7 +20,7 @@ CLIENTS = {
 
 
 def results(client: str, rest: str, grpc: str) -> Mapping[str, str]:
-    """What a client returned, by the names of its calls. Raises environments.Missing if it is not
+    """The results of a client, by the names of its calls. Raises environments.Missing if it is not
     installed, and RuntimeError if it ends early.
     """
     command = [environments.installed(client), CLIENTS[client], rest, grpc]

@@ -22,7 +22,7 @@ PAGE, MARK = "docs/oip.md", "checks"
 
 
 def of_peer(name: str, directory: Path, chosen: Sequence[Check]) -> list[Outcome]:
-    """What the checks see of another server, which is started for it. Raises Missing or
+    """The outcomes of the checks for another server, which is started for it. Raises Missing or
     ProcessError.
     """
     kind = PEERS[name]
@@ -32,7 +32,7 @@ def of_peer(name: str, directory: Path, chosen: Sequence[Check]) -> list[Outcome
 
 
 def of_outrigger(chosen: Sequence[Check]) -> list[Outcome]:
-    """What the checks see of Outrigger, which is started for it."""
+    """The outcomes of the checks for Outrigger, which is started for it."""
     with outrigger.checked() as server:
         return tried(chosen, server, _show("Outrigger"))
 

@@ -49,7 +49,7 @@ def _is_plain(answer: Answer) -> bool:
 
 
 def _identified(server: Server) -> str:
-    """Whether an error names its request."""
+    """Reports if an error names its request."""
     answer = server.infer(FP32, {"id": _ID, "inputs": [tensor([1], [1, 2])]})
     named = [name for name in answer.headers if name.endswith("request-id")]
     in_text = _ID in answer.body.decode(errors="replace")

@@ -59,7 +59,7 @@ def _unready(path: str):
 
 
 def _after_failures(server: Server) -> str:
-    """Whether the failing model is ready after it has failed often."""
+    """Reports if the failing model is ready after it has failed often."""
     body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [1]}]}
     statuses = [server.infer("failing", body).status for _ in range(_FAILURES)]
     ready = server.get(_model("failing", "/ready")).status

@@ -33,7 +33,7 @@ def _at_once(act: Callable[[int], str], count: int) -> list[str]:
 
 
 def _own_over_rest(server: Server) -> str:
-    """Whether each of many requests gets its own rows and the outputs that it asked for."""
+    """Reports if each of many requests gets its own rows and the outputs that it asked for."""
 
     def act(number: int) -> str:
         outputs, expected = _asked(number)

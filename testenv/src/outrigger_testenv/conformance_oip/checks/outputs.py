@@ -38,7 +38,7 @@ def _fields(server: Server) -> str:
 
 
 def _consistent(server: Server) -> str:
-    """Whether each output has as many values as its shape says, also after a bad request."""
+    """Reports if each output has as many values as its shape says, also after a bad request."""
     sent = [
         tensor([1, 2, 3], [2, 2]),
         tensor([], [0, 2]),
@@ -89,7 +89,7 @@ def _not_text(server: Server) -> str:
 
 
 def _round_trip(server: Server) -> str:
-    """Whether FP32 in JSON are the numbers that were sent."""
+    """Reports if FP32 in JSON are the numbers that were sent."""
     sent = np.array(_HARD, np.float32)
     answer = server.infer(FP32, {"inputs": [tensor(sent.tolist(), [1, len(_HARD)])]})
     if answer.status != 200:

@@ -53,7 +53,7 @@ def _changed(change: Callable[[calling.Request], object], *inputs) -> Callable[[
 
 
 def _never_both(server: Server) -> str:
-    """Whether an answer has both raw contents and the field of typed ones."""
+    """Reports if an answer has both raw contents and the field of typed ones."""
     answers = [server.send(infer(FP32, each)) for each in (_ONE, _TYPED)]
     both = [
         each.raw_output_contents and any(output.HasField("contents") for output in each.outputs)

@@ -80,7 +80,7 @@ def over_grpc(address):
 
 
 async def result(act):
-    """What an act returns, as text."""
+    """Returns the result of an act as text."""
     try:
         returned = await act()
     except Exception as error:
