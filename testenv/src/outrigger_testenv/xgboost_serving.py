@@ -3,6 +3,8 @@
 Its messages have names of TensorFlow Serving's, so they are in a pool of their own.
 """
 
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,16 +37,13 @@ class Answer:
 
 @cache
 def _pool() -> descriptor_pool.DescriptorPool:
-    from grpc_tools import protoc
-
     protos = repository() / "proto"
-    includes = Path(protoc.__file__).parent / "_proto"
     with tempfile.TemporaryDirectory() as directory:
         out = Path(directory) / "files"
-        command = ["protoc", f"-I{protos}", f"-I{includes}", "--include_imports"]
+        # In a process of its own: the compiler crashes in one that has loaded other libraries.
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{protos}", "--include_imports"]
         command += [f"--descriptor_set_out={out}", "xgboost_serving/prediction.proto"]
-        if protoc.main(command) != 0:
-            raise RuntimeError("protoc failed, see above")
+        subprocess.run(command, check=True)
         files = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
     pool = descriptor_pool.DescriptorPool()
     for file in files.file:

@@ -270,6 +270,7 @@ def test_it_runs_as_the_user_and_without_the_rights_that_are_rendered(pod):
 def test_it_exposes_all_declared_metrics_except_unused_ones(pod, caller):
     caller.post()
     without = {prometheus.TRIAL, prometheus.PROFILE, prometheus.TRACES}
+    without |= {prometheus.BATCHER, prometheus.ROWS}
     without |= set() if is_secured(pod) else {prometheus.TLS}
     absent = {family for family, waits in prometheus.LATER.items() if waits in without}
     scraped = prometheus.families(pod.get("/metrics")[1])

@@ -70,10 +70,10 @@ def test_what_cannot_be_installed_is_skipped_but_in_ci(cannot_install, monkeypat
     with pytest.raises(environments.Missing, match=r"triton\.txt cannot be installed"):
         environments.environment("triton")
     with pytest.raises(pytest.skip.Exception, match=r"triton\.txt cannot be installed"):
-        environments.needs("triton")
+        environments.needs(environments.TRITON)
     monkeypatch.setenv("CI", "1")
     with pytest.raises(pytest.fail.Exception, match=r"triton\.txt cannot be installed"):
-        environments.needs("triton")
+        environments.needs(environments.TRITON)
 
 
 def test_the_command_says_what_cannot_be_installed(cannot_install, capsys):

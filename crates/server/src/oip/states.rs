@@ -158,6 +158,8 @@ impl States {
     /// # Errors
     /// The server does not know it.
     pub(super) async fn unload(&self, target: Target<'_>) -> Result<(), Failure> {
+        // A name that was asked for in vain is known too.
+        self.is_model_ready(target)?;
         let models = self.predictor.models();
         let (name, selector) = routing::target(Some(&target.selector()), models)?;
         models.unload(&name, &selector, false).await

@@ -317,7 +317,7 @@ async fn a_key_that_changes_its_arm_is_exposed_again() {
     let lines = logged();
     let settings = r#"{
         "minimumTime": "3600s", "warmUp": {"requests": 100},
-        "ramp": {"steps": {"steps": [{"share": 0.1, "requests": 50}, {"share": 0.9}]}},
+        "ramp": {"steps": {"steps": [{"share": 0.1, "requests": 150}, {"share": 0.9}]}},
         "signals": {"latency": {"limits": {"off": true}}, "scoreDrift": {"off": true}}
     }"#;
     let tried = Tried::start("trials/exposed", settings).await;

@@ -25,6 +25,8 @@ TRIAL = "a canary on trial"
 PROFILE = "a canary on trial whose model has a profile.json"
 TLS = "TLS"
 TRACES = "a collector of traces"
+BATCHER = "an engine with the key batcher"
+ROWS = "a prediction on the listener of XGBoost Serving's interface"
 # Metrics that a server exposes only later, by the event they need: their series depend on models,
 # or on parts that the configuration leaves off.
 LATER = {
@@ -52,6 +54,19 @@ LATER = {
     "outrigger_tls_handshake_failures_total": TLS,
     "outrigger_tls_certificate_expiry_timestamp_seconds": TLS,
     "outrigger_trace_spans_total": TRACES,
+    "outrigger_batcher_alone_total": BATCHER,
+    "outrigger_batcher_divisions_total": BATCHER,
+    "outrigger_batcher_refusals_total": BATCHER,
+    "outrigger_batcher_run_calls": BATCHER,
+    "outrigger_batcher_run_rows": BATCHER,
+    "outrigger_batcher_wait_seconds": BATCHER,
+    "outrigger_batcher_waiting_bytes": BATCHER,
+    "outrigger_batcher_waiting_calls": BATCHER,
+    "alphafm_predict": ROWS,
+    "alphafm_softmax_predict": ROWS,
+    "http_xgboost_serving": ROWS,
+    "xgboost_predict": ROWS,
+    "xgboost_serving": ROWS,
 }
 
 _SELECTOR = re.compile(r"\b((?:outrigger|process)_\w+)(?:\{([^}]*)\})?")

@@ -133,7 +133,7 @@ class Server:
         place: Place | None = None,
         **fields: Any,
     ) -> str:
-        """What a method answers, as text."""
+        """The answer of a method, as text."""
         return rpc.outcome(lambda: f"OK {show(self.call(method, place, **fields))}")
 
     def send(self, request: rpc.Request, place: Place | None = None) -> Message:
@@ -152,7 +152,7 @@ class Server:
         """The answer to an inference over gRPC, as text."""
         return rpc.outcome(lambda: rpc.told(self.send(request, place)))
 
-    # What the server has.
+    # The abilities of the server.
 
     def lacks(self, part: str) -> Lack | None:
         """Why the server cannot be asked for a part, or None if it can."""
@@ -178,7 +178,7 @@ class Server:
         return None
 
     def through(self, client: str) -> Mapping[str, str]:
-        """What a client of another project gets from the server, by the names of its calls. Raises
+        """The results of a client of another project, by the names of its calls. Raises
         RuntimeError.
         """
         if client not in self._results:

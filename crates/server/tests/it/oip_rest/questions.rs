@@ -18,8 +18,13 @@ async fn s1_to_s4_health_has_both_keys() {
 }
 
 #[tokio::test]
-async fn s4_a_server_that_preloads_is_live_and_not_ready() {
-    let stack = with(&[("models", r#"[{"name":"absent","preload":true}]"#)]).await;
+async fn s4_a_server_without_its_engine_is_live_and_not_ready() {
+    let stack = start().await;
+    stack.engine.stop().await;
+    while get(&stack, "/v2/health/ready").await.status == 200 {
+        // The server has not noticed yet.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     let answer = get(&stack, "/v2/health/ready").await;
     assert_eq!((answer.status, &answer.json()["ready"]), (503, &json!(false)));
     answer.error();

@@ -49,10 +49,11 @@ async fn a_canary_is_judged_by_rows() {
         publish(&stack, TREES, "7_canary", bias).await;
         assert_eq!(decided(&stack).await, outcome, "{bias}");
         let (_, text) = stack.health("/metrics").await;
-        let shadows = text.lines().find(|line| {
-            line.starts_with("outrigger_canary_shadows_total") && line.contains("\"agreed\"")
-        });
-        assert!(shadows.is_some_and(|line| !line.ends_with(" 0")), "{shadows:?}");
+        // All servers of the process count together.
+        let series =
+            format!("outrigger_canary_shadows_total{{model=\"{TREES}\",outcome=\"agreed\"}} ");
+        let shadows = text.lines().find_map(|line| line.strip_prefix(&*series));
+        assert!(shadows.is_some_and(|count| count != "0"), "{shadows:?}");
     }
 }
 

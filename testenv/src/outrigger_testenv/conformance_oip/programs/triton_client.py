@@ -121,7 +121,7 @@ def states(models):
 
 
 def result(act):
-    """What an act returns, as text."""
+    """Returns the result of an act as text."""
     try:
         returned = act()
     except Exception as error:
