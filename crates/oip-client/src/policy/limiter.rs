@@ -56,15 +56,14 @@ impl Limiter for Aimd {
     }
 
     fn ended(&mut self, sample: &Sample) {
+        let is_new = || self.decreased.is_none_or(|decreased| sample.sent > decreased);
         match sample.failure {
             None if sample.in_flight >= self.limit() => {
                 self.limit = (self.limit + 1.0 / self.limit).min(self.most);
             }
-            Some(class) if class.is_overload() => {
-                if self.decreased.is_none_or(|decreased| sample.sent > decreased) {
-                    self.limit = (self.limit * DECREASE).max(1.0);
-                    self.decreased = Some(sample.ended);
-                }
+            Some(class) if class.is_overload() && is_new() => {
+                self.limit = (self.limit * DECREASE).max(1.0);
+                self.decreased = Some(sample.ended);
             }
             _ => {}
         }

@@ -170,7 +170,8 @@ fn zlib(body: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn check_21_compressed_answers_are_read_and_requests_are_not_compressed() {
-    let encodings: [(&str, fn(&[u8]) -> Vec<u8>); 2] = [("gzip", gzip), ("deflate", zlib)];
+    type Compress = fn(&[u8]) -> Vec<u8>;
+    let encodings: [(&str, Compress); 2] = [("gzip", gzip), ("deflate", zlib)];
     for (name, compress) in encodings {
         let (server, client) = rest(move |seen| {
             let Answer::Http(status, headers, body) = identity::binary(seen) else {

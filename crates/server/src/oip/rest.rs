@@ -259,7 +259,7 @@ mod tests {
 
     fn refused(method: &str, path: &str) -> (u16, Option<&'static str>) {
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-        let unknown = find(&request).err().expect("refused");
+        let unknown = find(&request).expect_err("refused");
         (unknown.status.as_u16(), unknown.allowed)
     }
 

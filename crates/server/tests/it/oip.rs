@@ -64,7 +64,7 @@ fn signature() -> ModelInferRequest {
 /// A table of rows with a user feature and two of the treatment.
 fn table(rows: &[[f32; 3]]) -> ModelInferRequest {
     let column = |index: usize| bytes(&rows.iter().map(|row| row[index]).collect::<Vec<_>>());
-    let shape = [i64::try_from(rows.len()).unwrap(), 1];
+    let shape = [i64::try_from(rows.len()).expect("few rows"), 1];
     request(vec![
         (input("u0", "FP32", &shape), column(0)),
         (input("t0", "FP32", &shape), column(1)),
