@@ -164,7 +164,7 @@ impl Method {
         }
     }
 
-    /// Whether the method computes or may load a model, and so counts against the limit on such
+    /// True if the method computes or may load a model, and so counts against the limit on such
     /// calls.
     pub(crate) const fn computes(self) -> bool {
         matches!(self, Self::Predict | Self::BatchPredict | Self::Explain | Self::Metadata)

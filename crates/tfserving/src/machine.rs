@@ -92,8 +92,8 @@ impl Sent {
         self.set.get(&id.name).is_some_and(|versions| versions.contains(&id.version))
     }
 
-    /// Whether `status` shows that the engine, which has answered a reload, is not the process that
-    /// answered.
+    /// True if the engine's process of now is not the one that answered the reload, as `status`
+    /// shows.
     fn is_forgotten(&self, status: &BTreeMap<ServableName, Vec<Seen>>) -> bool {
         let forgotten = |name| status.get(name).is_some_and(Vec::is_empty);
         self.crossed && self.taken_at.is_some() && self.set.keys().any(forgotten)

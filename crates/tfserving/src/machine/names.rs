@@ -50,7 +50,7 @@ pub(super) enum Reported {
 }
 
 impl Reported {
-    /// Whether the version was reported as lost and has not been added again.
+    /// True if the version was reported as lost and has not been added again.
     pub(super) fn is_lost(self) -> bool {
         matches!(self, Self::Lost | Self::Carried)
     }

@@ -137,8 +137,8 @@ impl ServingMachine {
         effects.push(Effect::Push(push, set));
     }
 
-    /// Whether a reload was answered during which the engine restarted, and the status does not show
-    /// yet whether the engine of now has it.
+    /// True if the engine restarted during a reload that was answered, and the status does not show
+    /// yet which process has it.
     fn is_crossing(&self) -> bool {
         let unseen = |sent: &Sent| {
             self.names.iter().any(|(servable, name)| {
