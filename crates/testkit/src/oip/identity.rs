@@ -17,7 +17,7 @@ pub fn json(seen: &Seen) -> Answer {
     json_with(seen, |_| {})
 }
 
-/// As [`json`], with the document changed by `distort`.
+/// As [`json()`], with the document changed by `distort`.
 pub fn json_with(seen: &Seen, distort: impl FnOnce(&mut Value)) -> Answer {
     let Some(request) = document(&seen.body) else {
         return Answer::of(500, Some("text/plain"), "Internal Server Error");
