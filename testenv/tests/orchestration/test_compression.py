@@ -3,7 +3,6 @@
 import gzip
 import json
 import urllib.request
-import zlib
 from urllib.error import HTTPError
 
 import grpc
