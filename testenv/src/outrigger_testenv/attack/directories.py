@@ -47,9 +47,7 @@ def _version_elsewhere(version: Path) -> None:
 
 
 def _linked_directory(version: Path) -> None:
-    variables = version / GRAPH
-    (variables.parent / "assets").unlink(missing_ok=True)
-    (variables.parent / "more").symlink_to("../..")
+    ((version / GRAPH).parent / "more").symlink_to("../..")
 
 
 # The reason that a version of each kind is refused for, as `models why` has it.
@@ -94,9 +92,8 @@ def _prepare(scene: Scene, number: int) -> None:
     for kind, (spoil, _) in KINDS.items():
         unfinished = versions / f"unfinished-{kind}"
         shutil.copytree(good, unfinished)
-        place = versions / _name(kind, number) / "2"
-        unfinished.rename(place)
-        spoil(place)
+        spoil(unfinished)
+        unfinished.rename(versions / _name(kind, number) / "2")
     for each in range(_MANY):
         version = versions / _name(MANY, number) / str(2 + each)
         version.mkdir()
