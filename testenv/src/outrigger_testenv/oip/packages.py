@@ -92,7 +92,7 @@ def _model(served: Served) -> _Model:
 
 
 def _answers(name: str, x: Any, other: Any = None) -> Iterable[Any]:
-    """What a model computes of its inputs."""
+    """The function of a model on its inputs."""
     if name == "pair":
         return [tf.add(x, other), tf.subtract(x, other)]
     if name == "nonfinite":

@@ -219,7 +219,7 @@ def _interpreter(python: Path) -> tuple[Path, Path, str]:
 
 
 def _shared_memory() -> set[Path]:
-    """What Triton's Python backend keeps in shared memory."""
+    """The parts of shared memory that Triton's Python backend keeps."""
     return set(_SHARED_MEMORY.glob("triton_python_backend_shm_region_*"))
 
 
