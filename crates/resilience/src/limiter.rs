@@ -4,7 +4,7 @@ use std::fmt;
 
 use outrigger_core::Moment;
 
-use super::Class;
+use crate::Class;
 
 /// Bounds the calls that one host has in flight, from the ends of earlier ones.
 pub trait Limiter: fmt::Debug + Send {
@@ -47,6 +47,11 @@ impl Aimd {
     pub fn new(first: usize, most: usize) -> Self {
         let most = most.max(1) as f64;
         Self { limit: (first.max(1) as f64).min(most), most, decreased: None }
+    }
+
+    /// Lowers the limit to this one, if it is higher.
+    pub fn lower_to(&mut self, limit: usize) {
+        self.limit = self.limit.min(limit.max(1) as f64);
     }
 }
 
