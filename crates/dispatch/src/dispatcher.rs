@@ -176,9 +176,9 @@ impl Dispatcher {
 
     fn scored(&mut self, flight: &Flight, now: Moment, settled: &mut Settled) {
         self.failing = None;
-        let ended = self.host_ended(flight, None, now);
+        self.host_ended(flight, None, now);
         self.judge(flight.host, Outcome::Success, flight.is_probe, now);
-        self.acquit_others(flight, (ended.sent, now), settled);
+        self.acquit_others(flight, now, settled);
         let Some((piece, is_last)) = flight.piece.and_then(|id| self.settle(id)) else { return };
         for id in &piece.flights {
             self.cancel(*id);
@@ -217,7 +217,7 @@ impl Dispatcher {
         if let (Some(pause), Some(host)) = (failure.retry_after, self.hosts.get_mut(&flight.host)) {
             host.be_quiet(pause, now);
         }
-        let ended = self.host_ended(flight, Some(class), now);
+        self.host_ended(flight, Some(class), now);
         match Outcome::of(Some(class)) {
             // The verdict on the rows decides about the host.
             _ if is_strike(class) && !flight.is_probe && flight.piece.is_some() => {}
@@ -225,38 +225,47 @@ impl Dispatcher {
             // The host refuses rows that it has scored before.
             None => self.judge(flight.host, Outcome::Failure, flight.is_probe, now),
         }
-        self.accuse(flight, class, now, settled);
+        let is_large = matches!(class, Class::TooLarge(_)) && flight.rows > 1;
+        if !is_large {
+            self.accuse(flight, class, now, settled);
+        }
         let Some(id) = flight.piece else { return };
         let Some(piece) = self.pool.get_mut(id) else { return };
         piece.last = now;
-        match class {
-            Class::TooLarge(cut) if piece.len() > 1 => {
-                let named = cut.rows.and_then(|rows| u32::try_from(rows).ok());
-                return self.too_large(id, (flight.host, named), now, settled);
-            }
-            _ if is_strike(class) => {
-                let Ended { sent, .. } = ended;
-                let host = flight.host;
-                let strike = Strike { host, sent, ended: now, failure, is_proven: false };
-                piece.struck(strike);
-                self.opened(id, host, now);
-            }
-            _ => piece.unprocessed += 1,
+        if is_large {
+            self.too_large(id, flight.host, class, now, settled);
+        } else if is_strike(class) {
+            let (host, sent) = (flight.host, flight.sent);
+            piece.struck(Strike { host, sent, ended: now, failure, is_proven: false });
+            self.opened(id, host, now);
+            self.rest(id, None, now, settled);
+        } else {
+            piece.unprocessed += 1;
+            self.rest(id, Some(now), now, settled);
         }
+    }
+
+    /// Places a piece, unless another call with it is in flight.
+    fn rest(
+        &mut self,
+        id: PieceId,
+        unprocessed: Option<Moment>,
+        now: Moment,
+        settled: &mut Settled,
+    ) {
         if self.is_resting(id) {
-            self.place(id, (!is_strike(class)).then_some(now), now, settled);
+            self.place(id, unprocessed, now, settled);
         }
     }
 
     /// Records the end of a call at its host.
-    fn host_ended(&mut self, flight: &Flight, failure: Option<Class>, now: Moment) -> Ended {
+    fn host_ended(&mut self, flight: &Flight, failure: Option<Class>, now: Moment) {
         let Flight { sent, rows, taken, .. } = *flight;
         let ended = Ended { sent, now, rows, taken, failure };
         let hold = self.expected(flight.host, rows);
         if let Some(host) = self.hosts.get_mut(&flight.host) {
             host.ended(&ended, hold);
         }
-        ended
     }
 
     /// The usual time of a call at a host, or at the other ones if it has had no success.
@@ -278,13 +287,16 @@ impl Dispatcher {
     fn too_large(
         &mut self,
         id: PieceId,
-        (host, named): (HostId, Option<u32>),
+        host: HostId,
+        class: Class,
         now: Moment,
         settled: &mut Settled,
     ) {
         let Some(piece) = self.pool.get(id).filter(|piece| piece.flights.is_empty()) else {
             return;
         };
+        let Class::TooLarge(cut) = class else { return };
+        let named = cut.rows.and_then(|rows| u32::try_from(rows).ok());
         let named = named.filter(|rows| (1..piece.len()).contains(rows));
         if let (Some(rows), Some(host)) = (named, self.hosts.get_mut(&host)) {
             host.most_rows = Some(host.most_rows.map_or(rows, |most| most.min(rows)));
