@@ -311,11 +311,17 @@ impl<'a> Simulation<'a> {
             for row in scored.rows {
                 self.decide(scored.batch, row, true);
             }
+            self.check_last(scored.batch, scored.is_last);
         }
         for dead in settled.dead {
             self.decide(dead.batch, dead.row, false);
+            self.check_last(dead.batch, dead.is_last);
             self.report.dead.push(dead);
         }
+    }
+
+    fn check_last(&self, batch: BatchId, is_last: bool) {
+        assert_eq!(self.ledger[&batch].iter().all(Option::is_some), is_last, "{batch:?}");
     }
 
     fn decide(&mut self, batch: BatchId, row: u32, is_scored: bool) {
