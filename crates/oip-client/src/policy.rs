@@ -1,19 +1,18 @@
-//! Decisions about failures, hosts and forms of messages, without I/O.
+//! Decisions about failures and forms of messages, without I/O.
 
 mod attempts;
-mod backoff;
-mod budget;
 mod class;
-mod ejection;
 mod form;
-mod limiter;
+mod retry_after;
+
+pub use outrigger_resilience::{
+    Aimd, Backoff, BudgetSettings, Class, Cut, Ejection, EjectionSettings, Limiter, Outcome, Place,
+    RetryBudget, Sample,
+};
 
 pub use self::{
     attempts::{Attempts, Next},
-    backoff::{Backoff, retry_after},
-    budget::{BudgetSettings, RetryBudget},
-    class::{Class, Cut, class_of_code, class_of_status},
-    ejection::{Ejection, EjectionSettings, Outcome, Place},
+    class::{class_of_code, class_of_status},
     form::{Form, Forms},
-    limiter::{Aimd, Limiter, Sample},
+    retry_after::retry_after,
 };

@@ -27,7 +27,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("score", &["core", "features", "run"]),
     ("rpc", &["proto", "net"]),
     ("tfserving", &["core", "proto", "rpc", "run", "store", "trace"]),
-    ("oip-client", &["core", "oip", "proto", "rpc"]),
+    ("resilience", &["core"]),
+    ("dispatch", &["core", "resilience"]),
+    ("oip-client", &["core", "oip", "proto", "resilience", "rpc"]),
     ("oip-engine", &["core", "oip", "oip-client", "run"]),
     ("trials", &["core", "oci", "features", "canary", "score"]),
     ("linear", &["budget", "core", "run"]),
@@ -122,8 +124,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// Crates without a runtime, and the runtimes and network libraries that they must not depend on.
-const SYNC: &[&str] =
-    &["core", "compression", "features", "canary", "json", "oip", "store", "tables", "trees", "fm"];
+const SYNC: &[&str] = &[
+    "core",
+    "compression",
+    "dispatch",
+    "features",
+    "canary",
+    "json",
+    "oip",
+    "resilience",
+    "store",
+    "tables",
+    "trees",
+    "fm",
+];
 const ASYNC: &[&str] = &["tokio", "tonic", "hyper", "reqwest", "kube"];
 
 /// Each of our crates with the names it depends on outside of tests.

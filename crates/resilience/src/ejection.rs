@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use outrigger_core::Moment;
 
-use super::{Backoff, Class};
+use crate::{Backoff, Class};
 
 /// The settings of the withdrawal of hosts.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,0 +1,175 @@
+//! The dispatcher and its inputs.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use outrigger_core::Moment;
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
+use crate::{
+    call::{BatchId, CallId, End, HostId, Settled, Stop},
+    errors::Errors,
+    host::Host,
+    piece::{Piece, PieceId},
+    pool::Pool,
+    settings::{Limits, Settings},
+};
+
+/// Gives rows to hosts. See the documentation of the crate.
+#[derive(Debug)]
+pub struct Dispatcher {
+    pub(crate) settings: Settings,
+    pub(crate) hosts: BTreeMap<HostId, Host>,
+    pub(crate) pool: Pool,
+    pub(crate) flights: BTreeMap<CallId, Flight>,
+    pub(crate) last_call: u64,
+    /// Rows that were scored, to test hosts with.
+    pub(crate) reference: Option<(BatchId, Range<u32>)>,
+    pub(crate) errors: Errors,
+    /// The time since which no call has succeeded and some have failed.
+    pub(crate) failing: Option<Moment>,
+    pub(crate) is_paused: bool,
+    pub(crate) stop: Option<Stop>,
+    rng: StdRng,
+}
+
+/// A call in flight.
+#[derive(Debug, Clone)]
+pub(crate) struct Flight {
+    pub(crate) host: HostId,
+    /// The piece of its rows; `None` for a check.
+    pub(crate) piece: Option<PieceId>,
+    pub(crate) rows: u32,
+    pub(crate) is_probe: bool,
+    pub(crate) is_fragile: bool,
+    pub(crate) sent: Moment,
+    /// The places that were taken at its host, with its own.
+    pub(crate) taken: usize,
+}
+
+impl Dispatcher {
+    /// A dispatcher without batches. `seed` sets the jitter of its pauses.
+    pub fn new(
+        settings: Settings,
+        hosts: impl IntoIterator<Item = HostId>,
+        (seed, now): (u64, Moment),
+    ) -> Self {
+        let hosts = hosts.into_iter().map(|id| (id, Host::new(id, &settings, now))).collect();
+        Self {
+            errors: Errors::new(settings.max_errors),
+            settings,
+            hosts,
+            pool: Pool::default(),
+            flights: BTreeMap::new(),
+            last_call: 0,
+            reference: None,
+            failing: None,
+            is_paused: false,
+            stop: None,
+            rng: StdRng::seed_from_u64(seed),
+        }
+    }
+
+    /// Adds a batch of rows. A number must not be used twice; a batch without rows is ignored.
+    pub fn add(&mut self, batch: BatchId, rows: u32) {
+        self.pool.add(batch, rows);
+    }
+
+    /// True if more batches are wanted: the hosts could soon have nothing to do. The batches that are
+    /// not settled are bounded by a multiple of the hosts' limits.
+    pub fn has_room(&self) -> bool {
+        let limits = &self.settings.limits;
+        let places: usize = self.present().map(|host| host.limit(limits)).sum();
+        self.stop.is_none()
+            && self.pool.fresh.len() < places.max(1)
+            && self.pool.open() < 4 * places + 64
+    }
+
+    /// True if no row is left to settle.
+    pub fn is_idle(&self) -> bool {
+        self.pool.open() == 0
+    }
+
+    /// Replaces the hosts. Calls in flight at a host that is removed go on, and it gets no others.
+    pub fn set_hosts(&mut self, hosts: &[HostId], now: Moment) -> Settled {
+        for id in hosts {
+            let settings = &self.settings;
+            let host = self.hosts.entry(*id).or_insert_with(|| Host::new(*id, settings, now));
+            host.is_present = true;
+        }
+        let gone: Vec<_> = self.hosts.keys().copied().filter(|id| !hosts.contains(id)).collect();
+        let mut settled = Settled::default();
+        for id in gone {
+            if let Some(host) = self.hosts.get_mut(&id) {
+                host.is_present = false;
+            }
+            self.host_is_gone(id, now, &mut settled);
+        }
+        self.forget_hosts();
+        settled
+    }
+
+    /// Sets the limits of each host.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.settings.limits = limits;
+    }
+
+    /// Makes no more calls until [`Self::resume`]. Those in flight go on.
+    pub fn pause(&mut self) {
+        self.is_paused = true;
+    }
+
+    /// Makes calls again.
+    pub fn resume(&mut self) {
+        if std::mem::take(&mut self.is_paused) {
+            // The pause was not the hosts' fault.
+            self.failing = None;
+        }
+    }
+
+    /// The reason why the job was stopped. [`Self::next`] returns no more calls then.
+    pub fn stopped(&self) -> Option<Stop> {
+        self.stop
+    }
+
+    /// Takes the end of a call into account. A call that is not in flight, because it was cancelled
+    /// or has ended before, changes nothing.
+    pub fn ended(&mut self, id: CallId, end: End, now: Moment) -> Settled {
+        let mut settled = Settled::default();
+        let Some(flight) = self.flights.remove(&id) else { return settled };
+        self.leave(id, &flight);
+        match end {
+            End::Scored => self.scored(&flight, now, &mut settled),
+            End::Failed(failure) => self.failed(&flight, failure, now, &mut settled),
+            End::Withdrawn => self.withdrawn(&flight),
+        }
+        self.forget_hosts();
+        settled
+    }
+
+    /// Removes a settled piece.
+    pub(crate) fn settle(&mut self, id: PieceId) -> Option<(Piece, bool)> {
+        self.unlink(id);
+        self.pool.settle(id)
+    }
+
+    pub(crate) fn count(&mut self, rows: u32, is_dead: bool) {
+        if self.errors.settled(rows, is_dead) {
+            self.stop.get_or_insert(Stop::MaxErrors);
+        }
+    }
+
+    /// A random number of [0, 1).
+    pub(crate) fn jitter(&mut self) -> f64 {
+        self.rng.random()
+    }
+
+    /// The hosts that get calls.
+    pub(crate) fn present(&self) -> impl Iterator<Item = &Host> {
+        self.hosts.values().filter(|host| host.is_present)
+    }
+
+    /// Forgets hosts that were removed and have no more calls in flight.
+    fn forget_hosts(&mut self) {
+        self.hosts.retain(|_, host| host.is_present || host.in_flight > 0);
+    }
+}

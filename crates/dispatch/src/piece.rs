@@ -1,0 +1,168 @@
+//! Pieces of batches, and the evidence against their rows.
+
+use std::ops::Range;
+
+use outrigger_core::Moment;
+use outrigger_resilience::Class;
+
+use crate::{
+    call::{BatchId, CallId, Failure, HostId},
+    host::is_answer,
+};
+
+/// The failures after which rows are not sent again as they are.
+pub(crate) const STRIKES: usize = 2;
+
+/// A piece. Numbers grow in the order of creation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PieceId(pub(crate) u64);
+
+/// Rows of a batch that are sent together.
+#[derive(Debug, Clone)]
+pub(crate) struct Piece {
+    pub(crate) batch: BatchId,
+    pub(crate) rows: Range<u32>,
+    /// The failures that may be the fault of the rows.
+    pub(crate) strikes: Vec<Strike>,
+    /// True if the piece is part of a larger one that was found guilty.
+    pub(crate) is_convicted: bool,
+    /// The only hosts that may get the rows, because they may have ended these; empty: all hosts.
+    pub(crate) confined: Vec<HostId>,
+    /// The calls in flight; two while one is a hedge.
+    pub(crate) flights: Vec<CallId>,
+    /// The failures that say nothing about the rows; they set the pause before the next call.
+    pub(crate) unprocessed: u32,
+    pub(crate) attempts: u32,
+    /// The hosts that have failed on the rows.
+    pub(crate) hosts: Vec<HostId>,
+    /// The time at which the first call was sent.
+    pub(crate) first: Option<Moment>,
+    /// The time at which the last call ended.
+    pub(crate) last: Moment,
+}
+
+/// A failure that may be the fault of the rows or of the host.
+#[derive(Debug, Clone)]
+pub(crate) struct Strike {
+    pub(crate) host: HostId,
+    pub(crate) sent: Moment,
+    pub(crate) ended: Moment,
+    pub(crate) failure: Failure,
+    /// True if the host has succeeded on other rows after it: the rows are at fault.
+    pub(crate) is_proven: bool,
+}
+
+impl Strike {
+    /// True if the host has answered.
+    pub(crate) fn is_answer(&self) -> bool {
+        is_answer(self.failure.class)
+    }
+}
+
+/// The next step for a piece that is not in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is sent again.
+    Send,
+    /// It waits until its failures are judged.
+    Wait,
+    /// Its rows are at fault: it is cut in two.
+    Cut,
+    /// Its only row is at fault.
+    Dead,
+}
+
+impl Piece {
+    pub(crate) fn new(batch: BatchId, rows: Range<u32>) -> Self {
+        Self {
+            batch,
+            rows,
+            strikes: Vec::new(),
+            is_convicted: false,
+            confined: Vec::new(),
+            flights: Vec::new(),
+            unprocessed: 0,
+            attempts: 0,
+            hosts: Vec::new(),
+            first: None,
+            last: Moment::default(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.rows.end - self.rows.start
+    }
+
+    /// Decides about the piece by its failures. A piece with two is not sent again as a whole; a
+    /// part of a guilty piece needs only one, unless it is a single row.
+    pub(crate) fn fate(&self) -> Fate {
+        let is_single = self.len() == 1;
+        let needed = if self.is_convicted && !is_single { 1 } else { STRIKES };
+        // To cut a part of a guilty piece further loses nothing, so an answer is enough.
+        let counts = |strike: &Strike| {
+            strike.is_proven || (self.is_convicted && !is_single && strike.is_answer())
+        };
+        match self.strikes.len() {
+            strikes if strikes < needed => Fate::Send,
+            _ if self.strikes.iter().filter(|strike| counts(strike)).count() < needed => Fate::Wait,
+            _ if is_single => Fate::Dead,
+            _ => Fate::Cut,
+        }
+    }
+
+    /// True if the rows may end a host: a connection broke, or no answer came.
+    pub(crate) fn is_fragile(&self) -> bool {
+        !self.confined.is_empty() || self.strikes.iter().any(|strike| !strike.is_answer())
+    }
+
+    pub(crate) fn has_strike_at(&self, host: HostId) -> bool {
+        self.strikes.iter().any(|strike| strike.host == host)
+    }
+
+    /// True if a success at the host of `strike`, of a call with other rows, proves that the rows
+    /// are at fault. A host that has answered was there at the time, so a success that ended later
+    /// than the failed call was sent counts; but a single row is not given up, and a host that has
+    /// not answered is not cleared, unless a call that was sent after the failure succeeds.
+    pub(crate) fn is_proof(&self, strike: &Strike, (sent, ended): (Moment, Moment)) -> bool {
+        if strike.is_answer() && self.len() > 1 {
+            ended >= strike.sent
+        } else {
+            sent >= strike.ended
+        }
+    }
+
+    /// Cuts the piece in two at this row. Both parts have its history.
+    pub(crate) fn split_off(&mut self, at: u32) -> Self {
+        let mut tail = self.clone();
+        tail.rows.start = at;
+        tail.flights.clear();
+        self.rows.end = at;
+        tail
+    }
+
+    /// Makes the parts of a guilty piece: they are tried afresh, but only at the hosts that the
+    /// piece may have ended.
+    pub(crate) fn convict(&mut self) {
+        if self.is_fragile() {
+            for strike in &self.strikes {
+                if !self.confined.contains(&strike.host) {
+                    self.confined.push(strike.host);
+                }
+            }
+        }
+        self.is_convicted = true;
+        self.strikes.clear();
+    }
+
+    pub(crate) fn struck(&mut self, strike: Strike) {
+        if !self.hosts.contains(&strike.host) {
+            self.hosts.push(strike.host);
+        }
+        self.strikes.push(strike);
+    }
+}
+
+/// True if a failure of this class may be the fault of the rows.
+pub(crate) fn is_strike(class: Class) -> bool {
+    class.may_be_the_message() || is_answer(class)
+}
