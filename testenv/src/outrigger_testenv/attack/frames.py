@@ -65,6 +65,19 @@ def message(content: bytes, compressed: bool = False) -> bytes:
     return bytes([compressed]) + struct.pack(">I", len(content)) + content
 
 
+def with_wrong_lengths(content: bytes) -> list[bytes]:
+    """The content as messages of gRPC whose prefix says more or less than there is, or that they
+    are compressed, and a prefix that is cut off.
+    """
+    return [
+        b"\x00" + (2**32 - 1).to_bytes(4) + content,
+        b"\x00" + (len(content) + 10).to_bytes(4) + content,
+        b"\x00" + (1).to_bytes(4) + content,
+        b"\x01" + len(content).to_bytes(4) + content,
+        b"\x00\x00",
+    ]
+
+
 def _text(value: str) -> bytes:
     encoded = value.encode()
     if len(encoded) < 127:

@@ -1,13 +1,10 @@
 """Requests of the Open Inference Protocol by hand, also ones that no client would encode."""
 
-from contextlib import suppress
-
 from outrigger_testenv.attack import frames
 from outrigger_testenv.attack.messages import field, varint
-from outrigger_testenv.attack.wire import Calls, paced
+from outrigger_testenv.attack.wire import call_again, call_in_turn
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
-READY = "/inference.GRPCInferenceService/ServerReady"
 _MODEL = field(1, b"good/neighbour")
 
 
@@ -39,18 +36,15 @@ _WRONG = [
 
 def wrong_tensors(address: str, seconds: float) -> None:
     """Calls with shapes that overflow, contents that do not match, and lengths that lie."""
-    messages, calls = [frames.message(_MODEL + each) for each in _WRONG], None
-    for step in paced(200, seconds):
-        try:
-            calls = calls or Calls(address)
-            calls.call(INFER, messages[step % len(messages)], "2S")
-            calls.receive(0)
-        except OSError:
-            calls = None
+    messages = [frames.message(_MODEL + each) for each in _WRONG]
+    messages += frames.with_wrong_lengths(_MODEL)
+    call_in_turn(address, INFER, messages, rate=200, seconds=seconds)
 
 
-def many(address: str, kind: str, size: int, every: float, seconds: float) -> None:
-    """Calls of this size, most of which is of one kind."""
+def many(
+    address: str, kind: str, size: int, every: float, seconds: float, *, compressed: bool = False
+) -> None:
+    """Calls of this size, most of which is of one kind; the size is that before compression."""
     kinds = {
         "inputs": lambda: b"\x2a\x00" * (size // 2),
         "sizes": lambda: tensor(b"FP32", b"\x01" * size),
@@ -58,12 +52,5 @@ def many(address: str, kind: str, size: int, every: float, seconds: float) -> No
         "texts": lambda: tensor(b"BYTES", varint(size // 2), b"\x42\x00" * (size // 2)),
         "contents": lambda: tensor(b"FP32", varint(size // 4)) + field(7, bytes(size)),
     }
-    message, calls = frames.message(_MODEL + kinds[kind]()), None
-    for _ in paced(1 / every, seconds):
-        with suppress(OSError):
-            try:
-                calls = calls or Calls(address)
-                calls.call(INFER, message, "2S")
-                calls.receive(0)
-            except OSError:
-                calls = None
+    content = _MODEL + kinds[kind]()
+    call_again(address, INFER, content, every=every, seconds=seconds, compressed=compressed)

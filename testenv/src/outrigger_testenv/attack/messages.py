@@ -1,5 +1,7 @@
 """Messages of `outrigger.v1` by hand, also ones that a library would not encode."""
 
+import zlib
+
 EXPLAIN = "/outrigger.v1.PredictionService/Explain"
 PREDICT = "/outrigger.v1.PredictionService/Predict"
 
@@ -16,6 +18,11 @@ def varint(value: int) -> bytes:
 def field(number: int, content: bytes) -> bytes:
     """A field with a length: a message, a text or bytes."""
     return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def gzip(content: bytes) -> bytes:
+    """The content as a deflate stream of level 9 with the header and the checksum of gzip."""
+    return zlib.compress(content, 9, 31)
 
 
 def model(name: str, tag: str = "") -> bytes:

@@ -1,12 +1,11 @@
 """Requests of XGBoost Serving's interface, and the smallest model that answers them."""
 
 import json
-from contextlib import suppress
 from pathlib import Path
 
 from outrigger_testenv.attack import frames
 from outrigger_testenv.attack.messages import field, varint
-from outrigger_testenv.attack.wire import Calls, connect, paced
+from outrigger_testenv.attack.wire import call_again, call_in_turn, post_in_turn
 from outrigger_testenv.builder import ModelPackage
 
 MODEL = "good/rows"
@@ -109,33 +108,25 @@ _WRONG = [
 
 def wrong_rows(address: str, seconds: float) -> None:
     """Calls with messages that end XGBoost Serving, or that are none."""
-    messages, calls = [frames.message(each) for each in _WRONG], None
-    for step in paced(200, seconds):
-        try:
-            calls = calls or Calls(address)
-            calls.call(PREDICT, messages[step % len(messages)], "2S")
-            calls.receive(0)
-        except OSError:
-            calls = None
+    messages = [frames.message(each) for each in _WRONG]
+    messages += frames.with_wrong_lengths(request(row(b"\x01", _ONE)))
+    call_in_turn(address, PREDICT, messages, rate=200, seconds=seconds)
 
 
-def many_rows(address: str, kind: str, size: int, every: float, seconds: float) -> None:
-    """Calls of this size: of empty rows, or with one row of short ids, with scores or without."""
+def many_rows(
+    address: str, kind: str, size: int, every: float, seconds: float, *, compressed: bool = False
+) -> None:
+    """Calls of this size: of empty rows, or with one row of short ids, with scores or without; the
+    size is that before compression.
+    """
     count = size // 5
     vectors = {
         "rows": lambda: b"\x0a\x00" * (size // 2),
         "ids": lambda: row(b"\x01" * size, b""),
         "values": lambda: row(b"\x01" * count, _ONE * count),
     }
-    message, calls = frames.message(request(vectors[kind]())), None
-    for _ in paced(1 / every, seconds):
-        with suppress(OSError):
-            try:
-                calls = calls or Calls(address)
-                calls.call(PREDICT, message, "2S")
-                calls.receive(0)
-            except OSError:
-                calls = None
+    content = request(vectors[kind]())
+    call_again(address, PREDICT, content, every=every, seconds=seconds, compressed=compressed)
 
 
 _ROW = '{"feature_score":{"id":[1],"score":[1]}}'
@@ -160,9 +151,8 @@ _DOCUMENTS = [
 
 def wrong_documents(address: str, seconds: float) -> None:
     """Posts documents with wrong JSON types."""
-    for step in paced(100, seconds):
-        content = _DOCUMENTS[step % len(_DOCUMENTS)]
-        _post(address, content.encode(), 0.05)
+    requests = [_posted(each.encode()) for each in _DOCUMENTS]
+    post_in_turn(address, requests, rate=100, seconds=seconds, wait=0.05)
 
 
 def many_rows_as_json(address: str, size: int, every: float, seconds: float) -> None:
@@ -170,17 +160,13 @@ def many_rows_as_json(address: str, size: int, every: float, seconds: float) -> 
     count = size // 4
     ids = ",".join(["1"] * count)
     row_of_them = f'{{"feature_score":{{"id":[{ids}],"score":[{ids}]}}}}'
-    content = f'{{"xgboost_features":[{row_of_them}]}}'.encode()
-    for _ in paced(1 / every, seconds):
-        _post(address, content, every)
+    request = _posted(f'{{"xgboost_features":[{row_of_them}]}}'.encode())
+    post_in_turn(address, [request], rate=1 / every, seconds=seconds, wait=every)
 
 
-def _post(address: str, content: bytes, wait: float) -> None:
+def _posted(content: bytes) -> bytes:
     head = (
         f"POST /v1/models/{MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nx-request-timeout: 2s\r\n"
         f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
     )
-    with suppress(OSError), connect(address) as connection:
-        connection.sendall(head.encode() + content)
-        connection.settimeout(wait)
-        connection.recv(1 << 16)
+    return head.encode() + content

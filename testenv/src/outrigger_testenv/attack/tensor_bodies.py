@@ -2,11 +2,10 @@
 
 import json
 import zlib
-from contextlib import suppress
 
-from outrigger_testenv.attack.wire import connect, paced
+from outrigger_testenv.attack.wire import post_in_turn
 
-_PATH = "/v2/models/good/neighbour/infer"
+PATH = "/v2/models/good/neighbour/infer"
 _JSON_LENGTH = "Inference-Header-Content-Length"
 
 
@@ -14,7 +13,7 @@ def _request(body: bytes, **headers: object) -> bytes:
     lines = {"Host": "localhost", "Content-Length": len(body), "Connection": "close"}
     lines |= {name.replace("_", "-"): value for name, value in headers.items()}
     text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-    return f"POST {_PATH} HTTP/1.1\r\n{text}\r\n".encode() + body
+    return f"POST {PATH} HTTP/1.1\r\n{text}\r\n".encode() + body
 
 
 def _mixed(shape: list[int], behind: bytes, *, size: int, length: object = None) -> bytes:
@@ -50,11 +49,7 @@ _WRONG = [
 
 def wrong_bodies(address: str, seconds: float) -> None:
     """Requests with shapes that overflow, sizes that do not match, and headers that lie."""
-    for step in paced(100, seconds):
-        with suppress(OSError), connect(address, False, "http/1.1") as connection:
-            connection.sendall(_WRONG[step % len(_WRONG)])
-            connection.settimeout(0.05)
-            connection.recv(1 << 16)
+    post_in_turn(address, _WRONG, rate=100, seconds=seconds, wait=0.05)
 
 
 _INPUT = '{"inputs":[{"name":"x","datatype":"%s","shape":[%d],"data":['
@@ -77,9 +72,5 @@ def many(
     headers = {"x_request_timeout": "2s"}
     if compressed:
         body, headers["Content_Encoding"] = zlib.compress(body, 9), "deflate"
-    request = _request(body, **headers)
-    for _ in paced(1 / every, seconds):
-        with suppress(OSError), connect(address, False, "http/1.1") as connection:
-            connection.sendall(request)
-            connection.settimeout(every)
-            connection.recv(1 << 16)
+    requests = [_request(body, **headers)]
+    post_in_turn(address, requests, rate=1 / every, seconds=seconds, wait=every)

@@ -1,47 +1,30 @@
 """Requests of the Open Inference Protocol: wrong and large ones harm no other caller."""
 
-from collections.abc import Callable
-from typing import Any
-
-import grpc
-
 from outrigger_testenv.attack import inference, tensor_bodies
-from outrigger_testenv.attack.broken import Broken
-from outrigger_testenv.attack.case import MIB, Case
-from outrigger_testenv.attack.requests import sent
-from outrigger_testenv.attack.scene import Scene
+from outrigger_testenv.attack.case import MIB
+from outrigger_testenv.attack.listeners import Listener
 
-_LISTENER = "oip"
-_ANSWER = 10.0
-# ServerReadyResponse.ready
-_READY = b"\x08\x01"
-
-
-def _answers(scene: Scene) -> str:
-    """A new caller of the listener is answered, and so are those of the others. Raises Broken."""
-    with grpc.insecure_channel(scene.address(_LISTENER)) as channel:
-        try:
-            found = channel.unary_unary(inference.READY)(b"", timeout=_ANSWER)
-        except grpc.RpcError as error:
-            raise Broken(f"a new caller of {_LISTENER}: {error.code()}") from None
-    if found != _READY:
-        raise Broken(f"a new caller of {_LISTENER} gets {found!r}")
-    scene.check_answers()
-    return "others are served"
-
-
-def _sent(name: str, about: str, function: Callable[..., Any], **arguments: Any) -> Case:
-    return sent(name, about, function, listener=_LISTENER, check=_answers, **arguments)
-
+_LISTENER = Listener(
+    "oip",
+    tensor_bodies.PATH,
+    {
+        "inputs": [
+            {"name": "user", "datatype": "FP32", "shape": [1, 1], "data": [40]},
+            {"name": "offer", "datatype": "FP32", "shape": [1, 2, 1], "data": [1, 2]},
+        ]
+    },
+    lambda answer: answer["outputs"][0]["data"],
+    [7.0, 7.0],
+)
 
 CASES = [
-    _sent(
+    _LISTENER.sent(
         "tensors-wrong",
         "tensors with shapes that overflow, contents that do not match, lengths that lie",
         inference.wrong_tensors,
     ),
     *(
-        _sent(
+        _LISTENER.sent(
             f"tensors-{kind}",
             f"four callers, 32 MiB of {about}",
             inference.many,
@@ -58,13 +41,23 @@ CASES = [
             ("contents", "raw contents"),
         ]
     ),
-    _sent(
+    _LISTENER.sent(
+        "tensors-bomb",
+        "four callers, 32 MiB of empty inputs in 32 KiB of gzip",
+        inference.many,
+        count=4,
+        kind="inputs",
+        size=32 * MIB,
+        every=2.0,
+        compressed=True,
+    ),
+    _LISTENER.sent(
         "tensors-json-wrong",
         "tensors over HTTP with shapes that overflow, sizes and headers that lie",
         tensor_bodies.wrong_bodies,
     ),
     *(
-        _sent(
+        _LISTENER.sent(
             f"tensors-json-{kind}",
             f"two callers, 16 MiB of JSON: {about}",
             tensor_bodies.many,
@@ -80,7 +73,7 @@ CASES = [
             ("outputs", "names of outputs"),
         ]
     ),
-    _sent(
+    _LISTENER.sent(
         "tensors-json-bomb",
         "four callers, 32 MiB of numbers in JSON in 32 KiB of deflate",
         tensor_bodies.many,

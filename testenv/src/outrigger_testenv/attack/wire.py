@@ -5,11 +5,12 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 
 from outrigger_testenv.attack import frames
+from outrigger_testenv.attack.messages import gzip
 
 # Callers without a name are distinguished by their address, so the attacker has one of its own.
 SOURCE = "127.0.0.66"
@@ -140,3 +141,68 @@ class Calls:
             self._windows.pop(stream, None)
         elif kind == frames.PING and not flags & frames.ACK:
             self._socket.sendall(frames.frame(frames.PING, frames.ACK, 0, payload))
+
+
+def call_in_turn(
+    address: str,
+    path: str,
+    messages: Sequence[bytes],
+    *,
+    rate: float,
+    seconds: float,
+    timeout: str = "2S",
+    encoding: str = "",
+) -> None:
+    """Sends calls of gRPC with these framed messages in turn, at a rate per second, on one
+    connection; opens another one when the server has ended it or refused one.
+    """
+    calls = None
+    for step in paced(rate, seconds):
+        try:
+            calls = calls or Calls(address)
+            calls.call(path, messages[step % len(messages)], timeout, encoding)
+            calls.receive(0)
+        except OSError:
+            if calls:
+                calls.close()
+            calls = None
+
+
+def call_again(
+    address: str,
+    path: str,
+    content: bytes,
+    *,
+    every: float,
+    seconds: float,
+    timeout: str = "2S",
+    compressed: bool = False,
+) -> None:
+    """Sends calls of gRPC with this content, compressed with gzip or as it is, one in `every`
+    seconds.
+    """
+    message = frames.message(gzip(content) if compressed else content, compressed)
+    encoding = "gzip" if compressed else ""
+    rate = 1 / every
+    call_in_turn(
+        address, path, [message], rate=rate, seconds=seconds, timeout=timeout, encoding=encoding
+    )
+
+
+def post_in_turn(
+    address: str,
+    requests: Sequence[bytes],
+    *,
+    rate: float,
+    seconds: float,
+    wait: float,
+    tls: bool = False,
+) -> None:
+    """Sends these requests of HTTP/1 in turn, at a rate per second, each on a connection of its
+    own, and reads the beginning of each answer for at most `wait` seconds.
+    """
+    for step in paced(rate, seconds):
+        with suppress(OSError), connect(address, tls, "http/1.1") as connection:
+            connection.sendall(requests[step % len(requests)])
+            connection.settimeout(wait)
+            connection.recv(1 << 16)

@@ -69,7 +69,9 @@ LATER = {
     "xgboost_serving": ROWS,
 }
 
-_SELECTOR = re.compile(r"\b((?:outrigger|process)_\w+)(?:\{([^}]*)\})?")
+# XGBoost Serving's own metrics have the names of that server.
+_NAME = r"(?:outrigger|process|alphafm|xgboost|http_xgboost)_\w+"
+_SELECTOR = re.compile(rf"\b({_NAME})(?:\{{([^}}]*)\}})?")
 _MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
 _OPERATORS = {
     "=": lambda wanted, value: wanted == value,
@@ -93,7 +95,7 @@ class Selector:
         return re.sub(r"_(bucket|sum|count)$", "", self.metric)
 
     def accepts(self, labels: Mapping[str, str]) -> bool:
-        """Whether the matchers accept a sample with these labels, of any target and model."""
+        """True if the matchers accept a sample with these labels, of any target and model."""
         return all(
             _OPERATORS[operator](value, labels.get(label, ""))
             for label, operator, value in self.matchers

@@ -1,0 +1,43 @@
+"""Listeners that are off by default: while one of them is attacked, its own callers get scores."""
+
+import json
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from outrigger_testenv.attack.broken import Broken
+from outrigger_testenv.attack.case import Case
+from outrigger_testenv.attack.requests import sent, serves
+from outrigger_testenv.attack.scene import Scene
+
+_ANSWER = 10.0
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A listener, and a prediction over HTTP with its scores."""
+
+    name: str
+    path: str
+    body: Any
+    # Takes the scores out of an answer.
+    scores: Callable[[Any], Sequence[float]]
+    wanted: Sequence[float]
+
+    def sent(self, name: str, about: str, function: Callable[..., Any], **arguments: Any) -> Case:
+        """A case as that of `requests.sent`, which also checks that a new caller of this listener
+        gets its scores.
+        """
+        return sent(name, about, function, listener=self.name, check=self._check, **arguments)
+
+    def _check(self, scene: Scene) -> str:
+        url = f"http://{scene.address(self.name)}{self.path}"
+        try:
+            with urllib.request.urlopen(url, json.dumps(self.body).encode(), _ANSWER) as answer:
+                found = self.scores(json.load(answer))
+        except (OSError, ValueError, LookupError) as error:
+            raise Broken(f"a new caller of {self.name}: {error}") from None
+        if found != self.wanted:
+            raise Broken(f"a new caller of {self.name} gets {found}")
+        return serves(scene, scene.stack)
