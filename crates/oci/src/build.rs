@@ -134,7 +134,8 @@ fn check(directory: &Path, entries: &[Entry], layouts: &Layouts) -> Result<(), B
     let path = directory.join(metadata);
     let content = fs::read(&path).map_err(BuildError::io(&path))?;
     let models: Vec<_> = layouts.of(&content)?.iter().map(|layout| layout.directory).collect();
-    if !models.iter().any(|model| has(model, false)) {
+    // A package whose model's directory is its own has no other.
+    if !models.iter().any(|model| model.is_empty() || has(model, false)) {
         return Err(BuildError::NoModel { directory: package, model: models.join(" or ") });
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 mod engines;
 mod images;
+mod oip;
 mod tfserving;
 mod trees;
 

@@ -76,6 +76,15 @@ pub struct Running {
     _tasks: JoinSet<()>,
 }
 
+/// Refuses a model that only an engine elsewhere runs.
+fn check_framework(engine: &dyn Engine, framework: &str) -> Result<(), Error> {
+    if engine.frameworks().iter().any(|known| known.name == framework) {
+        return Ok(());
+    }
+    let message = format!("this command has no engine for models of {framework}: use --no-engine");
+    Err(Failure::new(Reason::EngineNotChosen, message).into())
+}
+
 impl Running {
     /// Starts the engine for models of `framework`. That is `program`, with its socket and log beside
     /// the models of `store`, or an engine in this process.
@@ -84,6 +93,7 @@ impl Running {
             Some(engine) => (None, engine),
             None => {
                 let (process, engine) = EngineProcess::start(program, store)?;
+                check_framework(&*engine, framework)?;
                 (Some(process), engine)
             }
         };

@@ -35,12 +35,18 @@ SAVED_MODEL = Path("tensorflow_serving_model", "model")
 
 
 class ModelPackage:
-    """A directory that mirrors an image's /data, ready to be pushed."""
+    """A directory that mirrors an image's /data, ready to be pushed. `function` computes the
+    outputs of a model that no library here runs.
+    """
 
-    def __init__(self, directory: Path):
+    def __init__(
+        self,
+        directory: Path,
+        function: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]] | None = None,
+    ):
         self.directory = Path(directory)
         self.metadata = Metadata.read(self.directory)
-        self._function: Any = None
+        self._function = function
 
     @property
     def saved_model(self) -> Path:

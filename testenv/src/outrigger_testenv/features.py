@@ -192,6 +192,8 @@ class Metadata:
     framework: str = "tensorflow"
     uplift: dict[str, Any] | None = None
     """The control of an uplift model: `uplift.SLearner.settings` and the like."""
+    remote: dict[str, str] | None = None
+    """The model on servers of the Open Inference Protocol: `model`, and perhaps `version`."""
 
     @property
     def is_joined(self) -> bool:
@@ -222,6 +224,8 @@ class Metadata:
             content["deterministic"] = False
         if self.uplift is not None:
             content["uplift"] = self.uplift
+        if self.remote is not None:
+            content["remote"] = self.remote
         return content
 
     def write(self, directory: Path) -> None:
@@ -240,6 +244,7 @@ class Metadata:
             deterministic=content.get("deterministic", True),
             framework=content["framework"],
             uplift=content.get("uplift"),
+            remote=content.get("remote"),
         )
 
     @classmethod

@@ -14,12 +14,14 @@ pub(super) fn read(root: Node<'_>) -> Result<Metadata, Wrong> {
         "outputs",
         "deterministic",
         "uplift",
+        "remote",
         "annotations",
     ];
     let file = root.object()?;
     file.only(KEYS)?;
     file.required("schema")?.one_of(&[(SCHEMA, ())])?;
-    let framework = file.required("framework")?.name()?.into();
+    let framework: Arc<str> = file.required("framework")?.name()?.into();
+    check_remote(&file, &framework)?;
     let signature = match file.optional("signature") {
         Some(node) => node.name()?.into(),
         None => "serving_default".into(),
@@ -32,6 +34,22 @@ pub(super) fn read(root: Node<'_>) -> Result<Metadata, Wrong> {
     let annotations = file.optional("annotations").map(|node| node.object()).transpose()?;
     let annotations = annotations.map(|object| object.map.clone()).unwrap_or_default();
     Ok(Metadata { framework, signature, inputs, outputs, deterministic, uplift, annotations })
+}
+
+/// The framework of models on servers of the Open Inference Protocol.
+const REMOTE: &str = "oip";
+
+/// Checks the key `remote`, which the engine reads: it names the model on the servers, and no other
+/// framework has one.
+fn check_remote(file: &Object<'_>, framework: &str) -> Result<(), Wrong> {
+    if framework != REMOTE {
+        let message = "only models of the framework oip are on a server";
+        return file.optional("remote").map_or(Ok(()), |_| Err(file.at("remote", message)));
+    }
+    let remote = file.required("remote")?.object()?;
+    remote.only(&["model", "version"])?;
+    remote.required("model")?.name()?;
+    remote.optional("version").map_or(Ok(()), |version| version.name().map(drop))
 }
 
 fn read_inputs(file: &Object<'_>, deterministic: bool) -> Result<Vec<Input>, Wrong> {

@@ -6,13 +6,17 @@ use serde_json::Value;
 
 use super::{Loaded, sections};
 
+/// Stands for the value of a header.
+const HIDDEN: &str = "(hidden)";
+
 impl Loaded {
     /// The whole configuration as YAML, with the origin of each value that is not a default.
     ///
-    /// The text holds no secrets: credentials are files that settings name, and no setting holds
-    /// one.
+    /// The text holds no secrets: credentials are files that settings name. The values of an engine's
+    /// headers, which may be secret, are replaced by [`HIDDEN`].
     pub fn dump(&self) -> String {
-        let tree = serde_json::to_value(&self.config).expect("settings are plain data");
+        let mut tree = serde_json::to_value(&self.config).expect("settings are plain data");
+        hide_headers(&mut tree["engines"]);
         let mut text = String::new();
         // Only one of `engine` and `engines` may be set.
         let has_engines = self.config.engines.is_some();
@@ -38,4 +42,11 @@ impl Loaded {
         }
         text.push('\n');
     }
+}
+
+/// Replaces the values of the headers of engines.
+fn hide_headers(engines: &mut Value) {
+    let entries = engines.as_object_mut().into_iter().flat_map(|entries| entries.values_mut());
+    let headers = entries.filter_map(|entry| entry.get_mut("headers")?.as_object_mut());
+    headers.flat_map(|headers| headers.values_mut()).for_each(|value| *value = HIDDEN.into());
 }

@@ -45,6 +45,20 @@ engines:
 |---|---|
 | `tfserving` | those of `engine`: TensorFlow Serving, or `outrigger engine` |
 | `trees` | none: tree models in this process (docs/trees.md) |
+| `oip` | `endpoint` and others, below: servers of the Open Inference Protocol (docs/oip.md) |
+
+The keys of an engine of the kind `oip`:
+
+| key | default | meaning |
+|---|---|---|
+| `endpoint` | required | `host:port`, `http://host:port` or `https://host:port` of a server, or a list of those of several servers with the same models |
+| `prefix` | none | a path before all paths of the protocol, as hosted endpoints have it; the server is then called over HTTP only |
+| `headers` | none | headers of each request, by name; `--dump-config` hides their values |
+| `token_file` | none | a file whose content is sent as a bearer token; it is read again when it changes, within 10 s |
+| `ca` | the system's | a file in PEM with the certificate authorities of the servers |
+| `load` | `false` | loads and unloads models through the model repository extension |
+| `repository` | none | the absolute path of a directory from which the servers read models; those that packages carry are published there and loaded, as with `load` (docs/oip.md) |
+| `max_in_flight` | `128` | the most calls in flight at one server; fewer while it is overloaded |
 
 The key `batcher` of an engine, of any kind, joins calls (below); `tfserving` can do so by itself
 (`batching`), and takes only one of both.

@@ -321,7 +321,7 @@ fn entries_of_engines_are_checked_by_their_kind() {
         (
             "{a: {kind: linear}}",
             "engines.a.kind",
-            "unknown kind \"linear\"; known kinds: tfserving, trees",
+            "unknown kind \"linear\"; known kinds: tfserving, trees, oip",
         ),
         ("{a: {endpoint: 'h:1'}}", "engines.a", "missing field `kind`"),
         ("{a: {kind: tfserving, endpont: 'h:1'}}", "engines.a.endpont", "unknown field"),
@@ -399,6 +399,37 @@ fn a_dump_of_engines_gives_the_same_configuration_again() {
     assert!(!dump.contains("engine:\n"), "only one of the two may be set: {dump}");
     assert_eq!(from_file(&dump).unwrap().config, loaded.config);
     assert!(!from_file(MINIMAL).unwrap().dump().contains("engines:"));
+}
+
+#[test]
+fn the_headers_of_engines_are_not_dumped() {
+    let text = "images: {repository: registry.example/team}
+engines: {far: {kind: oip, endpoint: 'triton:8001', headers: {x-key: s3cret}}}";
+    let dump = from_file(text).unwrap().dump();
+    assert!(dump.contains("\"x-key\":\"(hidden)\"") && !dump.contains("s3cret"), "{dump}");
+}
+
+#[test]
+fn the_settings_of_servers_of_the_inference_protocol_are_checked() {
+    let error = |settings: &str| {
+        let text = format!("{MINIMAL}\nengines: {{far: {{kind: oip{settings}}}}}");
+        from_file(&text).map(drop).map_err(|error| error.to_string()).unwrap_err()
+    };
+    let cases = [
+        ("", "engines.far"),
+        (", endpoint: 'unix:/a'", "engines.far.endpoint"),
+        (", endpoint: []", "engines.far.endpoint"),
+        (", endpoint: 'a:1', prefix: '../b'", "engines.far.prefix"),
+        (", endpoint: 'a:1', headers: {content-type: a}", "engines.far.headers"),
+        (", endpoint: 'a:1', max_in_flight: 0", "engines.far.max_in_flight"),
+        (", endpoint: 'a:1', store_path: /a", "engines.far.store_path"),
+    ];
+    for (settings, key) in cases {
+        assert!(error(settings).starts_with(key), "{settings}: {}", error(settings));
+    }
+    let several = ", endpoint: ['a:1', 'https://b'], prefix: /c, load: true, token_file: /d";
+    let text = format!("{MINIMAL}\nengines: {{far: {{kind: oip{several}}}}}");
+    from_file(&text).expect("valid");
 }
 
 #[test]

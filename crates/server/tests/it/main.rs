@@ -19,6 +19,7 @@ mod memory;
 mod metrics;
 mod models;
 mod oip;
+mod oip_engine;
 mod oip_rest;
 mod overload;
 mod predict;

@@ -9,6 +9,7 @@ use std::{
 use outrigger_forest::FRAMEWORKS;
 use outrigger_linear::LINEAR;
 use outrigger_oci::{Client, Reference, build};
+use outrigger_oip_engine::OIP;
 use outrigger_proto::{
     inference::grpc_inference_service_client::GrpcInferenceServiceClient,
     outrigger::v1::{
@@ -333,7 +334,7 @@ async fn push(root: &Path, name: &str, tag: &str, model: &Model, profile: Option
 
 async fn push_dir(root: &Path, name: &str, tag: &str, package: &Path) -> String {
     let layouts =
-        outrigger_run::layouts(&[&[TENSORFLOW, LINEAR, SCRIPTED][..], &FRAMEWORKS].concat());
+        outrigger_run::layouts(&[&[TENSORFLOW, LINEAR, SCRIPTED, OIP][..], &FRAMEWORKS].concat());
     let image = build::image_from_dir(package, [].into(), &layouts).expect("an image");
     let reference: Reference =
         format!("oci:{}/models/{name}:{tag}", root.display()).parse().expect("a reference");

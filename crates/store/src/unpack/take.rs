@@ -118,7 +118,9 @@ impl Store {
         let layouts = layouts.of(&files.read(metadata, MAX_METADATA)?)?;
         let mirrors = |layout: &PackageLayout| {
             let directory = format!("{}/", layout.directory);
-            files.iter().any(|file| file.name.starts_with(&directory))
+            // A model whose directory is `/data` itself has no other form.
+            layout.directory.is_empty()
+                || files.iter().any(|file| file.name.starts_with(&directory))
         };
         if metadata.name != METADATA || layouts.iter().any(mirrors) {
             return Ok(Form { layout: None, describer: None });

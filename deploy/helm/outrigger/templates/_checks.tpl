@@ -24,6 +24,14 @@
 {{- fail (printf "engine.batching.maxBatchSize: must be at least config.server.max_users, %d, or a larger BatchPredict fails" $users) -}}
 {{- end -}}
 {{- end -}}
+{{- with $values.oipEngine -}}
+{{- if and .enabled (not .image.repository) -}}
+{{- fail "oipEngine.image.repository is required: the repository of the server's image" -}}
+{{- end -}}
+{{- if and .enabled (has (int .port) (list 8001 8500 9000 9080 9901 9902)) -}}
+{{- fail (printf "oipEngine.port: %d is a port of the control plane" (int .port)) -}}
+{{- end -}}
+{{- end -}}
 {{- with $values.registry -}}
 {{- if and .useImagePullSecret (not .existingSecret) (not $values.imagePullSecrets) -}}
 {{- fail "registry.useImagePullSecret: there are no imagePullSecrets" -}}

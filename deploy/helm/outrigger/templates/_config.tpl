@@ -8,6 +8,7 @@
 {{- define "outrigger.paths.token" -}}/run/outrigger-token{{- end -}}
 {{- define "outrigger.paths.keys" -}}/etc/outrigger/keys{{- end -}}
 {{- define "outrigger.paths.store" -}}/var/lib/outrigger{{- end -}}
+{{- define "outrigger.paths.repository" -}}/var/lib/outrigger-repository{{- end -}}
 {{- define "outrigger.paths.socket" -}}/run/outrigger/engine.sock{{- end -}}
 
 {{/* The Secret with the registries' credentials, if there is one. */}}
@@ -89,6 +90,13 @@
 {{- with .Values.engine.batching -}}
 {{- if .enabled -}}
 {{- $_ := set $config "engine" (merge (dict "batching" true "max_batch_size" .maxBatchSize) $config.engine) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.oipEngine -}}
+{{- if .enabled -}}
+{{- $engines := default dict $config.engines -}}
+{{- $own := dict "kind" "oip" "endpoint" (printf "127.0.0.1:%d" (int .port)) "repository" (include "outrigger.paths.repository" $) -}}
+{{- $_ := set $config "engines" (merge (dict "oip" (merge $own (default dict $engines.oip))) $engines) -}}
 {{- end -}}
 {{- end -}}
 {{/* Beside other engines, the pod's own is called default, as without them. */}}

@@ -77,6 +77,9 @@
     - {name: run, mountPath: /run/outrigger}
     {{- end }}
     - {name: store, mountPath: {{ include "outrigger.paths.store" . }}}
+    {{- if .Values.oipEngine.enabled }}
+    - {name: repository, mountPath: {{ include "outrigger.paths.repository" . }}}
+    {{- end }}
     {{- if $operator }}
     - {name: operator-token, mountPath: {{ include "outrigger.paths.token" . }}}
     {{- end }}

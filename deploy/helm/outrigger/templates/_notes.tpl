@@ -15,7 +15,10 @@
 {{- $ours := ternary "image.digest" "" (empty .Values.image.digest) -}}
 {{- $byTag := and .Values.engine.enabled (empty .Values.engine.image.digest) -}}
 {{- $engines := ternary "engine.image.digest" "" $byTag -}}
-{{- compact (list $ours $engines) | join " and " -}}
+{{- with .Values.oipEngine -}}
+{{- $second := ternary "oipEngine.image.digest" "" (and .enabled (empty .image.digest)) -}}
+{{- compact (list $ours $engines $second) | join " and " -}}
+{{- end -}}
 {{- end -}}
 
 {{/* A description of the credentials that callers need. */}}

@@ -13,6 +13,16 @@
 {{- end }}
 {{- end -}}
 
+{{/* The containers of the engines. */}}
+{{- define "outrigger.engines" -}}
+{{- if .Values.engine.enabled }}
+{{ include "outrigger.engine" . }}
+{{- end }}
+{{- if .Values.oipEngine.enabled }}
+{{ include "outrigger.oipEngine" . }}
+{{- end }}
+{{- end -}}
+
 {{- define "outrigger.pod" -}}
 metadata:
   annotations:
@@ -51,7 +61,9 @@ spec:
   {{- with .Values.runtimeClassName }}
   runtimeClassName: {{ . }}
   {{- end }}
-  {{- $sidecar := and .Values.engine.enabled (include "outrigger.nativeSidecar" .) }}
+  {{- $engines := or .Values.engine.enabled .Values.oipEngine.enabled }}
+  {{- $sidecar := and $engines (include "outrigger.nativeSidecar" .) }}
+  {{- $plain := and $engines (not $sidecar) }}
   {{- $helpers := .Values.registry.helpers.image }}
   {{- if or $sidecar $helpers .Values.extraInitContainers }}
   initContainers:
@@ -62,13 +74,13 @@ spec:
     {{- toYaml . | nindent 4 }}
     {{- end }}
     {{- if $sidecar }}
-    {{- include "outrigger.engine" . | nindent 4 }}
+    {{- include "outrigger.engines" . | trim | nindent 4 }}
     {{- end }}
   {{- end }}
   containers:
     {{- include "outrigger.control" . | nindent 4 }}
-    {{- if and .Values.engine.enabled (not $sidecar) }}
-    {{- include "outrigger.engine" . | nindent 4 }}
+    {{- if $plain }}
+    {{- include "outrigger.engines" . | trim | nindent 4 }}
     {{- end }}
     {{- with .Values.extraContainers }}
     {{- toYaml . | nindent 4 }}

@@ -21,6 +21,12 @@ resources:
 {{- end }}
 - name: tmp
   emptyDir: {}
+{{- if .Values.oipEngine.enabled }}
+# The models of the second engine.
+- name: repository
+  emptyDir:
+    sizeLimit: {{ .Values.oipEngine.repositorySize }}
+{{- end }}
 {{- if include "outrigger.hasOperatorToken" . }}
 # The token for changes; the engine does not mount it.
 - name: operator-token

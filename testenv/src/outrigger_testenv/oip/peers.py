@@ -35,14 +35,16 @@ _BATCHING = "dynamic_batching { max_queue_delay_microseconds: 20000 }"
 
 class Peer:
     """A server of another project in `directory`, which is new. It is a context manager; `rest` and
-    `grpc` are its addresses, and `largest` is the limit in bytes of a message over gRPC if it has
-    one. Raises environments.Missing if it cannot be installed.
+    `grpc` are its addresses, `repository` is the directory that it loads models from, and `largest`
+    is the limit in bytes of a message over gRPC if it has one. Raises environments.Missing if it
+    cannot be installed.
     """
 
     largest: int | None = None
 
     def __init__(self, directory: Path, served: Sequence[Served] = ALL):
         self.directory = directory
+        self.repository = directory
         self.served = served
         self.ports = free_ports(3)
         web, grpc, _ = self.ports
@@ -105,6 +107,8 @@ class Triton(Peer):
         shutil.copy(
             server / "python_backend_stubs" / version / "triton_python_backend_stub", backend
         )
+        self.repository = self.directory / "models"
+        self.repository.mkdir()
         for each in self.served:
             self._write(each)
         self._memory_before = _shared_memory()
@@ -116,7 +120,7 @@ class Triton(Peer):
             f"PATH={home / 'bin'}:/usr/local/bin:/usr/bin:/bin",
             f"LD_LIBRARY_PATH={libraries}:{site / 'nvidia_pytriton.libs'}",
             server / "bin" / "tritonserver",
-            f"--model-repository={self.directory / 'models'}",
+            f"--model-repository={self.repository}",
             f"--backend-directory={backend.parent}",
             *(f"--{kind}-address={_LOOPBACK}" for kind in ("http", "grpc", "metrics")),
             *(f"--http-port={web}", f"--grpc-port={grpc}", f"--metrics-port={metrics}"),
@@ -126,7 +130,7 @@ class Triton(Peer):
 
     def _write(self, served: Served) -> None:
         """Writes a model into the repository."""
-        model = self.directory / "models" / served.name
+        model = self.repository / served.name
         (model / "1").mkdir(parents=True)
         shutil.copy(_SERVED / "triton_model.py", model / "1" / "model.py")
         (model / "config.pbtxt").write_text(_configuration(served))

@@ -1,0 +1,238 @@
+"""Models on real Triton, MLServer and KServe, scored through engines of the kind `oip`."""
+
+import itertools
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from outrigger_testenv.builder import tree_package
+from outrigger_testenv.client import request, selector
+from outrigger_testenv.errors import OutriggerError
+from outrigger_testenv.features import TREATMENT, USER, numeric
+from outrigger_testenv.oip import elsewhere, environments, peers
+from outrigger_testenv.oip.elsewhere import OFFERS, USERS
+from outrigger_testenv.oip.models import ALL
+
+MODEL = "elsewhere/model"
+CLOSE = {"rtol": 1e-6, "atol": 1e-6}
+PAIR = tuple(each for each in ALL if each.name == "pair")
+NEEDED = {
+    "Triton": environments.TRITON,
+    "MLServer": environments.MLSERVER,
+    "KServe": environments.KSERVE,
+}
+COLOCATED = pytest.mark.parametrize("name", ["Triton", "MLServer"])
+# A canary that is never decided by itself within a test.
+CANARY = {"minimum_time": "1h", "minimum_requests": 100_000, "warm_up": {"requests": 0}}
+CANARY |= {"ramp": {"share": 0.5}}
+# More rows than Triton's configuration of the models allows in one request.
+MANY = pd.DataFrame(
+    {"price": np.arange(20, dtype=np.float32)}, index=[f"o{at}" for at in range(20)]
+)
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    """Starts servers with the model `pair`, each once."""
+    running = {}
+
+    def start(name):
+        if name not in running:
+            environments.needs(NEEDED[name])
+            directory = tmp_path_factory.mktemp("peers") / name
+            running[name] = peers.PEERS[name](directory, PAIR).__enter__()
+        return running[name]
+
+    yield start
+    for each in running.values():
+        each.close()
+
+
+@pytest.fixture
+def empty(tmp_path):
+    """Starts a server without models."""
+    running = []
+
+    def start(name):
+        environments.needs(NEEDED[name])
+        running.append(peers.PEERS[name](tmp_path / "peer", ()).__enter__())
+        return running[-1]
+
+    yield start
+    for each in running:
+        each.close()
+
+
+@pytest.fixture
+def stack_on(own_stack):
+    """Makes a stack whose engine `gpu` has these settings."""
+
+    def make(**settings):
+        overrides = {
+            "engines": {"gpu": {"kind": "oip", **settings}},
+            "canary": {"defaults": CANARY},
+        }
+        return own_stack(overrides=overrides, engine=False)
+
+    return make
+
+
+def colocated(stack_on, peer):
+    """A stack beside a server whose repository it publishes to."""
+    return stack_on(endpoint=peer.grpc, repository=str(peer.repository))
+
+
+def assert_scores(stack, package, offers=OFFERS):
+    """Scores some users, and compares with the package's own function."""
+    frame = stack.client().predict(MODEL, USERS, offers)
+    own = np.concatenate(package.score(USERS, offers))
+    np.testing.assert_allclose(frame["score"].to_numpy("f4"), own, **CLOSE)
+    return set(frame["digest"])
+
+
+def published(peer):
+    """The directories that were published for packages."""
+    return {mark.parent.name for mark in peer.repository.glob("*/.outrigger")}
+
+
+def names(digest, *models):
+    """The names of a package's models on a server."""
+    return {f"{model}-{digest.removeprefix('sha256:')[:16]}" for model in models}
+
+
+def is_ready(peer, name):
+    return peer.get(f"/v2/models/{name}/ready") == 200
+
+
+def until(stack, holds, what):
+    stack.client().wait_until(holds, 120, what)
+
+
+@pytest.mark.parametrize("way", ["grpc", "rest"])
+@pytest.mark.parametrize("name", list(peers.PEERS))
+def test_scores_equal_those_of_the_server(started, stack_on, tmp_path, name, way):
+    peer = started(name)
+    stack = stack_on(endpoint=getattr(peer, way))
+    package = elsewhere.pair(tmp_path / "package")
+    digest = stack.push(package, MODEL)
+    assert assert_scores(stack, package, MANY) == {digest}
+
+
+@COLOCATED
+def test_a_carried_model_is_replaced_and_removed(empty, stack_on, tmp_path, name):
+    peer = empty(name)
+    stack = colocated(stack_on, peer)
+    first, second = (elsewhere.scaled(tmp_path / str(scale), scale, name) for scale in (2, 3))
+    old = names(stack.push(first, MODEL), "scaled")
+    assert_scores(stack, first, MANY)
+    assert published(peer) == old and all(is_ready(peer, each) for each in old)
+    digest = stack.push(second, MODEL)
+    stack.client().wait_until_serving(MODEL, digest)
+    assert assert_scores(stack, second) == {digest}
+    new = names(digest, "scaled")
+    until(stack, lambda: published(peer) == new, "the old version is published")
+    until(stack, lambda: not any(is_ready(peer, each) for each in old), "it is loaded")
+    done = stack.serve.run("models", "unload", MODEL)
+    assert done.returncode == 0, done.stderr
+    until(stack, lambda: not any(is_ready(peer, each) for each in new), "the new version is loaded")
+
+
+@COLOCATED
+def test_both_arms_of_a_canary_are_loaded_until_it_is_rolled_back(
+    empty, stack_on, tmp_path, needs_registry, name
+):
+    peer = empty(name)
+    stack = colocated(stack_on, peer)
+    live, canary = (elsewhere.scaled(tmp_path / str(scale), scale, name) for scale in (2, 3))
+    digest = stack.push(live, MODEL)
+    assert_scores(stack, live)
+    other = stack.push(canary, MODEL, "latest_canary")
+    until_both_answer(stack, digest, other)
+    assert published(peer) == names(digest, "scaled") | names(other, "scaled")
+    done = stack.serve.run("canary", "abort", MODEL)
+    assert done.returncode == 0, done.stderr
+    until(stack, lambda: published(peer) == names(digest, "scaled"), "the canary is published")
+    assert assert_scores(stack, live) == {digest}
+
+
+def test_an_ensemble_of_triton_is_one_model(empty, stack_on, tmp_path):
+    peer = empty("Triton")
+    stack = colocated(stack_on, peer)
+    first, second = (elsewhere.chain(tmp_path / str(scale), scale) for scale in (2, 3))
+    stack.push(first, MODEL)
+    assert_scores(stack, first)
+    digest = stack.push(second, MODEL)
+    stack.client().wait_until_serving(MODEL, digest)
+    assert assert_scores(stack, second) == {digest}
+    until(
+        stack,
+        lambda: published(peer) == names(digest, "scaled", "chain"),
+        "the old ensemble is published",
+    )
+
+
+def test_a_canary_may_have_its_arms_on_two_engines(empty, stack_on, tmp_path, needs_registry):
+    import xgboost
+
+    features = (
+        numeric("age", entity=USER, default=30),
+        numeric("price", entity=TREATMENT, required=True),
+    )
+    table = np.random.default_rng(1).uniform(0, 50, (500, 2)).astype("f4")
+    data = xgboost.DMatrix(table, table.sum(axis=1), feature_names=["age", "price"])
+    trees = tree_package(xgboost.train({}, data, 5), features, tmp_path / "trees")
+    carried = elsewhere.scaled(tmp_path / "carried", 2, "Triton")
+    stack = colocated(stack_on, empty("Triton"))
+    live = stack.push(trees, MODEL)
+    assert assert_scores(stack, trees) == {live}
+    canary = stack.push(carried, MODEL, "latest_canary")
+    until_both_answer(stack, live, canary)
+    done = stack.serve.run("canary", "promote", MODEL)
+    assert done.returncode == 0, done.stderr
+    stack.client().wait_until_serving(MODEL, canary)
+    assert assert_scores(stack, carried) == {canary}
+
+
+@COLOCATED
+def test_a_restarted_server_gets_its_models_again(empty, stack_on, tmp_path, name):
+    peer = empty(name)
+    stack = colocated(stack_on, peer)
+    package = elsewhere.scaled(tmp_path / "package", 2, name)
+    stack.push(package, MODEL)
+    assert_scores(stack, package)
+    peer.process.kill()
+    with pytest.raises(OutriggerError) as raised:
+        stack.client().predict(MODEL, USERS, OFFERS, timeout=2)
+    assert raised.value.reason in ("ENGINE_UNAVAILABLE", "DEADLINE")
+    peer.__enter__()
+    stack.client().wait_until(lambda: assert_scores(stack, package), 120)
+
+
+def test_the_golden_gate_refuses_a_model_that_scores_otherwise(started, stack_on, tmp_path):
+    peer = started("KServe")
+    package = elsewhere.pair(tmp_path / "package")
+    golden = tmp_path / "package" / "golden.jsonl"
+    case = json.loads(golden.read_text().splitlines()[0])
+    case["expected"]["scores"][0][0] += 1
+    golden.write_text(json.dumps(case))
+    stack = stack_on(endpoint=peer.rest)
+    stack.push(package, MODEL)
+    with pytest.raises(OutriggerError) as raised:
+        stack.client().predict(MODEL, USERS, OFFERS)
+    assert raised.value.reason == "GOLDEN_MISMATCH"
+
+
+def until_both_answer(stack, live, canary):
+    """Sends requests of many users until both digests have answered."""
+    client, seen = stack.client(), set()
+    users = itertools.count()
+
+    def answered():
+        message = request({"age": next(users)}, OFFERS)
+        message.model.CopyFrom(selector(MODEL))
+        seen.add(client.call(message).model.digest)
+        return seen == {live, canary}
+
+    client.wait_until(answered, 120, "one arm answers")
