@@ -72,7 +72,7 @@ impl Default for Settings {
             repository: None,
             load: false,
             interval: Duration::from_secs(5),
-            timeout: Duration::from_secs(2),
+            timeout: Duration::from_secs(5),
             load_timeout: Duration::from_secs(120),
         }
     }

@@ -264,7 +264,7 @@ def test_only_written_volumes_are_mounted_writable(case):
         }
         for name in ("outrigger", "engine")
     }
-    assert writable["outrigger"] - {"more", "operator-token"} == {"run", "store"}
+    assert writable["outrigger"] - {"more", "operator-token", "repository"} == {"run", "store"}
     assert writable["engine"] - {"more"} == {"run", "tmp"}
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from mlserver import MLModel
 from mlserver.codecs import NumpyCodec
 from mlserver.types import InferenceResponse
+from mlserver.utils import get_model_uri
 
 
 class Scaled(MLModel):
@@ -13,8 +14,7 @@ class Scaled(MLModel):
 
     async def load(self):
         """Reads the scale, which is beside the model's settings."""
-        uri = Path(self.settings.parameters.uri)
-        self.scale = np.float32(uri.read_text())
+        self.scale = np.float32(Path(await get_model_uri(self.settings)).read_text())
         return True
 
     async def predict(self, payload):
