@@ -17,7 +17,7 @@ from outrigger_testenv.oip.models import ALL
 
 MODEL = "elsewhere/model"
 CLOSE = {"rtol": 1e-6, "atol": 1e-6}
-PAIR = tuple(each for each in ALL if each.name == "pair")
+SERVED = tuple(each for each in ALL if each.name in ("pair", "failing"))
 NEEDED = {
     "Triton": environments.TRITON,
     "MLServer": environments.MLSERVER,
@@ -27,6 +27,8 @@ COLOCATED = pytest.mark.parametrize("name", ["Triton", "MLServer"])
 # A canary that is never decided by itself within a test.
 CANARY = {"minimum_time": "1h", "minimum_requests": 100_000, "warm_up": {"requests": 0}}
 CANARY |= {"ramp": {"share": 0.5}}
+# Time until a version without requests is unloaded.
+IDLE = "3s"
 # More rows than Triton's configuration of the models allows in one request.
 MANY = pd.DataFrame(
     {"price": np.arange(20, dtype=np.float32)}, index=[f"o{at}" for at in range(20)]
@@ -35,14 +37,14 @@ MANY = pd.DataFrame(
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory):
-    """Starts servers with the model `pair`, each once."""
+    """Starts servers with some models, each once."""
     running = {}
 
     def start(name):
         if name not in running:
             environments.needs(NEEDED[name])
             directory = tmp_path_factory.mktemp("peers") / name
-            running[name] = peers.PEERS[name](directory, PAIR).__enter__()
+            running[name] = peers.PEERS[name](directory, SERVED).__enter__()
         return running[name]
 
     yield start
@@ -72,6 +74,7 @@ def stack_on(own_stack):
     def make(**settings):
         overrides = {
             "engines": {"gpu": {"kind": "oip", **settings}},
+            "store": {"idle_ttl": IDLE},
             "canary": {"defaults": CANARY},
         }
         return own_stack(overrides=overrides, engine=False)
@@ -84,9 +87,9 @@ def colocated(stack_on, peer):
     return stack_on(endpoint=peer.grpc, repository=str(peer.repository))
 
 
-def assert_scores(stack, package, offers=OFFERS):
-    """Scores some users, and compares with the package's own function."""
-    frame = stack.client().predict(MODEL, USERS, offers)
+def assert_scores(stack, package, offers=OFFERS, client=None):
+    """Scores some users, and compares with the package's own function. Returns the digests."""
+    frame = (client or stack.client()).predict(MODEL, USERS, offers)
     own = np.concatenate(package.score(USERS, offers))
     np.testing.assert_allclose(frame["score"].to_numpy("f4"), own, **CLOSE)
     return set(frame["digest"])
@@ -106,8 +109,10 @@ def is_ready(peer, name):
     return peer.get(f"/v2/models/{name}/ready") == 200
 
 
-def until(stack, holds, what):
-    stack.client().wait_until(holds, 120, what)
+def until(stack, package, holds, what):
+    """Sends requests, which the package's model answers, until the condition holds."""
+    client = stack.client()
+    client.wait_until(lambda: assert_scores(stack, package, client=client) and holds(), 120, what)
 
 
 @pytest.mark.parametrize("way", ["grpc", "rest"])
@@ -118,6 +123,17 @@ def test_scores_equal_those_of_the_server(started, stack_on, tmp_path, name, way
     package = elsewhere.pair(tmp_path / "package")
     digest = stack.push(package, MODEL)
     assert assert_scores(stack, package, MANY) == {digest}
+
+
+@pytest.mark.parametrize("name", list(peers.PEERS))
+def test_a_model_that_is_ready_and_fails_every_run_is_not_served(started, stack_on, tmp_path, name):
+    peer = started(name)
+    assert is_ready(peer, "failing")
+    stack = stack_on(endpoint=peer.grpc)
+    stack.push(elsewhere.failing(tmp_path / "package"), MODEL)
+    with pytest.raises(OutriggerError) as raised:
+        stack.client().predict(MODEL, USERS, OFFERS)
+    assert raised.value.reason == "ENGINE_FAILED"
 
 
 @COLOCATED
@@ -132,11 +148,12 @@ def test_a_carried_model_is_replaced_and_removed(empty, stack_on, tmp_path, name
     stack.client().wait_until_serving(MODEL, digest)
     assert assert_scores(stack, second) == {digest}
     new = names(digest, "scaled")
-    until(stack, lambda: published(peer) == new, "the old version is published")
-    until(stack, lambda: not any(is_ready(peer, each) for each in old), "it is loaded")
-    done = stack.serve.run("models", "unload", MODEL)
-    assert done.returncode == 0, done.stderr
-    until(stack, lambda: not any(is_ready(peer, each) for each in new), "the new version is loaded")
+    until(stack, second, lambda: published(peer) == new, "the old version is published")
+    assert not any(is_ready(peer, each) for each in old)
+    # Without requests the new version becomes idle.
+    stack.client().wait_until(lambda: not published(peer), 120, "the new version is published")
+    assert not any(is_ready(peer, each) for each in new)
+    assert assert_scores(stack, second) == {digest}
 
 
 @COLOCATED
@@ -153,7 +170,7 @@ def test_both_arms_of_a_canary_are_loaded_until_it_is_rolled_back(
     assert published(peer) == names(digest, "scaled") | names(other, "scaled")
     done = stack.serve.run("canary", "abort", MODEL)
     assert done.returncode == 0, done.stderr
-    until(stack, lambda: published(peer) == names(digest, "scaled"), "the canary is published")
+    until(stack, live, lambda: published(peer) == names(digest, "scaled"), "both are published")
     assert assert_scores(stack, live) == {digest}
 
 
@@ -166,11 +183,8 @@ def test_an_ensemble_of_triton_is_one_model(empty, stack_on, tmp_path):
     digest = stack.push(second, MODEL)
     stack.client().wait_until_serving(MODEL, digest)
     assert assert_scores(stack, second) == {digest}
-    until(
-        stack,
-        lambda: published(peer) == names(digest, "scaled", "chain"),
-        "the old ensemble is published",
-    )
+    new = names(digest, "scaled", "chain")
+    until(stack, second, lambda: published(peer) == new, "the old ensemble is published")
 
 
 def test_a_canary_may_have_its_arms_on_two_engines(empty, stack_on, tmp_path, needs_registry):
@@ -207,7 +221,7 @@ def test_a_restarted_server_gets_its_models_again(empty, stack_on, tmp_path, nam
         stack.client().predict(MODEL, USERS, OFFERS, timeout=2)
     assert raised.value.reason in ("ENGINE_UNAVAILABLE", "DEADLINE")
     peer.__enter__()
-    stack.client().wait_until(lambda: assert_scores(stack, package), 120)
+    until(stack, package, lambda: True, "the model does not answer")
 
 
 def test_the_golden_gate_refuses_a_model_that_scores_otherwise(started, stack_on, tmp_path):

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use outrigger_proto::{
     inference::ModelInferResponse,
     outrigger::v1::{
-        FeatureMap, ModelSelector, PredictRequest, Treatment, Value, predict_request::User,
-        predict_response::Output, value::Kind,
+        FeatureMap, ModelSelector, PredictRequest, Treatment, UnloadModelRequest, Value,
+        predict_request::User, predict_response::Output, value::Kind,
     },
 };
 use outrigger_testkit::oip::{Answer, Protocol, Seen, Server, identity};
@@ -60,11 +60,17 @@ impl Far {
 
     /// A control plane whose engine has these settings, beside the server.
     async fn before(server: Server, settings: &str) -> Self {
+        Self::with(server, settings, "30m").await
+    }
+
+    /// As [`Self::before`], with this time until an idle version is unloaded.
+    async fn with(server: Server, settings: &str, idle: &str) -> Self {
         let engines = format!(
             "{{default: {{kind: tfserving, endpoint: '{{engine}}'}}, \
                gpu: {{kind: oip, {settings}}}}}"
         );
-        let settings = [("engines", &*engines), ("images.poll_interval", "100ms")];
+        let settings =
+            [("engines", &*engines), ("images.poll_interval", "100ms"), ("store.idle_ttl", idle)];
         Self { stack: Stack::with(&settings).await, server }
     }
 
@@ -231,10 +237,7 @@ async fn models_are_loaded_and_unloaded_where_that_is_allowed() {
     far.publish(3.0).await;
     far.scores(&[1.0]).await.expect("scores");
     assert_eq!(far.models("RepositoryModelLoad"), ["m"]);
-    let unload = outrigger_proto::outrigger::v1::UnloadModelRequest {
-        name: NAME.to_owned(),
-        ..Default::default()
-    };
+    let unload = UnloadModelRequest { model: request(&[]).model, ..Default::default() };
     far.stack.admin().unload_model(unload).await.expect("unloaded");
     let end = Instant::now() + PATIENCE;
     while far.server.count("RepositoryModelUnload") == 0 {
@@ -291,9 +294,7 @@ async fn a_hosted_endpoint_gets_prefix_headers_and_token_over_tls() {
     assert_eq!(far.scores(&[2.0]).await.expect("scores"), [2.0]);
     for seen in far.server.seen() {
         assert!(seen.call.split(' ').nth(1).is_some_and(|it| it.starts_with("/hosted/churn/v2/")));
-        assert_eq!(
-            (&*seen.headers["x-team"], &*seen.headers["authorization"]),
-            ("a", "Bearer s3cret")
-        );
+        assert_eq!(seen.headers["x-team"], "a");
+        assert_eq!(seen.headers["authorization"], "Bearer s3cret");
     }
 }

@@ -49,6 +49,15 @@ def pair(directory: Path) -> ModelPackage:
     return _package(directory, metadata, function)
 
 
+def failing(directory: Path) -> ModelPackage:
+    """A package of the model `failing` of the checks, without golden cases."""
+    inputs = (Input("x", JOINED, "float32", (_AGE, _PRICE)),)
+    outputs = (Output("OUT_x", "score", width=2),)
+    directory.mkdir(parents=True, exist_ok=True)
+    Metadata(inputs, outputs, framework=FRAMEWORK, remote={"model": "failing"}).write(directory)
+    return ModelPackage(directory)
+
+
 def scaled(directory: Path, scale: float, server: str) -> ModelPackage:
     """A package that carries a model for Triton or MLServer: the sum of a row, times `scale`."""
     model = directory / _CARRIED / _SCALED

@@ -27,7 +27,9 @@ fn answer(seen: &Seen, root: &Path, loaded: &Mutex<BTreeSet<String>>) -> Answer 
             }
             loaded.insert(name);
         }
-        Some("RepositoryModelUnload") => drop(loaded.remove(&name_of(seen, 2))),
+        Some("RepositoryModelUnload") => {
+            loaded.remove(&name_of(seen, 2));
+        }
         Some("ModelReady") if !loaded.contains(&name_of(seen, 1)) => {
             return Answer::Message(Bytes::new());
         }
@@ -40,13 +42,15 @@ fn answer(seen: &Seen, root: &Path, loaded: &Mutex<BTreeSet<String>>) -> Answer 
 }
 
 impl Colocated {
-    async fn start() -> Self {
+    /// With this time until an idle version is unloaded.
+    async fn start(idle: &str) -> Self {
         let repository = tempfile::tempdir().expect("a directory");
-        let (root, loaded) = (repository.path().to_owned(), Arc::default());
+        let root = repository.path().to_owned();
+        let loaded: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let server = Server::start(Protocol::Http2, move |seen| answer(seen, &root, &loaded)).await;
         let (address, root) = (server.address(), repository.path().display());
         let settings = format!("endpoint: '{address}', repository: '{root}'");
-        Self { far: Far::before(server, &settings).await, repository }
+        Self { far: Far::with(server, &settings, idle).await, repository }
     }
 
     /// Publishes a package with the model `m` and another one that it uses.
@@ -66,10 +70,12 @@ impl Colocated {
         entries.map(|entry| entry.file_name().into_string().expect("a name")).collect()
     }
 
+    /// Sends requests until only the models of this version are published.
     async fn until_only(&self, digest: &str) {
         let end = Instant::now() + PATIENCE;
         while self.directories() != names(digest) {
             assert!(Instant::now() < end, "there are {:?}", self.directories());
+            assert_eq!(self.far.scores(&[2.0]).await.expect("scores"), [2.0]);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -82,7 +88,7 @@ fn names(digest: &str) -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_carried_model_is_published_loaded_and_replaced() {
-    let colocated = Colocated::start().await;
+    let colocated = Colocated::start("2s").await;
     let far = &colocated.far;
     let first = colocated.publish("1").await;
     assert_eq!(far.scores(&[2.0]).await.expect("scores"), [2.0]);
@@ -101,7 +107,7 @@ async fn a_carried_model_is_published_loaded_and_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_takes_over_published_models_and_removes_others() {
-    let mut colocated = Colocated::start().await;
+    let mut colocated = Colocated::start("30m").await;
     let first = colocated.publish("1").await;
     colocated.far.scores(&[2.0]).await.expect("scores");
     let stale = colocated.repository.path().join("m-0000000000000000");
@@ -117,7 +123,7 @@ async fn a_restart_takes_over_published_models_and_removes_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_the_server_refuses_to_load_has_a_reason() {
-    let colocated = Colocated::start().await;
+    let colocated = Colocated::start("30m").await;
     let files = [("oip/m/1/weights".to_owned(), "w".to_owned())];
     let files: Vec<_> = package(3.0).into_iter().chain(files).collect();
     colocated.far.stack.publish_files(NAME, "latest", &files).await;
