@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use tokio::time::timeout;
 
 use crate::{failure::Failure, grpc::Connection, http1::Pool, message::Message, server::Server};
@@ -26,6 +27,15 @@ impl Protocol {
             Self::Http1 => b"http/1.1",
         }
     }
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    /// The headers over HTTP; none over gRPC.
+    pub(crate) headers: HeaderMap,
+    /// The body; over gRPC the message without its prefix.
+    pub(crate) body: Bytes,
 }
 
 /// Connections to one server.
@@ -64,14 +74,17 @@ impl Client {
         turn: usize,
         message: &Message,
         server_timeout: Duration,
-    ) -> Result<Bytes, Failure> {
+    ) -> Result<Answer, Failure> {
         let answer = timeout(server_timeout + TIMEOUT_MARGIN, self.exchange(turn, message)).await;
         answer.unwrap_or_else(|_| Err(Failure::timeout()))
     }
 
-    async fn exchange(&self, turn: usize, message: &Message) -> Result<Bytes, Failure> {
+    async fn exchange(&self, turn: usize, message: &Message) -> Result<Answer, Failure> {
         match self {
-            Self::Grpc(connections) => connections[turn % connections.len()].call(message).await,
+            Self::Grpc(connections) => {
+                let body = connections[turn % connections.len()].call(message).await?;
+                Ok(Answer { headers: HeaderMap::new(), body })
+            }
             Self::Http1(pool) => pool.call(message).await,
         }
     }
@@ -106,7 +119,7 @@ mod tests {
         let (_listener, server) = mute();
         let client = Client::open(&server, Protocol::Http1, 1, FRAME).await.unwrap();
         let limit = Duration::from_secs(60);
-        let message = Message::json(&server, limit, b"{}");
+        let message = Message::get(&server, limit, http::Uri::from_static("/"));
         let failure = client.call(0, &message, limit).await.unwrap_err();
         assert_eq!(failure, Failure::timeout());
     }

@@ -4,6 +4,7 @@ use std::{borrow::Cow, io, time::Duration};
 
 use http::StatusCode;
 use outrigger_core::causes;
+use outrigger_oip::message;
 use serde_json::Value;
 use tonic::Status;
 use tonic_types::StatusExt as _;
@@ -65,9 +66,11 @@ impl Failure {
     /// The failure of an HTTP answer with a status other than 200.
     pub(crate) fn of_http(status: StatusCode, body: &[u8]) -> Self {
         let answer: Value = serde_json::from_slice(body).unwrap_or_default();
-        let text = |key: &str| answer["error"][key].as_str().map(str::to_owned);
-        let reason = text("reason").unwrap_or_else(|| format!("HTTP_{}", status.as_u16()));
-        Self::new(reason, text("message").unwrap_or_default())
+        // The Open Inference Protocol has the message in `error`.
+        let reason = answer["error"]["reason"].as_str().or_else(|| answer["reason"].as_str());
+        let reason = reason.map_or_else(|| format!("HTTP_{}", status.as_u16()), str::to_owned);
+        let message = if body.is_empty() { String::new() } else { message::of_body(body) };
+        Self::new(reason, message)
     }
 }
 

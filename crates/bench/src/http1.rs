@@ -8,7 +8,13 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::time::sleep;
 
-use crate::{client::Protocol, failure::Failure, message::Message, server::Server, stream};
+use crate::{
+    client::{Answer, Protocol},
+    failure::Failure,
+    message::Message,
+    server::Server,
+    stream,
+};
 
 type Connection = SendRequest<Full<Bytes>>;
 
@@ -32,8 +38,8 @@ impl Pool {
         Ok(Self { server: server.clone(), idle: Mutex::new(idle) })
     }
 
-    /// Sends a request and waits for its answer's body.
-    pub(crate) async fn call(&self, message: &Message) -> Result<Bytes, Failure> {
+    /// Sends a request and waits for its answer.
+    pub(crate) async fn call(&self, message: &Message) -> Result<Answer, Failure> {
         let mut connection = self.take().await?;
         let request = message.head.clone().map(|()| Full::new(message.body.clone()));
         let answer = connection.send_request(request).await.map_err(Failure::lost)?;
@@ -42,7 +48,7 @@ impl Pool {
         self.lock().push(connection);
         match head.status {
             http::StatusCode::OK if body.is_empty() => Err(Failure::invalid("an empty answer")),
-            http::StatusCode::OK => Ok(body),
+            http::StatusCode::OK => Ok(Answer { headers: head.headers, body }),
             status => Err(Failure::of_http(status, &body)),
         }
     }

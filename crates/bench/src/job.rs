@@ -6,7 +6,7 @@ use outrigger_compression::Encoding;
 use outrigger_features::Plan;
 use outrigger_proto::outrigger::v1::ModelSelector;
 
-use crate::{Arrivals, Error, Failure, Form, Process, Servable, Server, Source, Stop};
+use crate::{Arrivals, Error, Failure, Form, Inference, Process, Servable, Server, Source, Stop};
 
 /// The task of a load generator.
 #[derive(Debug, Clone)]
@@ -17,8 +17,8 @@ pub struct Job {
     pub target: Target,
     /// The source of requests.
     pub source: Source,
-    /// The model's features; required for generating requests and for converting them to
-    /// tensors.
+    /// The model's features; required for generating requests, except for those whose tensors a
+    /// server of the Open Inference Protocol describes, and for converting them to tensors.
     pub plan: Option<Arc<Plan>>,
     /// The load.
     pub load: Load,
@@ -42,7 +42,8 @@ pub struct Job {
     /// as they are. Answers are asked for uncompressed.
     pub compress: Option<Encoding>,
     /// A directory for each different request and its first answer: `request-0.binpb`,
-    /// `answer-0.binpb` and so on, without gRPC's prefix; `.json` for [`Form::Json`].
+    /// `answer-0.binpb` and so on, without gRPC's prefix; `.json` for JSON, and `.bin` for JSON with
+    /// binary tensors.
     pub save: Option<PathBuf>,
     /// Timeout of a request, which is also sent to the server.
     pub timeout: Duration,
@@ -63,6 +64,9 @@ pub enum Target {
         /// the form of the file for others.
         form: Option<Form>,
     },
+    /// A model of a server of the Open Inference Protocol, which gets the tensors of the same
+    /// requests.
+    Inference(Inference),
     /// TensorFlow Serving itself, which gets the tensors of the same requests.
     Servable(Servable),
 }

@@ -4,7 +4,7 @@
 //! time, independent of earlier ones, and its latency counts from that time: a server
 //! that stalls is charged for the requests that would have come meanwhile (this avoids
 //! "coordinated omission"). The same requests can be sent to the control plane in each of
-//! its forms, or as tensors to TensorFlow Serving.
+//! its forms, or as tensors to TensorFlow Serving and to servers of the Open Inference Protocol.
 
 mod answer;
 mod arrivals;
@@ -16,10 +16,12 @@ mod failure;
 mod find_rate;
 mod grpc;
 mod http1;
+mod inference;
 mod job;
 mod measure;
 mod message;
 mod method;
+mod outgoing;
 mod prepare;
 mod progress;
 mod report;
@@ -44,6 +46,7 @@ pub use self::{
     cpu::Process,
     error::Error,
     failure::Failure,
+    inference::{Inference, InferenceForm, Input},
     job::{Job, Load, Target},
     progress::{Figures, Observer, Progress},
     report::{Phase, Quantiles, Report, Settings, Step},

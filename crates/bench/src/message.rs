@@ -5,10 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header};
 use outrigger_compression::{Encoding, Level, compress};
+use outrigger_oip::rest::HEADER_LENGTH;
 use outrigger_proto::raw::unary::{PREFIX, compressed_prefix, framed};
 use outrigger_rpc::{Dial as _, Head};
 
-use crate::{client::Protocol, server::Server};
+use crate::{client::Protocol, outgoing::Outgoing, server::Server};
 
 /// An encoded request, which is sent many times.
 #[derive(Debug, Clone)]
@@ -31,17 +32,27 @@ impl Message {
         Self { head, body: framed(message) }
     }
 
-    /// A prediction over HTTP.
-    pub(crate) fn json(server: &Server, timeout: Duration, body: &[u8]) -> Self {
-        let mut head = Request::post(Uri::from_static("/v1/predict")).body(()).expect("valid");
-        // HTTP/1.1 has the host in a header, not in the request line.
-        let host = server.origin().authority().expect("an origin has one").to_string();
+    /// A prediction over HTTP: JSON, or JSON with binary tensors behind it.
+    pub(crate) fn post(server: &Server, timeout: Duration, path: Uri, request: &Outgoing) -> Self {
+        let mut head = Request::post(path).body(()).expect("valid");
         let headers = head.headers_mut();
-        headers.extend(authorization(server));
-        headers.insert(header::HOST, text(host));
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert("x-request-timeout", text(format!("{}ms", timeout.as_millis().max(1))));
-        Self { head, body: Bytes::copy_from_slice(body) }
+        headers.extend(over_http(server, timeout));
+        let content_type = match request.json {
+            None => "application/json",
+            Some(length) => {
+                headers.insert(HEADER_LENGTH, length.into());
+                "application/octet-stream"
+            }
+        };
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        Self { head, body: request.body.clone() }
+    }
+
+    /// A question over HTTP.
+    pub(crate) fn get(server: &Server, timeout: Duration, path: Uri) -> Self {
+        let mut head = Request::get(path).body(()).expect("valid");
+        head.headers_mut().extend(over_http(server, timeout));
+        Self { head, body: Bytes::new() }
     }
 
     /// The request with its message compressed as clients do it by default. Over gRPC, the body has
@@ -84,6 +95,16 @@ impl Iterator for Frames {
     }
 }
 
+/// The headers of all requests over HTTP/1.1, which has the host in one of them instead of the
+/// request line.
+fn over_http(server: &Server, timeout: Duration) -> HeaderMap {
+    let host = server.origin().authority().expect("an origin has one").to_string();
+    let mut headers = authorization(server);
+    headers.insert(header::HOST, text(host));
+    headers.insert("x-request-timeout", text(format!("{}ms", timeout.as_millis().max(1))));
+    headers
+}
+
 fn authorization(server: &Server) -> HeaderMap {
     server.authorization.clone().map(|value| (header::AUTHORIZATION, value)).into_iter().collect()
 }
@@ -98,6 +119,7 @@ mod tests {
     use outrigger_rpc::Endpoint;
 
     use super::*;
+    use crate::outgoing::Expected;
 
     fn decompressed(encoding: Encoding, bytes: Bytes) -> Bytes {
         let mut decompressor = Decompressor::new(encoding, bytes, 1 << 20);
@@ -117,7 +139,9 @@ mod tests {
             assert_eq!(prefix, compressed_prefix(message.len()));
             assert_eq!(decompressed(encoding, grpc.body.slice(PREFIX..)), body);
 
-            let json = Message::json(&server, timeout, &body).compressed(Protocol::Http1, encoding);
+            let request = Outgoing::of(body.clone().into(), Expected::Scores(1..=1));
+            let json = Message::post(&server, timeout, Uri::from_static("/v1/predict"), &request)
+                .compressed(Protocol::Http1, encoding);
             assert_eq!(json.head.headers()["content-encoding"], encoding.name());
             assert!(json.body.len() < body.len());
             assert_eq!(decompressed(encoding, json.body), body);

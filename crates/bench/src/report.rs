@@ -17,7 +17,8 @@ use crate::{Job, measure::Measured, prepare::Prepared, worker::Pace};
 pub struct Report {
     /// `rate`, `max` or `find-rate`.
     pub mode: &'static str,
-    /// `kv`, `columnar`, `json`, or `direct` for TensorFlow Serving itself.
+    /// `kv`, `columnar`, `json`; `oip-grpc`, `oip-binary` or `oip-json`; or `direct` for TensorFlow
+    /// Serving itself.
     pub form: &'static str,
     /// The run's settings.
     pub settings: Settings,

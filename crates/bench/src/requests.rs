@@ -100,11 +100,11 @@ pub(crate) enum Request {
     Json(Map<String, Value>),
 }
 
-/// The engine's input for a request.
+/// The model's input for a request.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Tensors {
     pub(crate) inputs: Vec<Tensor>,
-    /// Names of the requested outputs.
+    /// Names of the requested outputs; none for all.
     pub(crate) outputs: Vec<String>,
 }
 
@@ -121,6 +121,15 @@ impl Requests {
             }
             Source::Files(files) => read(files, job, form),
         }
+    }
+
+    /// The tensors of all requests.
+    ///
+    /// # Errors
+    /// There is no metadata.json, or a request does not fit the model.
+    pub(crate) fn tensors(&self, job: &Job) -> Result<Vec<Tensors>, Error> {
+        let plan = job.plan("to create tensors")?;
+        self.all.iter().map(|request| request.pack(plan)).collect()
     }
 }
 

@@ -15,13 +15,7 @@ use outrigger_proto::tensorflow::{
 };
 use prost::Message as _;
 
-use crate::{
-    Error,
-    client::Client,
-    message::Message,
-    requests::{Request, Tensors},
-    server::Server,
-};
+use crate::{Error, client::Client, message::Message, requests::Tensors, server::Server};
 
 const METADATA: &str = "/tensorflow.serving.PredictionService/GetModelMetadata";
 /// The requested metadata field, which is also its key in the answer.
@@ -65,7 +59,7 @@ impl Servable {
         let answer = client.call(0, &message, timeout).await.map_err(Error::Refused)?;
         let invalid =
             |error: prost::DecodeError| Error::Request(format!("GetModelMetadata: {error}"));
-        let mut answer = GetModelMetadataResponse::decode(answer).map_err(invalid)?;
+        let mut answer = GetModelMetadataResponse::decode(answer.body).map_err(invalid)?;
         let signatures = answer.metadata.remove(SIGNATURES).unwrap_or_default();
         let signatures = SignatureDefMap::decode(&*signatures.value).map_err(invalid)?;
         let name = self.signature.clone().unwrap_or_else(|| plan.signature().to_string());
@@ -93,19 +87,16 @@ impl Servable {
 }
 
 impl Found {
-    /// The engine's message for a request.
-    ///
-    /// # Errors
-    /// The request does not fit the model.
-    pub(crate) fn message(&self, plan: &Plan, request: &Request) -> Result<Vec<u8>, Error> {
-        let Tensors { inputs, outputs } = request.pack(plan)?;
+    /// The engine's message for the tensors of a request.
+    pub(crate) fn message(&self, tensors: Tensors) -> Vec<u8> {
+        let Tensors { inputs, outputs } = tensors;
         let inputs = inputs.into_iter().map(|input| (input.name.to_string(), proto(input)));
         let request = PredictRequest {
             model_spec: Some(self.spec.clone()),
             inputs: inputs.collect(),
             output_filter: outputs,
         };
-        Ok(request.encode_to_vec())
+        request.encode_to_vec()
     }
 }
 

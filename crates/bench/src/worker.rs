@@ -141,7 +141,7 @@ impl Worker {
         let sent = Instant::now();
         let message = &self.messages[turn % self.messages.len()];
         let answer = self.client.call(connection, message, self.timeout).await;
-        let outcome = answer.map(|body| body.len());
+        let outcome = answer.map(|answer| answer.body.len());
         Done { connection, due, sent, ended: Instant::now(), outcome }
     }
 

@@ -2,16 +2,19 @@
 
 mod interrupt;
 mod progress;
+mod target;
 
 use std::{path::PathBuf, time::Duration};
 
 use outrigger_bench::{
-    Arrivals, Encoding, Error, Form, Job, Load, Process, Servable, Server, Shape, Source, Stop,
-    Target, Tls,
+    Arrivals, Encoding, Error, Input, Job, Load, Process, Server, Shape, Source, Stop, Target, Tls,
 };
-use outrigger_tools::{Access, ClientSettings, ModelArgument};
+use outrigger_tools::{Access, ClientSettings};
 
-use self::progress::Reporter;
+use self::{
+    progress::Reporter,
+    target::{FormArgument, TargetArguments},
+};
 use crate::{
     access,
     exit::{self, Exit, Output},
@@ -20,7 +23,8 @@ use crate::{
 /// Sends requests to a server and reports throughput, latency, failures and CPU time.
 ///
 /// Requests are generated from metadata.json or read from files, and encoded before the
-/// run. With --rate each request is due at a set time, and its latency counts from that
+/// run. Servers of the Open Inference Protocol, such as Triton, get the tensors of these requests,
+/// or random ones for the inputs that they describe. With --rate each request is due at a set time, and its latency counts from that
 /// time even if it was sent later: a server that stalls is charged for the requests that
 /// would have come meanwhile. With --max the next request is sent when another is
 /// answered. --find-rate searches for the highest rate at which no request fails and the
@@ -37,6 +41,7 @@ use crate::{
   outrigger bench --server 127.0.0.1:9000 --model churn --package churn/ --form columnar \\
     --find-rate --p99 20ms --duration 60s --pid control-plane=123 --pid engine=456 -o json
   outrigger bench --server 127.0.0.1:9080 --model churn --request request.json --max
+  outrigger bench --server 127.0.0.1:8001 --model churn --form oip-grpc --max
   outrigger bench --direct unix:/run/engine.sock --servable churn --package churn/ --max")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -55,7 +60,8 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_enum, default_value_t, help_heading = "Report")]
     output: Output,
     /// Also write each different request and its first answer to this directory, as
-    /// request-0.binpb, answer-0.binpb and so on: gRPC messages without their prefix, or JSON
+    /// request-0.binpb, answer-0.binpb and so on: gRPC messages without their prefix; .json for
+    /// JSON, .bin for JSON with binary tensors
     #[arg(long, value_name = "DIR", help_heading = "Report")]
     save: Option<PathBuf>,
     /// No progress on standard error. Without this option a terminal shows it every
@@ -64,53 +70,12 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
-/// The server and the model.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Target")]
-struct TargetArguments {
-    /// The control plane: its gRPC listener, or its HTTP listener for JSON
-    #[arg(
-        long,
-        value_name = "HOST:PORT|unix:PATH",
-        required_unless_present = "direct",
-        requires = "model"
-    )]
-    server: Option<String>,
-    /// The model: name, name:tag or name@sha256:digest
-    #[arg(long, value_name = "NAME")]
-    model: Option<ModelArgument>,
-    /// The model's tag, if it is not part of --model
-    #[arg(long, value_name = "TAG", requires = "model")]
-    tag: Option<String>,
-    /// The model's digest, if it is not part of --model
-    #[arg(long, value_name = "DIGEST", requires = "model", conflicts_with = "tag")]
-    digest: Option<String>,
-    /// TensorFlow Serving: gets the tensors of the same requests, without a control
-    /// plane. Settings of TLS and credentials in the environment do not apply to it
-    #[arg(
-        long,
-        value_name = "HOST:PORT|unix:PATH",
-        conflicts_with_all = ["server", "model"],
-        requires = "servable"
-    )]
-    direct: Option<String>,
-    /// The servable to call with --direct
-    #[arg(long, value_name = "NAME", requires = "direct")]
-    servable: Option<String>,
-    /// The servable's version [default: the latest at the start of the run]
-    #[arg(long, value_name = "N", requires = "direct")]
-    version: Option<i64>,
-    /// The servable's signature [default: that of metadata.json]
-    #[arg(long, value_name = "NAME", requires = "direct")]
-    signature: Option<String>,
-}
-
 /// The requests.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Requests")]
 struct Requests {
     /// The model's package; its metadata.json defines the features to generate
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["metadata", "request"])]
+    #[arg(long, value_name = "DIR")]
     package: Option<PathBuf>,
     /// A metadata.json without its package
     #[arg(long, value_name = "FILE", conflicts_with = "package")]
@@ -123,13 +88,21 @@ struct Requests {
         conflicts_with_all = ["treatments", "users", "distinct", "seed"],
     )]
     request: Vec<PathBuf>,
+    /// An input of the model, for forms of the Open Inference Protocol without a metadata.json; may
+    /// be given several times [default: those that the server describes, with --treatments rows]
+    #[arg(
+        long = "input",
+        value_name = "NAME:DATATYPE:SIZE,SIZE",
+        conflicts_with_all = ["package", "metadata", "request", "direct"],
+    )]
+    inputs: Vec<Input>,
     /// Compress the requests to a model before the run; the server must accept that
     #[arg(long, value_enum, value_name = "ENCODING", conflicts_with = "direct")]
     compress: Option<EncodingArgument>,
     /// Layout of the features [default: kv; a file as it is]
     #[arg(long, value_enum, conflicts_with = "direct")]
     form: Option<FormArgument>,
-    /// Treatments per user
+    /// Treatments per user; rows of inputs that a server describes
     #[arg(long, value_name = "T", default_value_t = 1000)]
     treatments: usize,
     /// Users per request; several make it a BatchPredict
@@ -204,16 +177,6 @@ struct LoadArguments {
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum FormArgument {
-    /// gRPC, with a map of features per treatment
-    Kv,
-    /// gRPC, with treatments as columns
-    Columnar,
-    /// HTTP, JSON
-    Json,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum EncodingArgument {
     /// gzip, level 6
     Gzip,
@@ -261,13 +224,15 @@ impl Arguments {
     fn job(self) -> Result<Job, Exit> {
         let Self { target, requests, load, access, processes, save, .. } = self;
         let plan = requests.file().map(|file| outrigger_bench::read_plan(&file)).transpose();
-        let (address, target) = target.read(requests.form)?;
+        let (address, target) = target.read(requests.form, &requests.inputs)?;
         let access = match target {
-            Target::Model { .. } => access.all,
+            Target::Model { .. } | Target::Inference(_) => access.all,
             Target::Servable(_) => access.explicit,
         };
+        let server = server(&address, access.into())?;
+        requests.check(&target)?;
         Ok(Job {
-            server: server(&address, access.into())?,
+            server,
             target,
             plan: plan.map_err(failed)?,
             compress: requests.compress.map(Encoding::from),
@@ -287,42 +252,23 @@ impl Arguments {
     }
 }
 
-impl TargetArguments {
-    fn read(self, form: Option<FormArgument>) -> Result<(String, Target), Exit> {
-        let Self { server, model, tag, digest, direct, servable, version, signature } = self;
-        match (server.zip(model), direct.zip(servable)) {
-            (Some((server, model)), _) => {
-                let model = versioned(model, tag, digest)?.into();
-                Ok((server, Target::Model { model, form: form.map(Form::from) }))
-            }
-            (None, Some((direct, name))) => {
-                Ok((direct, Target::Servable(Servable { name, version, signature })))
-            }
-            (None, None) => Err(Exit::usage("give --server and --model, or --direct")),
-        }
-    }
-}
-
-/// Adds a version that was given in an option of its own to the model.
-fn versioned(
-    model: ModelArgument,
-    tag: Option<String>,
-    digest: Option<String>,
-) -> Result<ModelArgument, Exit> {
-    let text = match (&model.version, tag, digest) {
-        (_, None, None) => return Ok(model),
-        (None, Some(tag), _) => format!("{}:{tag}", model.name),
-        (None, _, Some(digest)) => format!("{}@{digest}", model.name),
-        (Some(_), ..) => return Err(Exit::usage("--model names a version already")),
-    };
-    text.parse().map_err(Exit::usage)
-}
-
 impl Requests {
     /// The metadata.json from which requests are generated.
     fn file(&self) -> Option<PathBuf> {
         let package = self.package.as_ref().map(|package| package.join("metadata.json"));
         package.or_else(|| self.metadata.clone())
+    }
+
+    /// Checks that there is a source of requests for this target.
+    fn check(&self, target: &Target) -> Result<(), Exit> {
+        let is_inference = matches!(target, Target::Inference(_));
+        if !is_inference && !self.inputs.is_empty() {
+            return Err(Exit::usage("--input is for the forms of the Open Inference Protocol"));
+        }
+        if !is_inference && self.file().is_none() && self.request.is_empty() {
+            return Err(Exit::usage("give --package, --metadata or --request"));
+        }
+        Ok(())
     }
 
     fn source(self) -> Source {
@@ -342,16 +288,6 @@ impl LoadArguments {
             (None, Some(p99)) => Ok(Load::FindRate { p99, step, arrivals }),
             (None, None) if self.max => Ok(Load::Max),
             (None, None) => Err(Exit::usage("give --rate, --max or --find-rate")),
-        }
-    }
-}
-
-impl From<FormArgument> for Form {
-    fn from(form: FormArgument) -> Self {
-        match form {
-            FormArgument::Kv => Self::KeyValue,
-            FormArgument::Columnar => Self::Columnar,
-            FormArgument::Json => Self::Json,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The protocol over HTTP: JSON, with or without the binary tensor extension.
 
-use std::{fmt, io::Read as _, time::SystemTime};
+use std::{io::Read as _, time::SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
@@ -9,10 +9,12 @@ use http::{
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE},
 };
 use outrigger_oip::{
-    InferResponse, Parameter, Parameters,
+    InferResponse, Parameters,
     rest::{self, Encoded, Unreadable},
 };
 use reqwest::{Client, Response, Url};
+
+pub(crate) use outrigger_oip::rest::{escaped, model_path};
 
 use crate::{Class, Failure, Form, Status, message::Request, policy::retry_after};
 
@@ -122,12 +124,7 @@ impl Rest {
 /// Encodes a request, with all outputs in the form of the inputs.
 fn encode(request: &Request, id: &str, form: Form) -> Result<Encoded, Failure> {
     let form = if form == Form::Json { rest::Form::Json } else { rest::Form::Binary };
-    let mut parameters = Parameters::default();
-    if form == rest::Form::Binary && request.outputs.is_empty() {
-        let set = parameters.insert("binary_data_output", Parameter::Bool(true));
-        set.map_err(|fault| Failure::refused(fault.to_string()))?;
-    }
-    rest::write_request(&request.message(id, parameters), form)
+    rest::write_request(&request.message(id, Parameters::default()), form)
         .map_err(|fault| Failure::refused(fault.to_string()))
 }
 
@@ -152,36 +149,6 @@ fn may_be_the_form(failure: &Failure) -> bool {
     matches!(failure.status, Status::Http(_)) && !is_busy
 }
 
-/// The path of a model, or of a version of it.
-pub(crate) fn model_path(model: &str, version: Option<&str>) -> String {
-    let model = escaped(model);
-    match version {
-        None => format!("/v2/models/{model}"),
-        Some(version) => format!("/v2/models/{model}/versions/{}", escaped(version)),
-    }
-}
-
-/// A name as one segment of a path (RFC 3986, section 3.3).
-pub(crate) fn escaped(name: &str) -> Escaped<'_> {
-    Escaped(name)
-}
-
-pub(crate) struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A segment of dots alone would be a step in the path.
-        let dots = self.0.bytes().all(|byte| byte == b'.');
-        self.0.bytes().try_for_each(|byte| match byte {
-            b'.' if dots => f.write_str("%2E"),
-            _ if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => {
-                write!(f, "{}", char::from(byte))
-            }
-            _ => write!(f, "%{byte:02X}"),
-        })
-    }
-}
-
 /// The failure of a call without an answer. The URL is left out of it.
 fn failed(error: reqwest::Error) -> Failure {
     let (is_connect, is_timeout) = (error.is_connect(), error.is_timeout());
@@ -193,17 +160,5 @@ fn failed(error: reqwest::Error) -> Failure {
         (true, _) => Failure::new(Class::Unavailable, format!("cannot connect: {cause}")),
         (_, true) => Failure::timeout(),
         _ => Failure::new(Class::Lost, format!("the connection broke: {cause}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_one_segment_of_a_path() {
-        assert_eq!(model_path("churn-2.0_a", None), "/v2/models/churn-2.0_a");
-        assert_eq!(model_path("a/b c", Some("..")), "/v2/models/a%2Fb%20c/versions/%2E%2E");
-        assert_eq!(model_path("é?#", None), "/v2/models/%C3%A9%3F%23");
     }
 }

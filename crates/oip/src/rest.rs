@@ -1,5 +1,6 @@
 //! The forms of messages over HTTP: JSON, and JSON followed by binary tensors.
 
+mod address;
 mod data;
 mod fields;
 mod forms;
@@ -13,6 +14,7 @@ mod tensor;
 mod tests;
 mod write;
 
+pub use address::{Escaped, escaped, model_path};
 pub use forms::{Form, Forms};
 pub use memory::memory;
 pub use path::{ModelPath, OfModel, Resource, Verb};

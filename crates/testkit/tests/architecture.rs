@@ -89,7 +89,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "validation",
         ],
     ),
-    ("bench", &["proto", "compression", "core", "features", "rpc", "tfserving"]),
+    ("bench", &["proto", "compression", "core", "features", "oip", "rpc", "tfserving"]),
     (
         "cli",
         &[

@@ -10,7 +10,8 @@ use crate::Job;
 /// The requested settings, with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Settings {
-    /// `kv`, `columnar`, `json`, or `direct` for TensorFlow Serving itself.
+    /// `kv`, `columnar`, `json`; `oip-grpc`, `oip-binary` or `oip-json`; or `direct` for TensorFlow
+    /// Serving itself.
     pub form: &'static str,
     /// Duration of the measurement; in a search, of the confirmation.
     pub duration_seconds: f64,

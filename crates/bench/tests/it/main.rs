@@ -5,6 +5,7 @@ mod departures;
 mod engine;
 mod find_rate;
 mod frames;
+mod inference;
 mod open_loop;
 mod options;
 mod outcomes;

@@ -226,6 +226,10 @@ fn usage_errors_exit_with_64_and_a_message() {
     refused(&with(&["--package", "churn", "--find-rate"]), "--p99");
     refused(&with(&["--package", "churn", "--rate", "0"]), "over 0");
     refused(&with(&["--max"]), "--package");
+    let input = ["--input", "x:FP32:1", "--max"];
+    refused(&with(&input), "--input is for the forms of the Open Inference Protocol");
+    refused(&with(&["--form", "oip-json", "--input", "x:FP32", "--max"]), "NAME:DATATYPE:SIZE");
+    refused(&[&asked[..], &["--max", "--form", "oip-grpc"]].concat(), "metadata.json");
     refused(&[&asked[..], &["--max", "--treatments", "7"]].concat(), "--treatments");
     refused(&[&asked[..], &["--max", "--form", "kv"]].concat(), "metadata.json");
     refused(&[&asked[..], &["--max", "--pid", "engine"]].concat(), "NAME=PID");

@@ -103,12 +103,14 @@ impl Encoded {
 }
 
 /// Writes a request. Each requested output gets the parameter `binary_data`, since servers disagree
-/// about its default: as the output says, or else as the form of the request.
+/// about its default: as the output says, or else as the form of the request. A binary request for
+/// all outputs gets `binary_data_output`, unless it has it.
 ///
 /// # Errors
-/// An input has no form in JSON: FP16, BF16, a float that is not finite, bytes that are not in
+/// There are too many parameters, or an input has no form in JSON: FP16, BF16, a float that is not finite, bytes that are not in
 /// UTF-8.
 pub fn write_request(request: &InferRequest, form: Form) -> Result<Encoded, Malformed> {
+    let parameters = request_parameters(request, form)?;
     let mut encoded = Encoded::default();
     let json = &mut encoded.json;
     json.push(b'{');
@@ -117,9 +119,9 @@ pub fn write_request(request: &InferRequest, form: Form) -> Result<Encoded, Malf
         put(id, json);
         json.push(b',');
     }
-    if !request.parameters.is_empty() {
+    if !parameters.is_empty() {
         json.extend_from_slice(b"\"parameters\":");
-        write_parameters(&request.parameters, json);
+        write_parameters(&parameters, json);
         json.push(b',');
     }
     json.extend_from_slice(b"\"inputs\":");
@@ -140,6 +142,16 @@ pub fn write_request(request: &InferRequest, form: Form) -> Result<Encoded, Malf
     }
     encoded.json.push(b'}');
     Ok(encoded)
+}
+
+/// The parameters of a request, with the one that asks for all outputs in the form of the inputs.
+fn request_parameters(request: &InferRequest, form: Form) -> Result<Parameters, Malformed> {
+    let mut parameters = request.parameters.clone();
+    let is_named = !request.outputs.is_empty() || parameters.get(infer::BINARY_OUTPUT).is_some();
+    if form == Form::Binary && !is_named {
+        parameters.insert(infer::BINARY_OUTPUT, Parameter::Bool(true))?;
+    }
+    Ok(parameters)
 }
 
 /// Writes a response; `form` gives the form of each output. Members without content are left out.

@@ -37,6 +37,7 @@ from outrigger_testenv.bench.figure import (
     at_most,
 )
 from outrigger_testenv.bench.layout_figures import LAYOUT_FIGURES
+from outrigger_testenv.bench.oip.figures import OIP_FIGURES
 from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE, Setup
 from outrigger_testenv.bench.trees.figures import TREE_FIGURES
 
@@ -371,6 +372,7 @@ FIGURES = (
         partial(many.seconds, 1000, 1),
     ),
     *CANARY_FIGURES,
+    *OIP_FIGURES,
     *TREE_FIGURES,
     Figure(
         "ui-first-paint",

@@ -54,14 +54,14 @@ class Setup:
 
     def direct(self, frame: int = ONE_FRAME) -> Side:
         """The engine called directly, with the tensors that the control plane would send."""
-        engine = self.stack.engine
-        return Side("engine", self._direct(engine.endpoint, frame), {ENGINE: engine.process.pid})
+        return direct(self.stack, self.package, frame)
 
     def proxied(self) -> Side:
         """The proxy that only passes bytes on, called with the same tensors."""
         target, process = self._proxy
         processes = {PROXY: process.pid, ENGINE: self.stack.engine.process.pid}
-        return Side("proxy", self._direct(target, ONE_FRAME), processes)
+        arguments = _direct(self.stack, target, self.package, ONE_FRAME)
+        return Side("proxy", arguments, processes)
 
     @cached_property
     def package(self) -> ModelPackage:
@@ -78,6 +78,16 @@ class Setup:
         stack = self._open.enter_context(new_stack())
         self.serve_model(stack)
         return stack
+
+    @cached_property
+    def inference(self) -> tuple[Stack, ModelPackage]:
+        """Engine and control plane with a listener for the Open Inference Protocol, serving the
+        model, and its package.
+        """
+        (port,) = free_ports(1)
+        stack = new_stack({"server": {"oip": f"127.0.0.1:{port}"}})
+        self.serve_model(self._open.enter_context(stack))
+        return stack, self.package
 
     @cached_property
     def bounded(self) -> Stack:
@@ -128,11 +138,6 @@ class Setup:
         client.load(MODEL)
         client.wait_until_serving(MODEL, digest)
 
-    def _direct(self, endpoint: str, frame: int) -> list[str]:
-        (version,) = self.stack.client().model(MODEL).versions
-        servable = ["--servable", version.servable, *_frames(frame)]
-        return ["--direct", endpoint, *servable, *_package(self.package)]
-
     @cached_property
     def _proxy(self) -> tuple[str, Process]:
         (port,) = free_ports(1)
@@ -148,8 +153,20 @@ class Setup:
 def through(stack: Stack, package: ModelPackage, form: str, frame: int = ONE_FRAME) -> Side:
     """The control plane of a stack with its engine, for requests of this form."""
     arguments = ["--server", stack.serve.target, "--model", MODEL, "--form", form]
-    arguments += [*_frames(frame), *_package(package)]
+    arguments += load_arguments(package, frame)
     return Side(f"control plane, {form}", arguments, processes(stack))
+
+
+def direct(stack: Stack, package: ModelPackage, frame: int = ONE_FRAME) -> Side:
+    """The engine of a stack called directly, with the tensors that the control plane would send."""
+    arguments = _direct(stack, stack.engine.endpoint, package, frame)
+    return Side("engine", arguments, {ENGINE: stack.engine.process.pid})
+
+
+def _direct(stack: Stack, endpoint: str, package: ModelPackage, frame: int) -> list[str]:
+    (version,) = stack.client().model(MODEL).versions
+    servable = ["--servable", version.servable]
+    return ["--direct", endpoint, *servable, *load_arguments(package, frame)]
 
 
 def processes(stack: Stack) -> dict[str, int]:
@@ -163,9 +180,6 @@ def new_stack(overrides: Mapping[str, Any] | None = None) -> Stack:
     return Stack(overrides, with_registry=False, threads=THREADS, start=False)
 
 
-def _frames(size: int) -> list[str]:
-    return ["--frame-size", str(size)]
-
-
-def _package(package: ModelPackage) -> list[str]:
-    return ["--package", str(package.directory)]
+def load_arguments(package: ModelPackage, frame: int = ONE_FRAME) -> list[str]:
+    """The generator's arguments for requests of a package, in frames of this size."""
+    return ["--frame-size", str(frame), "--package", str(package.directory)]

@@ -66,6 +66,19 @@ fn reread(encoded: Encoded) -> Result<InferRequest, Malformed> {
     read_request(&body, length)
 }
 
+#[test]
+fn a_binary_request_for_all_outputs_asks_for_them_as_binary_tensors() {
+    let tensor = new(DataType::Bool, &[1], vec![1].into());
+    let asked = |outputs, form| {
+        let request = InferRequest { outputs, ..request(&tensor) };
+        let read = reread(write_request(&request, form).expect("a tensor")).expect("a request");
+        read.parameters.flag("binary_data_output").expect("a flag")
+    };
+    assert_eq!(asked(Vec::new(), Form::Binary), Some(true));
+    assert_eq!(asked(Vec::new(), Form::Json), None);
+    assert_eq!(asked(request(&tensor).outputs, Form::Binary), None, "each output has its own");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
