@@ -2,6 +2,7 @@
 
 mod engines;
 mod images;
+mod onnx;
 mod tfserving;
 mod trees;
 

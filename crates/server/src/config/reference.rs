@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Key, batcher::Batcher, environment::variable, section::Section as _, sections};
+use super::{Key, batcher::Batcher, environment::variable, onnx::Onnx, section::Section, sections};
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -45,6 +45,7 @@ engines:
 |---|---|
 | `tfserving` | those of `engine`: TensorFlow Serving, or `outrigger engine` |
 | `trees` | none: tree models in this process (docs/trees.md) |
+| `onnx` | those below: ONNX models, in `outrigger onnx` (docs/onnx.md) |
 
 The key `batcher` of an engine, of any kind, joins calls (below); `tfserving` can do so by itself
 (`batching`), and takes only one of both.
@@ -165,7 +166,8 @@ pub fn reference_markdown() -> String {
         }
     }
     page.push_str(ENGINES);
-    page.push_str(&batcher());
+    page.push_str(&subsection::<Onnx>("onnx"));
+    page.push_str(&subsection::<Batcher>("batcher"));
     page.push_str(MODELS);
     for key in MODEL_KEYS {
         row(&mut page, key, None);
@@ -173,12 +175,11 @@ pub fn reference_markdown() -> String {
     page
 }
 
-/// The keys of `batcher`.
-fn batcher() -> String {
-    let about = Batcher::ABOUT.trim();
-    let mut page = format!("\n### batcher\n\n{about}\n\n");
+/// The keys of an engine's entry, under a heading of their own.
+fn subsection<S: Section>(name: &str) -> String {
+    let mut page = format!("\n### {name}\n\n{}\n\n", S::ABOUT.trim());
     page.push_str("| key | value | default | |\n|---|---|---|---|\n");
-    Batcher::KEYS.iter().for_each(|key| row(&mut page, key, None));
+    S::KEYS.iter().for_each(|key| row(&mut page, key, None));
     page
 }
 

@@ -5,7 +5,7 @@ use outrigger_lifecycle::Engines;
 use outrigger_store::Store;
 use outrigger_trace::Tracer;
 
-use super::{tfserving, trees};
+use super::{onnx, tfserving, trees};
 use crate::{
     Error,
     config::{Config, Invalid, Kinds, kinds::Context},
@@ -15,7 +15,7 @@ use crate::{
 impl Kinds {
     /// The kinds of engines that the program is shipped with.
     pub fn shipped() -> Self {
-        Self::default().with(tfserving::kind()).with(trees::kind())
+        Self::default().with(tfserving::kind()).with(trees::kind()).with(onnx::kind())
     }
 }
 
