@@ -1,26 +1,22 @@
 //! The client of the process.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+mod wire;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use bytes::Bytes;
 use http::HeaderMap;
-use outrigger_core::{EngineId, Reason, ServableId, Tensor};
-use outrigger_oip::{InferRequest, Malformed, RequestedOutput, grpc};
-use outrigger_proto::{
-    inference::{
-        ModelInferResponse, ModelRepositoryParameter, RepositoryIndexRequest,
-        RepositoryIndexResponse, RepositoryModelLoadRequest, RepositoryModelLoadResponse,
-        RepositoryModelUnloadRequest, RepositoryModelUnloadResponse, ServerMetadataRequest,
-        ServerMetadataResponse, model_repository_parameter::ParameterChoice,
-    },
-    raw::unary::PREFIX,
+use outrigger_core::{EngineId, Failure, ServableId, Tensor};
+use outrigger_oip::{InferRequest, RequestedOutput, grpc, metadata::State};
+use outrigger_proto::inference::{
+    RepositoryIndexRequest, RepositoryIndexResponse, RepositoryModelLoadRequest,
+    RepositoryModelLoadResponse, RepositoryModelUnloadRequest, RepositoryModelUnloadResponse,
+    ServerMetadataRequest, ServerMetadataResponse, repository_index_response::ModelIndex,
 };
-use outrigger_rpc::{CallError, Calls, Endpoint, Head, Settings, status_of_http};
+use outrigger_rpc::{
+    CallError, Calls, Endpoint, Head, Settings,
+    metrics::{CallMetrics, Connections, begin},
+};
 use outrigger_run::{Call, RunError};
 use prost::Message;
 use tokio::{
@@ -28,14 +24,12 @@ use tokio::{
     sync::Semaphore,
     time::{Instant, timeout_at},
 };
-use tonic::{Code, Status};
-
-use crate::observer::Log;
+use tonic::Code;
 
 /// The address of the process and the limits of its client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The engine's name, for logs.
+    /// The engine's name, for metrics and logs.
     pub engine: EngineId,
     /// Its address.
     pub endpoint: Endpoint,
@@ -53,13 +47,60 @@ pub struct Config {
     pub load_timeout: Duration,
 }
 
+impl Config {
+    /// The default configuration for the engine called `engine` at `endpoint`.
+    pub fn new(engine: EngineId, endpoint: Endpoint) -> Self {
+        Self {
+            engine,
+            endpoint,
+            connections: 2,
+            max_in_flight: 128,
+            max_message: 257 << 20,
+            control_timeout: Duration::from_secs(2),
+            load_timeout: Duration::from_secs(600),
+        }
+    }
+}
+
 /// The state of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// A text that differs between two starts.
     pub(crate) start: String,
-    /// The names and versions of its models.
-    pub(crate) loaded: BTreeSet<(String, String)>,
+    /// Its models.
+    pub(crate) models: BTreeSet<Held>,
+}
+
+/// The name and the version of a model in the process.
+pub(crate) type WireName = (String, String);
+
+/// A model in the process.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Held {
+    pub(crate) name: WireName,
+    /// The directory of its files, as the process sees it.
+    pub(crate) directory: String,
+    /// True if it is loaded, false while it is being loaded.
+    pub(crate) is_ready: bool,
+}
+
+/// The failure of a load.
+#[derive(Debug)]
+pub(crate) enum LoadError {
+    /// The process answered that it cannot load the model.
+    Refused(Failure),
+    /// There was no answer: the process may have ended, or may still be loading.
+    CutOff(RunError),
+}
+
+impl LoadError {
+    /// The label of a failed load in metrics.
+    fn outcome(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => "failed",
+            Self::CutOff(error) => error.outcome(),
+        }
+    }
 }
 
 /// Makes calls to the process.
@@ -69,7 +110,17 @@ pub(crate) struct Client {
     runs: Calls<Bytes>,
     room: Semaphore,
     heads: Heads,
+    metrics: Metrics,
     config: Config,
+}
+
+/// The metrics of the calls.
+#[derive(Debug)]
+struct Metrics {
+    predict: CallMetrics,
+    status: CallMetrics,
+    load: CallMetrics,
+    unload: CallMetrics,
 }
 
 /// The heads of the calls.
@@ -88,7 +139,9 @@ const START: &str = "start/";
 impl Client {
     /// Creates a client whose connections for runs are driven by `runtimes`, which must not be empty.
     pub(crate) fn new(config: Config, runtimes: &[Handle]) -> Self {
-        let (endpoint, observer) = (&config.endpoint, Arc::new(Log::of(&config.engine)));
+        let (endpoint, engine) = (&config.endpoint, &config.engine);
+        begin(engine);
+        let observer = Arc::new(Connections::to(engine, endpoint));
         let settings = Settings { confirm: true, ..Settings::default() };
         let control = Calls::new(endpoint, &settings, &runtimes[..1], Arc::clone(&observer) as _);
         let settings = Settings { connections: config.connections, ..settings };
@@ -101,56 +154,78 @@ impl Client {
             unload: head("/inference.GRPCInferenceService/RepositoryModelUnload"),
             infer: head("/inference.GRPCInferenceService/ModelInfer"),
         };
+        let of = |method| CallMetrics::of(engine, method);
+        let metrics = Metrics {
+            predict: of("predict"),
+            status: of("status"),
+            load: of("load"),
+            unload: of("unload"),
+        };
         let room = Semaphore::new(config.max_in_flight.min(Semaphore::MAX_PERMITS));
-        Self { control, runs, room, heads, config }
+        Self { control, runs, room, heads, metrics, config }
     }
 
     /// The state of the process.
     pub(crate) async fn look(&self) -> Result<Seen, RunError> {
+        let observed = self.metrics.status.start();
+        observed.end(self.try_look().await, RunError::outcome)
+    }
+
+    async fn try_look(&self) -> Result<Seen, RunError> {
         let deadline = Instant::now() + self.config.control_timeout;
-        let request = ServerMetadataRequest {};
-        let answer: ServerMetadataResponse =
-            self.control(&self.heads.metadata, &request, deadline).await?;
-        let start = answer.extensions.into_iter().find(|name| name.starts_with(START));
-        let start = start.ok_or_else(|| invalid("the server is no `outrigger onnx`".into()))?;
+        let server = self.control(&self.heads.metadata, &ServerMetadataRequest {}, deadline).await;
+        let server: ServerMetadataResponse = server.map_err(wire::of_call)?;
+        let start = server.extensions.into_iter().find(|name| name.starts_with(START));
+        let start = start.ok_or_else(|| wire::invalid("the server is no `outrigger onnx`"))?;
         let request = RepositoryIndexRequest::default();
-        let answer: RepositoryIndexResponse =
-            self.control(&self.heads.index, &request, deadline).await?;
-        let loaded = answer.models.into_iter().map(|model| (model.name, model.version)).collect();
-        Ok(Seen { start, loaded })
+        let index = self.control(&self.heads.index, &request, deadline).await;
+        let index: RepositoryIndexResponse = index.map_err(wire::of_call)?;
+        let held = |model: ModelIndex| Held {
+            is_ready: model.state == State::Ready.as_str(),
+            name: (model.name, model.version),
+            directory: model.reason,
+        };
+        Ok(Seen { start, models: index.models.into_iter().map(held).collect() })
     }
 
     /// Loads the model in `directory` as `id`.
-    pub(crate) async fn load(&self, id: &ServableId, directory: &Path) -> Result<(), RunError> {
-        let directory = directory.to_str().ok_or_else(|| RunError::Failed {
-            code: "InvalidArgument".to_owned(),
-            message: "the path of the model is no text".to_owned(),
-        })?;
+    pub(crate) async fn load(&self, id: &ServableId, directory: &str) -> Result<(), LoadError> {
+        let observed = self.metrics.load.start();
+        observed.end(self.try_load(id, directory).await, LoadError::outcome)
+    }
+
+    async fn try_load(&self, id: &ServableId, directory: &str) -> Result<(), LoadError> {
         let (model_name, version) = wire_name(id);
+        let parameters = [("version", &*version), ("directory", directory)];
         let request = RepositoryModelLoadRequest {
             model_name,
-            parameters: parameters([("version", &version), ("directory", directory)]),
+            parameters: wire::parameters(parameters),
             ..Default::default()
         };
         let deadline = Instant::now() + self.config.load_timeout;
-        let answer = self.control(&self.heads.load, &request, deadline).await;
-        answer.map(|RepositoryModelLoadResponse {}| ())
+        match self.control(&self.heads.load, &request, deadline).await {
+            Ok(RepositoryModelLoadResponse {}) => Ok(()),
+            Err(error) => Err(wire::of_load(error)),
+        }
     }
 
     /// Unloads a model, which need not be loaded.
-    pub(crate) async fn unload(&self, (name, version): (String, String)) -> Result<(), RunError> {
+    pub(crate) async fn unload(&self, name: &WireName) -> Result<(), RunError> {
+        let observed = self.metrics.unload.start();
+        observed.end(self.try_unload(name).await, RunError::outcome)
+    }
+
+    async fn try_unload(&self, (name, version): &WireName) -> Result<(), RunError> {
         let request = RepositoryModelUnloadRequest {
-            model_name: name,
-            parameters: parameters([("version", &version)]),
+            model_name: name.clone(),
+            parameters: wire::parameters([("version", version)]),
             ..Default::default()
         };
         let deadline = Instant::now() + self.config.control_timeout;
-        let (head, headers) = (&self.heads.unload, HeaderMap::new());
-        let limit = self.config.max_message;
-        match unary(&self.control, head, &request, (deadline, &headers), limit).await {
+        match self.control(&self.heads.unload, &request, deadline).await {
             Ok(RepositoryModelUnloadResponse {}) => Ok(()),
             Err(CallError::Status(status)) if status.code() == Code::NotFound => Ok(()),
-            Err(error) => Err(of_call(error)),
+            Err(error) => Err(wire::of_call(error)),
         }
     }
 
@@ -160,17 +235,19 @@ impl Client {
         id: &ServableId,
         call: &mut Call,
     ) -> Result<Vec<Tensor>, RunError> {
+        let observed = self.metrics.predict.start();
+        observed.end(self.try_run(id, call).await, RunError::outcome)
+    }
+
+    async fn try_run(&self, id: &ServableId, call: &mut Call) -> Result<Vec<Tensor>, RunError> {
         let deadline = call.deadline;
         let place = timeout_at(deadline, self.room.acquire()).await;
         let _place = place.map_err(|_| RunError::Overloaded)?.expect("never closed");
         let (name, version) = wire_name(id);
-        let wanted = call
-            .outputs
-            .iter()
-            .map(|name| RequestedOutput { name: Arc::clone(name), binary: None });
+        let wanted = |name: &Arc<str>| RequestedOutput { name: Arc::clone(name), binary: None };
         let request = InferRequest {
             inputs: call.inputs.iter().cloned().map(Into::into).collect(),
-            outputs: wanted.collect(),
+            outputs: call.outputs.iter().map(wanted).collect(),
             ..InferRequest::default()
         };
         let message = grpc::write_request(request, name, version);
@@ -179,9 +256,8 @@ impl Client {
             return Err(RunError::TooLarge { size, limit });
         }
         let headers = (deadline, &call.headers);
-        let answer = unary(&self.runs, &self.heads.infer, &message, headers, limit).await;
-        match answer {
-            Ok(answer) => outputs(answer, &call.outputs),
+        match wire::unary(&self.runs, &self.heads.infer, &message, headers, limit).await {
+            Ok(answer) => wire::outputs(answer, &call.outputs),
             Err(CallError::Lost(error)) => {
                 let inputs = std::mem::take(&mut call.inputs);
                 Err(RunError::Lost { inputs, source: error.into() })
@@ -189,7 +265,14 @@ impl Client {
             Err(CallError::Status(status)) if status.code() == Code::NotFound => {
                 Err(RunError::NotServed { servable: id.clone() })
             }
-            Err(error) => Err(of_call(error)),
+            // The request carried the deadline, so the process may have ended the call before the
+            // client's own timer ran out.
+            Err(CallError::Status(status))
+                if status.code() == Code::Cancelled && deadline <= Instant::now() =>
+            {
+                Err(RunError::DeadlineExceeded)
+            }
+            Err(error) => Err(wire::of_call(error)),
         }
     }
 
@@ -198,93 +281,13 @@ impl Client {
         head: &Head,
         request: &impl Message,
         deadline: Instant,
-    ) -> Result<A, RunError> {
+    ) -> Result<A, CallError> {
         let (headers, limit) = (HeaderMap::new(), self.config.max_message);
-        let answer = unary(&self.control, head, request, (deadline, &headers), limit);
-        answer.await.map_err(of_call)
+        wire::unary(&self.control, head, request, (deadline, &headers), limit).await
     }
 }
 
 /// The name and the version of a servable in the process.
-pub(crate) fn wire_name(id: &ServableId) -> (String, String) {
+pub(crate) fn wire_name(id: &ServableId) -> WireName {
     (id.name.as_str().to_owned(), id.version.0.to_string())
-}
-
-fn parameters<const N: usize>(
-    texts: [(&str, &str); N],
-) -> BTreeMap<String, ModelRepositoryParameter> {
-    let parameter = |text: &str| ModelRepositoryParameter {
-        parameter_choice: Some(ParameterChoice::StringParam(text.to_owned())),
-    };
-    texts.into_iter().map(|(name, text)| (name.to_owned(), parameter(text))).collect()
-}
-
-/// Makes one call. The answer has at most `limit` bytes.
-async fn unary<A: Message + Default>(
-    calls: &Calls<Bytes>,
-    head: &Head,
-    request: &impl Message,
-    (deadline, headers): (Instant, &HeaderMap),
-    limit: usize,
-) -> Result<A, CallError> {
-    let size = request.encoded_len();
-    let mut framed = BytesMut::with_capacity(PREFIX + size);
-    framed.put_u8(0);
-    framed.put_u32(u32::try_from(size).unwrap_or(u32::MAX));
-    request.encode(&mut framed).expect("the buffer grows");
-    let head = || {
-        let left = deadline.saturating_duration_since(Instant::now());
-        (!left.is_zero()).then(|| head.within(left, headers))
-    };
-    let answer = timeout_at(deadline, calls.call(framed.freeze(), limit, head)).await;
-    let answer = answer.map_err(|_| CallError::Deadline)??;
-    A::decode(answer).map_err(|error| CallError::Status(Status::data_loss(error.to_string())))
-}
-
-/// The outputs called `wanted`, in that order; all if there are none.
-fn outputs(answer: ModelInferResponse, wanted: &[Arc<str>]) -> Result<Vec<Tensor>, RunError> {
-    let answer = grpc::read_response(answer).map_err(malformed)?;
-    let outputs = answer.outputs.into_iter().map(|output| output.into_core().map_err(malformed));
-    let mut outputs = outputs.collect::<Result<Vec<_>, _>>()?;
-    if wanted.is_empty() {
-        return Ok(outputs);
-    }
-    let take = |name: &Arc<str>| match outputs.iter().position(|output| output.name == *name) {
-        Some(found) => Ok(outputs.swap_remove(found)),
-        None => Err(invalid(format!("the answer has no output {name}"))),
-    };
-    wanted.iter().map(take).collect()
-}
-
-fn malformed(error: Malformed) -> RunError {
-    invalid(error.to_string())
-}
-
-fn invalid(message: String) -> RunError {
-    RunError::Answer { reason: Reason::EngineFailed, source: message.into() }
-}
-
-fn of_call(error: CallError) -> RunError {
-    match error {
-        CallError::Transport(error) | CallError::Lost(error) => RunError::Unavailable(error.into()),
-        CallError::Status(status) => of_status(&status),
-        CallError::NoStatus(status) => of_status(&status_of_http(status)),
-        CallError::Framing(error) => {
-            RunError::Answer { reason: Reason::EngineFailed, source: error.into() }
-        }
-        CallError::Deadline => RunError::DeadlineExceeded,
-    }
-}
-
-fn of_status(status: &Status) -> RunError {
-    /// The longest message that is kept, in characters.
-    const MESSAGE: usize = 1000;
-    let message = status.message().chars().take(MESSAGE).collect();
-    match status.code() {
-        Code::Unavailable => RunError::NotReady { message },
-        Code::ResourceExhausted => RunError::EngineOverloaded { message },
-        Code::DeadlineExceeded => RunError::DeadlineExceeded,
-        Code::Cancelled => RunError::Cancelled { message },
-        code => RunError::Failed { code: format!("{code:?}"), message },
-    }
 }

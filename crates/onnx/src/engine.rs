@@ -10,7 +10,7 @@ use std::{
 use futures::future::BoxFuture;
 use outrigger_core::{Digest, Failure, Interface, Reason, ServableId, engine::ToEngine};
 use outrigger_run::{
-    self as run, Adopted, Failed, Framework, Location, Run, RunError, Start, Target,
+    self as run, Adopted, Failed, Framework, Location, PackagedModel, Run, RunError, Start, Target,
 };
 use tokio::{
     runtime::Handle,
@@ -52,14 +52,14 @@ impl Engine {
         }
     }
 
-    /// The directory of a published version, as the process sees it.
-    pub(crate) fn directory(&self, id: &ServableId) -> Option<PathBuf> {
+    /// The directory of a published version, as the process sees it. Paths of the store are UTF-8.
+    pub(crate) fn directory(&self, id: &ServableId) -> Option<String> {
         let (_, directory) = lock(&self.published).get(id).cloned()?;
         let moved = self
             .roots
             .as_ref()
             .and_then(|(here, there)| Some(there.join(directory.strip_prefix(here).ok()?)));
-        Some(moved.unwrap_or(directory))
+        Some(moved.unwrap_or(directory).to_string_lossy().into_owned())
     }
 }
 
@@ -86,9 +86,9 @@ impl run::Engine for Engine {
         &self,
         id: ServableId,
         digest: Digest,
-        model: PathBuf,
+        model: PackagedModel,
     ) -> BoxFuture<'_, Result<(), Failed>> {
-        lock(&self.published).insert(id, (digest, model));
+        lock(&self.published).insert(id, (digest, model.directory));
         Box::pin(std::future::ready(Ok(())))
     }
 

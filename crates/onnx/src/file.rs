@@ -129,8 +129,14 @@ impl Found {
     }
 }
 
+/// A part of locations that ONNX Runtime takes for addresses in memory, and not for paths.
+const ADDRESS: &str = "_ORT_MEM_ADDR_";
+
 /// True if `location` is a regular file in `directory` or below it, without any symbolic link.
 fn is_beside(directory: &Path, location: &str) -> bool {
+    if location.contains(ADDRESS) {
+        return false;
+    }
     let location = Path::new(location);
     let mut path = directory.to_owned();
     let mut components = location.components().peekable();

@@ -1,9 +1,7 @@
 //! The framework of ONNX models.
 
-use std::path::Path;
-
 use outrigger_core::{Failure, Interface, PackageLayout, Reason};
-use outrigger_run::Framework;
+use outrigger_run::{Framework, PackagedModel};
 
 use crate::file::{self, FILE};
 
@@ -28,12 +26,13 @@ pub const ONNX: Framework = Framework {
     reading: |_| READING,
     interface,
     others: None,
+    describer: None,
 };
 
-fn interface(model: &Path, signature: &str) -> Result<Interface, Failure> {
+fn interface(model: &PackagedModel, signature: &str) -> Result<Interface, Failure> {
     if signature != SIGNATURE {
         let message = format!("an ONNX model has no signature {signature:?}, only {SIGNATURE:?}");
         return Err(Failure::new(Reason::ImageInvalid, message));
     }
-    Ok(file::read(model)?)
+    Ok(file::read(model.without_uplift()?)?)
 }

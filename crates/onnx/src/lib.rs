@@ -9,10 +9,10 @@ mod client;
 mod engine;
 mod file;
 mod framework;
-mod observer;
 mod task;
 
 pub use client::Config;
 pub use engine::Engine;
 pub use file::{FILE, OnnxError, read};
 pub use framework::ONNX;
+pub use outrigger_rpc::Endpoint;

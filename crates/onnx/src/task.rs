@@ -2,20 +2,24 @@
 //! and has the process load and unload the difference.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
 
 use outrigger_core::{
-    Failure, ServableId,
+    Failure, Reason, ServableId,
     engine::{Condition, FromEngine, ToEngine},
 };
 use outrigger_run::{Event, RunError, Start};
-use tokio::{sync::mpsc, task::JoinSet, time::sleep};
+use tokio::{
+    sync::mpsc,
+    task::{Id, JoinError, JoinSet},
+    time::sleep,
+};
 
 use crate::{
-    client::{Seen, wire_name},
+    client::{Held, LoadError, Seen, WireName, wire_name},
     engine::Engine,
 };
 
@@ -31,16 +35,8 @@ enum State {
     Wanted,
     /// The process loads it.
     Loading,
-    /// Its load was cut off: the process may have ended.
-    Cut,
     /// The process has it.
     Up,
-}
-
-/// The result of a load.
-struct Loaded {
-    id: ServableId,
-    result: Result<(), RunError>,
 }
 
 /// The state of the task.
@@ -50,9 +46,9 @@ pub(crate) struct Task {
     versions: BTreeMap<ServableId, State>,
     /// Versions that were removed and that the process may still have.
     leaving: BTreeSet<ServableId>,
-    loads: JoinSet<Loaded>,
+    loads: JoinSet<Result<(), LoadError>>,
     /// The versions of `loads`.
-    loading: BTreeSet<ServableId>,
+    loading: HashMap<Id, ServableId>,
     condition: Condition,
     /// The process's start, once it is known.
     started: Option<String>,
@@ -67,7 +63,7 @@ impl Task {
             versions: adopted.into_iter().map(|id| (id, State::Wanted)).collect(),
             leaving: BTreeSet::new(),
             loads: JoinSet::new(),
-            loading: BTreeSet::new(),
+            loading: HashMap::new(),
             condition: Condition::default(),
             started: None,
             is_settled: false,
@@ -83,10 +79,7 @@ impl Task {
                     Some(message) => self.handle(message),
                     None => return,
                 },
-                Some(ended) = self.loads.join_next() => match ended {
-                    Ok(loaded) => self.loaded(loaded).await,
-                    Err(error) => tracing::error!("a load panicked: {error}"),
-                },
+                Some(ended) = self.loads.join_next_with_id() => self.load_ended(ended).await,
                 () = self.engine.suspect.notified() => {}
                 () = sleep(INTERVAL) => {}
             }
@@ -107,8 +100,16 @@ impl Task {
         }
     }
 
-    async fn loaded(&mut self, Loaded { id, result }: Loaded) {
-        self.loading.remove(&id);
+    async fn load_ended(&mut self, ended: Result<(Id, Result<(), LoadError>), JoinError>) {
+        let (task, result) = match ended {
+            Ok(ended) => ended,
+            Err(defect) => {
+                tracing::error!("a load panicked: {defect}");
+                let failure = Failure::new(Reason::Internal, "a task ended unexpectedly");
+                (defect.id(), Err(LoadError::Refused(failure)))
+            }
+        };
+        let id = self.loading.remove(&task).expect("each load has a version");
         let Some(state) = self.versions.get_mut(&id).filter(|it| **it == State::Loading) else {
             return;
         };
@@ -117,20 +118,20 @@ impl Task {
                 *state = State::Up;
                 FromEngine::Up(id)
             }
-            Err(error @ (RunError::Failed { .. } | RunError::Answer { .. })) => {
+            Err(LoadError::Refused(failure)) => {
                 self.versions.remove(&id);
-                FromEngine::Failed(id, Failure::because(error.reason(), &error))
+                FromEngine::Failed(id, failure)
             }
-            Err(error) => {
-                tracing::warn!("{id}: its load was cut off: {error}");
-                *state = State::Cut;
+            Err(LoadError::CutOff(error)) => {
+                tracing::warn!(servable = %id, error = %error, "a load was cut off");
+                *state = State::Wanted;
                 return;
             }
         };
         self.report(report).await;
     }
 
-    /// Takes notice of the state of the process, and requests what it lacks.
+    /// Records the state of the process, and requests the loads and unloads that it lacks.
     async fn compare(&mut self, seen: Result<Seen, RunError>) {
         let seen = match seen {
             Ok(seen) => seen,
@@ -148,13 +149,21 @@ impl Task {
         }
     }
 
-    /// Reports the versions as lost that the process had, or was loading, before it restarted.
+    /// Reports the versions as lost that the process does not have any more. After a restart these
+    /// are all: nothing is loaded again unless it is added again.
     async fn lose(&mut self, seen: &Seen, has_restarted: bool) {
-        let is_lost = |id: &ServableId, state: State| match state {
-            State::Wanted => false,
-            State::Up => !seen.loaded.contains(&wire_name(id)),
-            State::Loading | State::Cut => has_restarted,
+        if has_restarted {
+            tracing::warn!(
+                engine = %self.start.engine,
+                "the engine has restarted; its models are loaded again"
+            );
+        }
+        let ready = |id: &ServableId| {
+            let name = wire_name(id);
+            seen.models.iter().any(|held| held.name == name && held.is_ready)
         };
+        let is_lost =
+            |id: &ServableId, state: State| has_restarted || (state == State::Up && !ready(id));
         let lost = self.versions.extract_if(.., |id, state| is_lost(id, *state));
         let lost: Vec<_> = lost.map(|(id, _)| id).collect();
         for id in lost {
@@ -162,38 +171,45 @@ impl Task {
         }
     }
 
-    /// Has the process unload all versions that are not wanted.
+    /// Has the process unload all models that are not wanted: other versions, and other files under
+    /// the name of a version.
     async fn unload(&mut self, seen: &Seen) {
-        let known: BTreeSet<_> = self.versions.keys().chain(&self.loading).map(wire_name).collect();
-        for unwanted in seen.loaded.difference(&known) {
-            if let Err(error) = self.engine.client.unload(unwanted.clone()).await {
-                tracing::warn!("a model cannot be unloaded: {error}");
-                return;
+        let files = |id: &ServableId| Some((wire_name(id), self.engine.directory(id)?));
+        let known: BTreeSet<_> =
+            self.versions.keys().chain(self.loading.values()).filter_map(files).collect();
+        let is_known = |held: &Held| known.contains(&(held.name.clone(), held.directory.clone()));
+        let mut stay: BTreeSet<WireName> = self.loading.values().map(wire_name).collect();
+        for held in seen.models.iter().filter(|held| !is_known(held)) {
+            if let Err(error) = self.engine.client.unload(&held.name).await {
+                tracing::debug!(error = %error, "a model is not unloaded yet");
+                stay.insert(held.name.clone());
             }
         }
-        let loading = &self.loading;
-        let gone: Vec<_> = self.leaving.extract_if(.., |id| !loading.contains(id)).collect();
+        let gone: Vec<_> =
+            self.leaving.extract_if(.., |id| !stay.contains(&wire_name(id))).collect();
         for id in gone {
             self.report(FromEngine::Gone(id)).await;
         }
     }
 
-    /// Has the process load the versions that it lacks.
+    /// Has the process load the versions that it lacks. A call for a model that it has, or is
+    /// loading, ends with that load.
     async fn load(&mut self, seen: &Seen) {
-        let has = |id: &ServableId| seen.loaded.contains(&wire_name(id));
+        let has = |id: &ServableId| {
+            let (name, directory) = (wire_name(id), self.engine.directory(id));
+            let is_it =
+                |held: &&Held| held.name == name && Some(&held.directory) == directory.as_ref();
+            seen.models.iter().find(is_it).is_some_and(|held| held.is_ready)
+        };
         let mut up = Vec::new();
-        for (id, state) in &mut self.versions {
-            match *state {
-                State::Wanted | State::Cut if has(id) => {
-                    *state = State::Up;
-                    up.push(id.clone());
-                }
-                State::Wanted | State::Cut if self.loads.len() < LOADS => {
-                    *state = State::Loading;
-                    self.loading.insert(id.clone());
-                    self.loads.spawn(load(Arc::clone(&self.engine), id.clone()));
-                }
-                _ => {}
+        for (id, state) in self.versions.iter_mut().filter(|(_, it)| **it == State::Wanted) {
+            if has(id) {
+                *state = State::Up;
+                up.push(id.clone());
+            } else if self.loads.len() < LOADS {
+                *state = State::Loading;
+                let load = load(Arc::clone(&self.engine), id.clone());
+                self.loading.insert(self.loads.spawn(load).id(), id.clone());
             }
         }
         for id in up {
@@ -225,13 +241,12 @@ impl Task {
     }
 }
 
-async fn load(engine: Arc<Engine>, id: ServableId) -> Loaded {
-    let result = match engine.directory(&id) {
+async fn load(engine: Arc<Engine>, id: ServableId) -> Result<(), LoadError> {
+    match engine.directory(&id) {
         Some(directory) => engine.client.load(&id, &directory).await,
-        None => Err(RunError::Failed {
-            code: "NotFound".to_owned(),
-            message: "the version was not published".to_owned(),
-        }),
-    };
-    Loaded { id, result }
+        None => {
+            let failure = Failure::new(Reason::Internal, "the version was not published");
+            Err(LoadError::Refused(failure))
+        }
+    }
 }

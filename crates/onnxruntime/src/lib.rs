@@ -12,6 +12,7 @@ mod models;
 mod serve;
 mod service;
 mod session;
+mod value;
 
 pub use serve::{Error, Options, run};
-pub use session::{Model, RunError};
+pub use session::{Model, ModelError};

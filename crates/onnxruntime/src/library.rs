@@ -14,6 +14,9 @@ const LIBRARY: &str = "libonnxruntime.so";
 /// The library's directory in a Python environment's packages.
 const PACKAGE: &str = "site-packages/onnxruntime/capi";
 
+/// The library's directory in Outrigger's image.
+const IMAGE: &str = "/usr/local/lib/onnxruntime";
+
 /// ONNX Runtime cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
@@ -42,8 +45,8 @@ pub enum LibraryError {
 }
 
 /// The path of the library. Candidates in this order: `named`, the variable `OUTRIGGER_ONNXRUNTIME`,
-/// the active virtual environment, `.venv` in the working directory. Each may be the library, its
-/// directory or a virtual environment.
+/// the active virtual environment, `.venv` in the working directory, the directory in Outrigger's
+/// image. Each may be the library, its directory or a virtual environment.
 ///
 /// # Errors
 /// The library is not there. A named path without it is an error; other candidates are not tried.
@@ -54,7 +57,7 @@ pub fn locate(named: Option<&Path>) -> Result<PathBuf, LibraryError> {
         return within(&path).ok_or(LibraryError::Named { origin, path });
     }
     let active = env::var_os("VIRTUAL_ENV").map(PathBuf::from);
-    let environments = active.into_iter().chain([PathBuf::from(".venv")]);
+    let environments = active.into_iter().chain([".venv", IMAGE].map(PathBuf::from));
     environments.filter_map(|path| within(&path)).next().ok_or(LibraryError::NotFound)
 }
 

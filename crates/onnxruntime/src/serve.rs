@@ -3,6 +3,8 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    pin::pin,
+    time::Duration,
 };
 
 use outrigger_proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
@@ -10,14 +12,25 @@ use tokio::{
     net::UnixListener,
     runtime::Builder,
     signal::unix::{SignalKind, signal},
+    time::timeout,
 };
 use tokio_stream::wrappers::UnixListenerStream;
+use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
 use crate::{
     library::{self, LibraryError},
     service::Service,
 };
+
+/// The time limit for calls in progress at the end.
+const DRAIN: Duration = Duration::from_secs(30);
+/// The threads that read and write messages, and run models whose runs are short.
+const WORKERS: usize = 2;
+/// The bytes of one request, and of all requests of a connection, that a client may send without
+/// waiting: several requests of a megabyte.
+const STREAM_WINDOW: u32 = 8 << 20;
+const CONNECTION_WINDOW: u32 = 32 << 20;
 
 /// The settings of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,36 +72,55 @@ pub enum Error {
 /// # Errors
 /// It cannot start.
 pub fn run(options: &Options) -> Result<(), Error> {
-    library::open(&library::locate(options.onnxruntime.as_deref())?, options.threads)?;
+    let library = library::locate(options.onnxruntime.as_deref())?;
+    library::open(&library, options.threads)?;
     let runtime = Builder::new_multi_thread()
-        .worker_threads(2)
-        .max_blocking_threads(64)
+        .worker_threads(WORKERS)
         .enable_all()
         .build()
         .map_err(Error::Process)?;
-    let served = runtime.block_on(serve(options));
+    let served = runtime.block_on(serve(options, &library));
     // Does not wait for a run whose caller has gone.
     runtime.shutdown_background();
     served
 }
 
-async fn serve(options: &Options) -> Result<(), Error> {
+async fn serve(options: &Options, library: &Path) -> Result<(), Error> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Process)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Process)?;
-    let stop = async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    };
     let listener = bind(&options.socket)
         .map_err(|source| Error::Listen { path: options.socket.clone(), source })?;
     let service = GrpcInferenceServiceServer::new(Service::default())
         .max_decoding_message_size(options.max_message)
         .max_encoding_message_size(options.max_message);
+    let stop = CancellationToken::new();
     let connections = UnixListenerStream::new(listener);
-    let server = Server::builder().add_service(service);
-    server.serve_with_incoming_shutdown(connections, stop).await.map_err(Error::Serve)
+    let server = Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .serve_with_incoming_shutdown(service, connections, stop.clone().cancelled_owned());
+    tracing::info!(
+        grpc.socket = %options.socket.display(),
+        onnxruntime.library = %library.display(),
+        threads = options.threads,
+        "listening"
+    );
+    let mut server = pin!(server);
+    tokio::select! {
+        ended = &mut server => return ended.map_err(Error::Serve),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("shutting down");
+    stop.cancel();
+    let ended = timeout(DRAIN, server).await;
+    fs::remove_file(&options.socket).ok();
+    ended
+        .unwrap_or_else(|_| {
+            tracing::warn!("calls in progress were cut off");
+            Ok(())
+        })
+        .map_err(Error::Serve)
 }
 
 /// Listens on a socket, in place of one that an earlier process left.

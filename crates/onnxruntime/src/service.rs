@@ -1,19 +1,22 @@
 //! The Open Inference Protocol over gRPC, with the extension `model_repository`.
 //!
 //! A model is loaded by its name and two parameters: `version`, and `directory`, the absolute path of
-//! the directory with its file. It is unloaded by its name and the parameter `version`. The extension
-//! `start/NUMBER` in the server's metadata differs between two starts of the process, by which a
-//! client finds that the models are gone.
+//! the directory with its file. It is unloaded by its name and the parameter `version`. In the index,
+//! the `reason` of a model is its directory, and models that could not be loaded are absent. The
+//! extension `start/NUMBER` in the server's metadata differs between two starts of the process, by
+//! which a client finds that the models are gone.
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
-    sync::Arc,
+    path::PathBuf,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use outrigger_core::{ElementType, Shape, TensorSpec};
-use outrigger_oip::{DataType, InferResponse, Malformed, grpc};
+use outrigger_core::TensorSpec;
+use outrigger_oip::{
+    InferResponse, Malformed, Tensor, grpc,
+    metadata::{self, State},
+};
 use outrigger_proto::inference::{
     ModelInferRequest, ModelInferResponse, ModelMetadataRequest, ModelMetadataResponse,
     ModelReadyRequest, ModelReadyResponse, ModelRepositoryParameter, ModelStatisticsRequest,
@@ -24,18 +27,17 @@ use outrigger_proto::inference::{
     grpc_inference_service_server::GrpcInferenceService, model_metadata_response::TensorMetadata,
     model_repository_parameter::ParameterChoice, repository_index_response::ModelIndex,
 };
-use tokio::task::spawn_blocking;
 use tonic::{Request, Response, Status};
 
 use crate::{
-    models::{Id, Models},
-    session::{Model, RunError},
+    models::{Listed, Models, Refused},
+    session::ModelError,
 };
 
 /// The service of one process.
 #[derive(Debug)]
 pub(crate) struct Service {
-    models: Arc<Models>,
+    models: Models,
     /// The number of the start, in nanoseconds since 1970.
     start: u128,
 }
@@ -43,16 +45,7 @@ pub(crate) struct Service {
 impl Default for Service {
     fn default() -> Self {
         let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        Self { models: Arc::default(), start }
-    }
-}
-
-impl Service {
-    fn model(&self, name: String, version: String) -> Result<(Id, Arc<Model>), Status> {
-        let id = (name, version);
-        let model = self.models.get(&id);
-        let model = model.ok_or_else(|| not_loaded(&id))?;
-        Ok((id, model))
+        Self { models: Models::default(), start }
     }
 }
 
@@ -82,7 +75,7 @@ impl GrpcInferenceService for Service {
 
     async fn model_ready(&self, request: Request<ModelReadyRequest>) -> Answer<ModelReadyResponse> {
         let ModelReadyRequest { name, version } = request.into_inner();
-        let ready = self.models.get(&(name, version)).is_some();
+        let ready = self.models.get(&(name, version)).is_ok();
         Ok(Response::new(ModelReadyResponse { ready }))
     }
 
@@ -91,8 +84,8 @@ impl GrpcInferenceService for Service {
         request: Request<ModelMetadataRequest>,
     ) -> Answer<ModelMetadataResponse> {
         let ModelMetadataRequest { name, version } = request.into_inner();
-        let ((name, version), model) = self.model(name, version)?;
-        let tensors = |specs: &[TensorSpec]| specs.iter().filter_map(metadata).collect();
+        let model = self.models.get(&(name.clone(), version.clone())).map_err(refused)?;
+        let tensors = |specs: &[TensorSpec]| specs.iter().map(metadata).collect();
         Ok(Response::new(ModelMetadataResponse {
             name,
             versions: vec![version],
@@ -104,17 +97,15 @@ impl GrpcInferenceService for Service {
 
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Answer<ModelInferResponse> {
         let mut message = request.into_inner();
-        let names = (std::mem::take(&mut message.model_name), message.model_version.clone());
-        let ((name, version), model) = self.model(names.0, names.1)?;
+        let name = std::mem::take(&mut message.model_name);
+        let id = (name, std::mem::take(&mut message.model_version));
+        let model = self.models.get(&id).map_err(refused)?;
         let (request, is_raw) = grpc::read_request(message).map_err(malformed)?;
-        let inputs = request.inputs.into_iter().map(|input| input.into_core());
-        let inputs = inputs.collect::<Result<Vec<_>, _>>().map_err(malformed)?;
-        let wanted: Vec<_> = request.outputs.into_iter().map(|output| output.name).collect();
-        let outputs = aside(move || {
-            let wanted: Vec<_> = wanted.iter().map(|name| &**name).collect();
-            model.run(inputs, &wanted)
-        });
-        let outputs = outputs.await?.into_iter().map(Into::into).collect();
+        let inputs = request.inputs.into_iter().map(Tensor::into_core).collect();
+        let wanted = request.outputs.into_iter().map(|output| output.name).collect();
+        let outputs = model.run(inputs, wanted).await.map_err(failed)?;
+        let (name, version) = id;
+        let outputs = outputs.into_iter().map(Into::into).collect();
         let response = InferResponse {
             model_name: name,
             model_version: Some(version),
@@ -136,13 +127,13 @@ impl GrpcInferenceService for Service {
         &self,
         _: Request<RepositoryIndexRequest>,
     ) -> Answer<RepositoryIndexResponse> {
-        let model = |(name, version)| ModelIndex {
+        let model = |Listed { id: (name, version), directory, is_ready }: Listed| ModelIndex {
             name,
             version,
-            state: "READY".to_owned(),
-            reason: String::new(),
+            state: if is_ready { State::Ready } else { State::Loading }.as_str().to_owned(),
+            reason: directory.display().to_string(),
         };
-        let models = self.models.ids().into_iter().map(model).collect();
+        let models = self.models.list().into_iter().map(model).collect();
         Ok(Response::new(RepositoryIndexResponse { models }))
     }
 
@@ -156,8 +147,8 @@ impl GrpcInferenceService for Service {
         if !directory.is_absolute() {
             return Err(Status::invalid_argument("directory: must be an absolute path"));
         }
-        let models = Arc::clone(&self.models);
-        aside(move || models.load((model_name, version), Path::new(&directory))).await?;
+        let loaded = self.models.load((model_name, version), &directory).await;
+        loaded.map_err(refused)?;
         Ok(Response::new(RepositoryModelLoadResponse {}))
     }
 
@@ -167,35 +158,31 @@ impl GrpcInferenceService for Service {
     ) -> Answer<RepositoryModelUnloadResponse> {
         let RepositoryModelUnloadRequest { model_name, parameters, .. } = request.into_inner();
         let id = (model_name, parameter(&parameters, "version")?);
-        match self.models.unload(&id) {
-            true => Ok(Response::new(RepositoryModelUnloadResponse {})),
-            false => Err(not_loaded(&id)),
-        }
+        self.models.unload(&id).map_err(refused)?;
+        Ok(Response::new(RepositoryModelUnloadResponse {}))
     }
 }
 
-/// Runs `work` on a thread that may block.
-async fn aside<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, RunError> + Send + 'static,
-) -> Result<T, Status> {
-    let ended = spawn_blocking(work).await;
-    let ended = ended.map_err(|_| Status::internal("the run panicked"))?;
-    ended.map_err(|error| match error {
-        RunError::Inputs(message) => Status::invalid_argument(message),
-        RunError::Runtime(message) => Status::internal(message),
-    })
+fn failed(error: ModelError) -> Status {
+    match error {
+        ModelError::Invalid(message) => Status::invalid_argument(message),
+        ModelError::Runtime(message) => Status::internal(message),
+    }
 }
 
-/// An input or output; `None` if the protocol has no such type.
-fn metadata(spec: &TensorSpec) -> Option<TensorMetadata> {
-    let ElementType::Known(dtype) = spec.dtype else { return None };
-    let datatype = DataType::from(dtype).as_str().to_owned();
-    let size = |size: &Option<u64>| size.and_then(|size| i64::try_from(size).ok()).unwrap_or(-1);
-    let shape = match &spec.shape {
-        Shape::Sizes(sizes) => sizes.iter().map(size).collect(),
-        Shape::Any => Vec::new(),
-    };
-    Some(TensorMetadata { name: spec.name.to_string(), datatype, shape })
+fn refused(refused: Refused) -> Status {
+    let message = refused.to_string();
+    match refused {
+        Refused::Model(error) => failed(error),
+        Refused::Taken(..) => Status::already_exists(message),
+        Refused::NotLoaded(_) => Status::not_found(message),
+        Refused::Loading(_) => Status::unavailable(message),
+    }
+}
+
+fn metadata(spec: &TensorSpec) -> TensorMetadata {
+    let metadata::TensorMetadata { name, datatype, shape } = spec.into();
+    TensorMetadata { name, datatype, shape }
 }
 
 fn parameter(
@@ -210,8 +197,4 @@ fn parameter(
 
 fn malformed(error: Malformed) -> Status {
     Status::invalid_argument(error.to_string())
-}
-
-fn not_loaded((name, version): &Id) -> Status {
-    Status::not_found(format!("{name} {version} is not loaded"))
 }

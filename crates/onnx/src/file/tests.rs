@@ -63,7 +63,8 @@ fn the_interface_has_the_inputs_that_are_no_weights() {
         .bytes(11, port("w", 1, &[Some(3)]))
         .bytes(11, port("ids", 7, &[None]))
         .bytes(12, port("y", 11, &[None]))
-        .bytes(12, port("half", 10, &[]));
+        .bytes(12, port("half", 10, &[]))
+        .bytes(12, port("complex", 14, &[]));
     let (interface, _) = found(model(graph)).expect("a model");
     let names: Vec<_> = interface.inputs.iter().map(|it| it.name.to_string()).collect();
     assert_eq!(names, ["ids", "x"]);
@@ -71,8 +72,9 @@ fn the_interface_has_the_inputs_that_are_no_weights() {
     assert_eq!(input.dtype, DType::Float32.into());
     assert_eq!(input.shape, Shape::Sizes(vec![None, Some(3)]));
     assert_eq!(interface.output("y").expect("an output").dtype, DType::Float64.into());
-    let half = ElementType::Unsupported("float16".into());
-    assert_eq!(interface.output("half").expect("an output").dtype, half);
+    assert_eq!(interface.output("half").expect("an output").dtype, DType::Float16.into());
+    let complex = ElementType::Unsupported("complex64".into());
+    assert_eq!(interface.output("complex").expect("an output").dtype, complex);
 }
 
 #[test]
@@ -103,7 +105,8 @@ fn weights_outside_of_the_package_are_refused() {
     let root = tempfile::tempdir().expect("a directory");
     let package = root.path().join("package");
     fs::create_dir_all(package.join("inner")).expect("a directory");
-    for file in ["outside", "package/w", "package/inner/w"] {
+    fs::create_dir_all(package.join("*/_ORT_MEM_ADDR_")).expect("a directory");
+    for file in ["outside", "package/w", "package/inner/w", "package/*/_ORT_MEM_ADDR_/*"] {
         fs::write(root.path().join(file), "").expect("a file");
     }
     std::os::unix::fs::symlink(root.path().join("outside"), package.join("link")).expect("a link");
@@ -116,6 +119,7 @@ fn weights_outside_of_the_package_are_refused() {
         ("inner/../w", false),
         (outside.as_str(), false),
         ("link", false),
+        ("*/_ORT_MEM_ADDR_/*", false),
         ("inner", false),
         ("missing", false),
         ("", false),

@@ -3,17 +3,13 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use outrigger_core::Failure;
-use outrigger_onnx::{Config, Engine, ONNX};
-use outrigger_rpc::Endpoint;
+use outrigger_onnx::{Config, Endpoint, Engine, ONNX};
 use outrigger_run as run;
 
 use crate::config::{
     Kind, Onnx, Problem,
     kinds::{Context, Make, Settings},
 };
-
-/// The deadline of calls to the engine that load nothing.
-const CONTROL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The kind of ONNX Runtime.
 pub(super) fn kind() -> Kind {
@@ -47,13 +43,11 @@ fn read(settings: &Settings<'_>) -> Result<Make, Vec<Problem>> {
 
 fn connect(onnx: &Onnx, endpoint: Endpoint, context: &Context<'_>) -> Arc<dyn run::Engine> {
     let config = Config {
-        engine: context.engine.clone(),
-        endpoint,
         connections: onnx.connections as usize,
         max_in_flight: onnx.max_in_flight as usize,
         max_message: context.max_message,
-        control_timeout: CONTROL_TIMEOUT,
         load_timeout: onnx.load_timeout.0,
+        ..Config::new(context.engine.clone(), endpoint)
     };
     let here = context.store.path().to_owned();
     let roots = onnx.store_path.clone().map(|there| (here, there));

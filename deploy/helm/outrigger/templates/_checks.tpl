@@ -24,6 +24,9 @@
 {{- fail (printf "engine.batching.maxBatchSize: must be at least config.server.max_users, %d, or a larger BatchPredict fails" $users) -}}
 {{- end -}}
 {{- end -}}
+{{- if and $values.onnx.enabled (not (include "outrigger.nativeSidecar" .)) -}}
+{{- fail "onnx.enabled: needs native sidecars, of Kubernetes 1.29: as a plain container it would end before the control plane does" -}}
+{{- end -}}
 {{- with $values.registry -}}
 {{- if and .useImagePullSecret (not .existingSecret) (not $values.imagePullSecrets) -}}
 {{- fail "registry.useImagePullSecret: there are no imagePullSecrets" -}}

@@ -53,7 +53,7 @@ spec:
   {{- end }}
   {{- $sidecar := and .Values.engine.enabled (include "outrigger.nativeSidecar" .) }}
   {{- $helpers := .Values.registry.helpers.image }}
-  {{- if or $sidecar $helpers .Values.extraInitContainers }}
+  {{- if or $sidecar $helpers .Values.onnx.enabled .Values.extraInitContainers }}
   initContainers:
     {{- if $helpers }}
     {{- include "outrigger.helpers" . | nindent 4 }}
@@ -63,6 +63,9 @@ spec:
     {{- end }}
     {{- if $sidecar }}
     {{- include "outrigger.engine" . | nindent 4 }}
+    {{- end }}
+    {{- if .Values.onnx.enabled }}
+    {{- include "outrigger.onnx" . | nindent 4 }}
     {{- end }}
   {{- end }}
   containers:

@@ -63,6 +63,7 @@ CASES = {
         Case("existing-claim", "1.29"),
         Case("gpu", "1.29", over=("values-gpu.yaml",)),
         Case("trees", "1.25"),
+        Case("onnx", "1.29"),
     )
 }
 
