@@ -7,12 +7,18 @@
 ARG RUST=docker.io/library/rust:1.95-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082
 
 FROM ${RUST} AS build
+# Only to fetch ONNX Runtime: whatever their versions, the image is the same.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --no-install-recommends --yes python3-pip \
+    && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
 # The commit, as an argument, because the context is not a repository.
 ARG REVISION=unknown
 RUN OUTRIGGER_REVISION="${REVISION}" deploy/image/build --locked \
-    && deploy/image/rootfs target/dist/outrigger /rootfs
+    && deploy/image/onnxruntime /onnxruntime \
+    && deploy/image/rootfs target/dist/outrigger /rootfs /onnxruntime
 
 FROM scratch
 # The version in Cargo.toml.

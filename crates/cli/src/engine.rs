@@ -141,7 +141,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         .map_err(|error| if error.is_usage() { Exit::usage(error) } else { Exit::failed(error) })
 }
 
-fn log_to_stderr() {
+pub(crate) fn log_to_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)

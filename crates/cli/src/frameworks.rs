@@ -2,16 +2,20 @@
 
 use std::{
     env,
-    path::PathBuf,
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
     sync::{Arc, LazyLock},
 };
 
-use outrigger_core::{EngineId, Failure};
+use outrigger_core::{EngineId, Failure, Reason};
+use outrigger_onnx::ONNX;
 use outrigger_run::{Engine, Framework};
 use outrigger_server::Kinds;
 use outrigger_store::Store;
 use outrigger_tfserving::{Client, Config, Settings};
-use outrigger_tools::engine::Program;
+use outrigger_tools::engine::{Program, tensorflow_flags};
+use tokio::runtime::Handle;
 
 use crate::exit::Exit;
 
@@ -24,7 +28,41 @@ pub(crate) fn engine_program(engine: Option<PathBuf>) -> Result<Program, Exit> {
         Some(binary) => (binary, Vec::new()),
         None => (env::current_exe().map_err(Exit::failed)?, vec!["engine".to_owned()]),
     };
-    Ok(Program { binary, arguments, connect, in_process, passes: 1, for_batching: false })
+    Ok(Program { arguments, flags: tensorflow_flags, connect, other, ..program(binary) })
+}
+
+/// A program without a command.
+fn program(binary: PathBuf) -> Program {
+    Program {
+        binary,
+        arguments: Vec::new(),
+        flags: |_, _| Ok(Vec::new()),
+        connect,
+        in_process,
+        other: |_| Ok(None),
+        passes: 1,
+        for_batching: false,
+    }
+}
+
+/// This binary's own engine for ONNX models, for their framework.
+fn other(framework: &str) -> io::Result<Option<Program>> {
+    if framework != ONNX.name {
+        return Ok(None);
+    }
+    let arguments = vec!["onnx".to_owned()];
+    let binary = env::current_exe()?;
+    Ok(Some(Program { arguments, flags: onnx_flags, connect: connect_onnx, ..program(binary) }))
+}
+
+fn onnx_flags(_: &Path, socket: &Path) -> io::Result<Vec<OsString>> {
+    Ok(vec![format!("--socket={}", socket.display()).into()])
+}
+
+fn connect_onnx(endpoint: String, _: Store) -> Result<Arc<dyn Engine>, Failure> {
+    let endpoint = endpoint.parse().map_err(|error| Failure::because(Reason::Internal, &error))?;
+    let config = outrigger_onnx::Config::new(EngineId::default(), endpoint);
+    Ok(Arc::new(outrigger_onnx::Engine::new(config, &[Handle::current()], None)))
 }
 
 /// The engine in this process that runs models of `framework`, if there is one.

@@ -12,6 +12,7 @@ mod engine;
 mod exit;
 mod frameworks;
 mod models;
+mod onnx;
 mod package;
 mod predict;
 mod progress;
@@ -37,6 +38,7 @@ struct Arguments {
 enum Command {
     Serve(Box<serve::Arguments>),
     Engine(Box<engine::Arguments>),
+    Onnx(onnx::Arguments),
     Dev(Box<dev::Arguments>),
     Push(package::Push),
     Pull(package::Pull),
@@ -67,6 +69,7 @@ fn main() -> std::process::ExitCode {
     let outcome: Result<(), Exit> = match arguments.command {
         Command::Serve(arguments) => serve::run(*arguments),
         Command::Engine(arguments) => engine::run(*arguments),
+        Command::Onnx(arguments) => onnx::run(arguments),
         Command::Dev(arguments) => dev::run(*arguments),
         Command::Push(arguments) => package::push(arguments),
         Command::Pull(arguments) => package::pull(arguments),

@@ -1,7 +1,8 @@
 //! Services whose messages stay undecoded bytes, so that a request can be read
 //! in place and an answer framed without an intermediate message.
 //!
-//! [`read`] and [`mod@write`] are the reader and the writer of such bytes.
+//! [`read`] and [`mod@write`] are the reader and the writer of such bytes, and [`file`] reads a
+//! message that is not in memory.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::{
@@ -9,6 +10,7 @@ use tonic::{
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
 };
 
+pub mod file;
 pub mod read;
 pub mod unary;
 pub mod write;

@@ -16,6 +16,7 @@ mod endpoint;
 mod error;
 mod head;
 mod http2;
+pub mod metrics;
 mod observer;
 mod pool;
 mod service;

@@ -115,6 +115,24 @@ impl RunError {
             Self::Answer { reason, .. } => *reason,
         }
     }
+
+    /// The label of a failed call in metrics.
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            Self::Unavailable(_)
+            | Self::Lost { .. }
+            | Self::Unsent { .. }
+            | Self::NotReady { .. } => "unavailable",
+            Self::Overloaded => "shed",
+            Self::EngineOverloaded { .. } => "overloaded",
+            Self::DeadlineExceeded => "deadline",
+            Self::Cancelled { .. } => "cancelled",
+            Self::NotServed { .. } => "not_served",
+            Self::TooLarge { .. } => "too_large",
+            Self::Answer { .. } => "invalid_answer",
+            _ => "failed",
+        }
+    }
 }
 
 impl RunError {

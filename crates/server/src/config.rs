@@ -10,6 +10,7 @@ mod environment;
 pub(crate) mod kinds;
 mod layers;
 mod model;
+mod onnx;
 mod reference;
 mod section;
 mod source;
@@ -29,6 +30,7 @@ pub use self::{
     kinds::{Entry, Kind, Kinds},
     layers::{Invalid, Origin, Problem},
     model::{Model, View},
+    onnx::Onnx,
     reference::reference_markdown,
     section::Key,
     source::Source,

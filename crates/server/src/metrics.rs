@@ -243,6 +243,7 @@ pub fn all() -> Vec<Metric> {
         latencies::METRICS,
         outrigger_batcher::metrics::METRICS,
         outrigger_budget::metrics::METRICS,
+        outrigger_rpc::metrics::METRICS,
         outrigger_tfserving::metrics::METRICS,
         outrigger_tfserving::engine::metrics::METRICS,
         outrigger_lifecycle::metrics::METRICS,

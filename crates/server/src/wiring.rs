@@ -3,6 +3,7 @@
 mod engines;
 mod images;
 mod oip;
+mod onnx;
 mod tfserving;
 mod trees;
 

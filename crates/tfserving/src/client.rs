@@ -7,7 +7,7 @@ mod status;
 use std::{sync::Arc, time::Duration};
 
 use outrigger_core::{EngineId, Interface, ServableId, ServableName, Tensor};
-use outrigger_rpc::{Endpoint, HttpService, InvalidEndpoint, Settings};
+use outrigger_rpc::{Endpoint, HttpService, InvalidEndpoint, Settings, metrics::Connections};
 use outrigger_run::RunError;
 use tokio::{runtime::Handle, time::Instant};
 
@@ -15,7 +15,7 @@ pub(crate) use self::status::may_be_of_batch;
 use self::{control::Control, predict::Predictor};
 use crate::{
     Call, InvalidConfig, ReloadError, ServingConfig, VersionStatus,
-    metrics::{self, Connections, Metrics},
+    metrics::{self, Metrics},
 };
 
 /// The engine's address and the limits of its client.
@@ -155,7 +155,7 @@ impl Client {
     /// them.
     pub(crate) async fn try_predict(&self, call: &mut Call) -> Result<Vec<Tensor>, RunError> {
         let observed = self.metrics.predict.start();
-        observed.end(self.predictor.run(call).await, metrics::outcome)
+        observed.end(self.predictor.run(call).await, RunError::outcome)
     }
 
     /// As [`Self::try_predict`], for a call that is made again after a failure of its batch.
@@ -174,14 +174,14 @@ impl Client {
     ) -> Result<Interface, RunError> {
         let observed = self.metrics.signature.start();
         let result = self.control.signature(servable, signature, deadline).await;
-        observed.end(result, metrics::outcome)
+        observed.end(result, RunError::outcome)
     }
 
     /// The status of every version that the engine has ever seen under `name`, including ended
     /// ones, highest first; empty if the engine does not know the name.
     pub async fn status(&self, name: &ServableName) -> Result<Vec<VersionStatus>, RunError> {
         let observed = self.metrics.status.start();
-        observed.end(self.control.status(name).await, metrics::outcome)
+        observed.end(self.control.status(name).await, RunError::outcome)
     }
 
     /// Replaces the engine's whole configuration. `Ok` means only that the engine took it;

@@ -1,6 +1,7 @@
 //! A temporary engine for one command, in a child process or in this one.
 
 use std::{
+    ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
     process::Stdio,
@@ -26,20 +27,24 @@ use crate::Error;
 /// The interval at which the process is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The engine program that serves models for one command: tensorflow_model_server, or
-/// `outrigger engine`, which accepts the same flags. It is not started for a model that an engine in
-/// this process runs.
+/// The engine program that serves models for one command. It is not started for a model that an
+/// engine in this process runs.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// The binary.
     pub binary: PathBuf,
     /// The arguments before the flags.
     pub arguments: Vec<String>,
+    /// The flags of an engine without models that listens on a socket. It may write files to a
+    /// directory.
+    pub flags: fn(directory: &Path, socket: &Path) -> io::Result<Vec<OsString>>,
     /// Makes the engine that listens at an endpoint and finds its files in a store. Called
     /// in a tokio runtime, which drives its connections.
     pub connect: fn(endpoint: String, store: Store) -> Result<Arc<dyn Engine>, Failure>,
     /// Makes the engine in this process that runs models of a framework, if there is one.
     pub in_process: fn(framework: &str) -> Option<Arc<dyn Engine>>,
+    /// The program for models of a framework that this one does not run, if there is one.
+    pub other: fn(framework: &str) -> io::Result<Option<Program>>,
     /// The number of times that the golden cases are scored. More than once is for times, not for
     /// scores.
     pub passes: u32,
@@ -49,22 +54,37 @@ pub struct Program {
 }
 
 impl Program {
-    /// The command of an engine without models that listens on `socket`. Its configuration is
-    /// written to `directory`. The process is killed with its `Child`.
+    /// The command of an engine without models that listens on `socket`. Its files are written to
+    /// `directory`. The process is killed with its `Child`.
     pub(crate) fn command(&self, directory: &Path, socket: &Path) -> io::Result<Command> {
-        let models = directory.join("models.config");
-        fs::write(&models, "model_config_list {}\n")?;
         let mut command = Command::new(&self.binary);
         command
             .args(&self.arguments)
-            .args(["--port=0", "--rest_api_port=0", "--max_num_load_retries=0"])
-            .args(["--num_load_threads=2", "--num_unload_threads=1"])
-            .arg(format!("--grpc_socket_path={}", socket.display()))
-            .arg(format!("--model_config_file={}", models.display()))
+            .args((self.flags)(directory, socket)?)
             .stdin(Stdio::null())
             .kill_on_drop(true);
         Ok(command)
     }
+}
+
+/// The flags of tensorflow_model_server, and of `outrigger engine`, which accepts the same ones; for
+/// [`Program::flags`].
+///
+/// # Errors
+/// The configuration cannot be written to `directory`.
+pub fn tensorflow_flags(directory: &Path, socket: &Path) -> io::Result<Vec<OsString>> {
+    let models = directory.join("models.config");
+    fs::write(&models, "model_config_list {}\n")?;
+    let fixed = [
+        "--port=0",
+        "--rest_api_port=0",
+        "--max_num_load_retries=0",
+        "--num_load_threads=2",
+        "--num_unload_threads=1",
+    ];
+    let socket = format!("--grpc_socket_path={}", socket.display());
+    let models = format!("--model_config_file={}", models.display());
+    Ok(fixed.into_iter().map(OsString::from).chain([socket.into(), models.into()]).collect())
 }
 
 /// A running engine; its process ends with the value.
@@ -92,6 +112,9 @@ impl Running {
         let (process, engine) = match (program.in_process)(framework) {
             Some(engine) => (None, engine),
             None => {
+                let other = (program.other)(framework);
+                let other = other.map_err(|error| Error::Engine(error.to_string()))?;
+                let program = other.as_ref().unwrap_or(program);
                 let (process, engine) = EngineProcess::start(program, store)?;
                 check_framework(&*engine, framework)?;
                 (Some(process), engine)

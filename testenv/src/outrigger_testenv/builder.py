@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from outrigger_testenv import boosters, libraries, machines
+from outrigger_testenv import boosters, libraries, machines, onnxfiles
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.features import (
     JOINED,
@@ -75,6 +75,8 @@ class ModelPackage:
             return boosters.function(
                 self.directory, [each.tensor for each in self.metadata.outputs]
             )
+        if framework == onnxfiles.FRAMEWORK:
+            return onnxfiles.function(self.directory)
         return self._signature()
 
     def _signature(self) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:

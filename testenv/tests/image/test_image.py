@@ -96,9 +96,21 @@ def test_it_holds_the_program_and_its_libraries_only(root):
         for path in root.rglob("*")
         if path.is_file() and path.stat().st_mode & 0o111
     }
-    printed = subprocess.run(["ldd", outrigger()], capture_output=True, text=True, check=False)
-    libraries = {each.lstrip("/") for each in re.findall(r"/\S+", printed.stdout)}
-    assert programs == {sbom.BINARY} | libraries
+    (onnxruntime,) = (root / "usr/local/lib/onnxruntime").glob("libonnxruntime.so.*")
+    listed = ["ldd", outrigger(), onnxruntime]
+    printed = subprocess.run(listed, capture_output=True, text=True, check=False)
+    found = re.findall(r"(?:=>|^\s)\s*(/\S+)", printed.stdout, re.MULTILINE)
+    libraries = {each.lstrip("/") for each in found}
+    own = {sbom.BINARY, onnxruntime.relative_to(root).as_posix()}
+    assert programs == own | libraries
+
+
+def test_onnx_runtime_in_it_is_that_of_the_tests(root):
+    (library,) = (root / "usr/local/lib/onnxruntime").iterdir()
+    assert f"onnxruntime=={library.name.partition('.so.')[2]}" in (
+        (repository() / "testenv" / "requirements.lock").read_text().splitlines()
+    )
+    assert (root / "licenses/onnxruntime/LICENSE").is_file()
 
 
 def test_nothing_in_it_gives_rights_or_may_be_written_but_for_empty_directories(root):

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import threading
 
 import pandas as pd
 import pytest
@@ -11,7 +10,7 @@ from outrigger_testenv import killers, variants
 from outrigger_testenv.client import request, selector
 from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.load import Load
-from outrigger_testenv.processes import ProcessError
+from outrigger_testenv.supervisor import Supervisor
 
 KILLER = "killer"
 OFFERS = pd.DataFrame({"price": [1.0, 2.0]})
@@ -53,32 +52,6 @@ def stack(own_stack, neighbours):
     stack.engine.start()
     stack.serve.start()
     return stack
-
-
-class Supervisor:
-    """Starts the engine again whenever it has ended, as a kubelet does."""
-
-    def __init__(self, stack):
-        self._stack = stack
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.crashes = 0
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self):
-        while not self._stop.wait(0.05):
-            if not self._stack.engine.process.running:
-                self.crashes += 1
-                # It may end again before it has answered.
-                with contextlib.suppress(ProcessError):
-                    self._stack.engine.start()
 
 
 def probes():
@@ -137,7 +110,7 @@ def test_a_model_that_ends_the_engine_as_it_comes_up_is_not_loaded_a_third_time(
     stack, killer, tmp_path, way
 ):
     stack.push(killer(way), KILLER)
-    with Supervisor(stack) as supervisor, under_load(stack, tmp_path):
+    with Supervisor(stack.engine) as supervisor, under_load(stack, tmp_path):
         # The request asks for the model, and fails when it is in quarantine.
         until(stack, lambda: call(stack, 30.0) == QUARANTINED)
         assert is_quarantined(stack)
@@ -149,7 +122,7 @@ def test_a_model_that_ends_the_engine_at_a_call_is_in_quarantine_after_four(
     stack, killer, tmp_path
 ):
     stack.push(killer(killers.at_a_call), KILLER)
-    with Supervisor(stack) as supervisor, under_load(stack, tmp_path):
+    with Supervisor(stack.engine) as supervisor, under_load(stack, tmp_path):
         until(stack, lambda: call(stack, 30.0) == "")
         until(stack, lambda: call(stack, killers.AGE) == QUARANTINED)
     assert supervisor.crashes <= 4
@@ -160,7 +133,7 @@ def test_a_quarantine_outlives_both_processes_and_ends_when_an_operator_loads_th
     stack, killer, tiny
 ):
     digest = stack.push(killer(killers.at_load), KILLER)
-    with Supervisor(stack) as supervisor:
+    with Supervisor(stack.engine) as supervisor:
         until(stack, lambda: call(stack, 30.0) == QUARANTINED)
         stack.serve.process.kill()
         stack.engine.process.kill()
@@ -189,7 +162,7 @@ def test_a_canary_that_ends_the_engine_is_rolled_back(needs_registry, own_stack,
             call(stack, killers.AGE, "latest_canary")
         return found.get("decisions")
 
-    with Supervisor(stack) as supervisor:
+    with Supervisor(stack.engine) as supervisor:
         until(stack, decided)
         assert call(stack, killers.AGE) == ""
     assert 1 <= supervisor.crashes <= 4
@@ -200,7 +173,7 @@ def test_a_canary_that_ends_the_engine_is_rolled_back(needs_registry, own_stack,
 
 
 def test_two_restarts_of_the_engine_under_load_put_no_model_in_quarantine(stack, tmp_path):
-    with Supervisor(stack) as supervisor, under_load(stack, tmp_path) as load:
+    with Supervisor(stack.engine) as supervisor, under_load(stack, tmp_path) as load:
         for restart in (1, 2):
             load.wait_until(load.answered + 1000)
             stack.engine.process.kill()

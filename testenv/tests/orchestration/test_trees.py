@@ -3,14 +3,13 @@
 import json
 import os
 import subprocess
-import time
 import urllib.request
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from outrigger_testenv import campaign_trees, requests
+from outrigger_testenv import campaign_trees, canaries, requests
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.builder import tree_package
 from outrigger_testenv.campaign import OFFERS, generate
@@ -356,19 +355,7 @@ def test_a_model_that_memory_does_not_suffice_for_is_refused_with_the_key(
 @pytest.mark.usefixtures("needs_registry")
 @pytest.mark.parametrize("live", ["tensorflow", "trees"])
 def test_a_canary_of_the_other_framework_is_promoted(own_stack, booster, package, tmp_path, live):
-    settings = {
-        "minimum_time": "1s",
-        "minimum_requests": 200,
-        "warm_up": {"requests": 100},
-        "ramp": {"share": 0.5},
-        "signals": {
-            "error_rate": {"margin": 0.05},
-            "non_finite": {"limits": {"margin": 0.05}},
-            "score_drift": {"margin": 0.2},
-            "latency": {"limits": {"off": True}},
-        },
-    }
-    stack = own_stack(overrides={"canary": {"defaults": settings}})
+    stack = own_stack(overrides={"canary": {"defaults": canaries.QUICK}})
     trees = tree_package(booster(as_good), TINY, tmp_path / "trees")
     versions = {"tensorflow": package(good), "trees": trees}
     first = stack.push(versions.pop(live), "trees/canary")
@@ -383,19 +370,8 @@ def test_a_canary_of_the_other_framework_is_promoted(own_stack, booster, package
     with Load(stack.serve.target, messages, tmp_path) as load:
         load.wait_for(first)
         canary = stack.push(other, "trees/canary", "latest_canary")
-        decisions = wait_for_decisions(stack, "trees/canary")
+        decisions = canaries.wait_for_decisions(stack.serve, "trees/canary")
         report = load.stop()
     assert report.failed == 0, report.first_errors
     assert decisions[0]["outcome"] == "OUTCOME_PROMOTED", decisions[0]
     assert decisions[0]["canary_digest"] == canary
-
-
-def wait_for_decisions(stack, model):
-    """Waits for a decision about a canary."""
-    end = time.monotonic() + 300
-    while time.monotonic() < end:
-        done = stack.serve.run("canary", "status", model, "-o", "json")
-        if decisions := json.loads(done.stdout).get("decisions"):
-            return decisions
-        time.sleep(0.2)
-    raise TimeoutError(f"nothing was decided: {done.stdout}")

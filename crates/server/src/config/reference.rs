@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Key, batcher::Batcher, environment::variable, section::Section as _, sections};
+use super::{Key, batcher::Batcher, environment::variable, onnx::Onnx, section::Section, sections};
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -59,6 +59,7 @@ The keys of an engine of the kind `oip`:
 | `load` | `false` | loads and unloads models through the model repository extension |
 | `repository` | none | the absolute path of a directory from which the servers read models; those that packages carry are published there and loaded, as with `load` (docs/oip.md) |
 | `max_in_flight` | `128` | the most calls in flight at one server; fewer while it is overloaded |
+| `onnx` | those below: ONNX models, in `outrigger onnx` (docs/onnx.md) |
 
 The key `batcher` of an engine, of any kind, joins calls (below); `tfserving` can do so by itself
 (`batching`), and takes only one of both.
@@ -179,7 +180,8 @@ pub fn reference_markdown() -> String {
         }
     }
     page.push_str(ENGINES);
-    page.push_str(&batcher());
+    page.push_str(&subsection::<Onnx>("onnx"));
+    page.push_str(&subsection::<Batcher>("batcher"));
     page.push_str(MODELS);
     for key in MODEL_KEYS {
         row(&mut page, key, None);
@@ -187,12 +189,11 @@ pub fn reference_markdown() -> String {
     page
 }
 
-/// The keys of `batcher`.
-fn batcher() -> String {
-    let about = Batcher::ABOUT.trim();
-    let mut page = format!("\n### batcher\n\n{about}\n\n");
+/// The keys of an engine's entry, under a heading of their own.
+fn subsection<S: Section>(name: &str) -> String {
+    let mut page = format!("\n### {name}\n\n{}\n\n", S::ABOUT.trim());
     page.push_str("| key | value | default | |\n|---|---|---|---|\n");
-    Batcher::KEYS.iter().for_each(|key| row(&mut page, key, None));
+    S::KEYS.iter().for_each(|key| row(&mut page, key, None));
     page
 }
 

@@ -321,7 +321,7 @@ fn entries_of_engines_are_checked_by_their_kind() {
         (
             "{a: {kind: linear}}",
             "engines.a.kind",
-            "unknown kind \"linear\"; known kinds: tfserving, trees, oip",
+            "unknown kind \"linear\"; known kinds: tfserving, trees, oip, onnx",
         ),
         ("{a: {endpoint: 'h:1'}}", "engines.a", "missing field `kind`"),
         ("{a: {kind: tfserving, endpont: 'h:1'}}", "engines.a.endpont", "unknown field"),

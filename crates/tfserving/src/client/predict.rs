@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::Request;
 use outrigger_core::Tensor;
 use outrigger_proto::raw::unary::PREFIX;
-use outrigger_rpc::{CallError, Calls, Endpoint, Head, Settings};
+use outrigger_rpc::{CallError, Calls, Endpoint, Head, Settings, metrics::Connections};
 use outrigger_run::RunError;
 use tokio::{
     runtime::Handle,
@@ -16,7 +16,6 @@ use tokio::{
 use super::{Config, remaining, status};
 use crate::{
     Call,
-    metrics::Connections,
     wire::{Segments, decode_response, encoded_len, frame},
 };
 

@@ -174,8 +174,10 @@ mod tests {
         Program {
             binary: "/bin/sh".into(),
             arguments,
+            flags: |_, _| Ok(Vec::new()),
             connect: |_, _| unreachable!(),
             in_process: |_| None,
+            other: |_| Ok(None),
             passes: 1,
             for_batching: false,
         }

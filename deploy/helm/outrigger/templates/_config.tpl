@@ -10,6 +10,12 @@
 {{- define "outrigger.paths.store" -}}/var/lib/outrigger{{- end -}}
 {{- define "outrigger.paths.repository" -}}/var/lib/outrigger-repository{{- end -}}
 {{- define "outrigger.paths.socket" -}}/run/outrigger/engine.sock{{- end -}}
+{{- define "outrigger.paths.onnxSocket" -}}/run/outrigger/onnx.sock{{- end -}}
+
+{{/* Whether engines listen on sockets in the pod. */}}
+{{- define "outrigger.hasSockets" -}}
+{{- if or .Values.engine.enabled .Values.onnx.enabled }}true{{ end -}}
+{{- end -}}
 
 {{/* The Secret with the registries' credentials, if there is one. */}}
 {{- define "outrigger.registrySecret" -}}
@@ -98,6 +104,9 @@
 {{- $own := dict "kind" "oip" "endpoint" (printf "127.0.0.1:%d" (int .port)) "repository" (include "outrigger.paths.repository" $) -}}
 {{- $_ := set $config "engines" (merge (dict "oip" (merge $own (default dict $engines.oip))) $engines) -}}
 {{- end -}}
+{{- if .Values.onnx.enabled -}}
+{{- $onnx := dict "kind" "onnx" "endpoint" (printf "unix:%s" (include "outrigger.paths.onnxSocket" .)) -}}
+{{- $_ := set $config "engines" (merge (dict "onnx" (merge $onnx .Values.onnx.config)) (default dict $config.engines)) -}}
 {{- end -}}
 {{/* Beside other engines, the pod's own is called default, as without them. */}}
 {{- if not .Values.engine.enabled -}}

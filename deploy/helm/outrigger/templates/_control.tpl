@@ -73,7 +73,7 @@
     {{- toYaml .Values.securityContext | nindent 4 }}
   volumeMounts:
     - {name: config, mountPath: {{ include "outrigger.paths.config" . }}, readOnly: true}
-    {{- if .Values.engine.enabled }}
+    {{- if include "outrigger.hasSockets" . }}
     - {name: run, mountPath: /run/outrigger}
     {{- end }}
     - {name: store, mountPath: {{ include "outrigger.paths.store" . }}}

@@ -65,7 +65,7 @@ spec:
   {{- $sidecar := and $engines (include "outrigger.nativeSidecar" .) }}
   {{- $plain := and $engines (not $sidecar) }}
   {{- $helpers := .Values.registry.helpers.image }}
-  {{- if or $sidecar $helpers .Values.extraInitContainers }}
+  {{- if or $sidecar $helpers .Values.onnx.enabled .Values.extraInitContainers }}
   initContainers:
     {{- if $helpers }}
     {{- include "outrigger.helpers" . | nindent 4 }}
@@ -75,6 +75,9 @@ spec:
     {{- end }}
     {{- if $sidecar }}
     {{- include "outrigger.engines" . | trim | nindent 4 }}
+    {{- end }}
+    {{- if .Values.onnx.enabled }}
+    {{- include "outrigger.onnx" . | nindent 4 }}
     {{- end }}
   {{- end }}
   containers:

@@ -14,7 +14,7 @@ resources:
 - name: config
   configMap:
     name: {{ include "outrigger.fullname" . }}
-{{- if .Values.engine.enabled }}
+{{- if include "outrigger.hasSockets" . }}
 # The engine's socket.
 - name: run
   emptyDir: {}

@@ -64,6 +64,7 @@ CASES = {
         Case("gpu", "1.29", over=("values-gpu.yaml",)),
         Case("trees", "1.25"),
         Case("two-engines", "1.29"),
+        Case("onnx", "1.29"),
     )
 }
 

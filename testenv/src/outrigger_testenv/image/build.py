@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,9 +39,11 @@ def build(output: Path) -> Built:
     arguments = {"VERSION": tree.root.version, "REVISION": _git("rev-parse", "HEAD") or "unknown"}
     config = dockerfile.configuration(repository() / "Dockerfile", arguments, created.isoformat())
     with tempfile.TemporaryDirectory(prefix="outrigger-image-") as place:
-        root = Path(place) / "rootfs"
-        lay_out = repository() / "deploy" / "image" / "rootfs"
-        subprocess.run([lay_out, outrigger(), root], check=True)
+        root, onnxruntime = Path(place) / "rootfs", Path(place) / "onnxruntime"
+        scripts = repository() / "deploy" / "image"
+        environment = {**os.environ, "PYTHON": sys.executable}
+        subprocess.run([scripts / "onnxruntime", onnxruntime], check=True, env=environment)
+        subprocess.run([scripts / "rootfs", outrigger(), root, onnxruntime], check=True)
         document = sbom.document(root, tree, created)
         layout = Layout(output)
         image = layout.image(root, config, tree.root.version)

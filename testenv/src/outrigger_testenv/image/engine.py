@@ -2,7 +2,7 @@
 
 The base image that the Dockerfile names would have to be pulled. It is replaced by a base with this
 machine's own programs, whose `cargo` is a script that supplies a binary built before, provided that
-it is called with the revision and a profile.
+it is called with the revision and a profile. Python and pip are installed here.
 """
 
 import os
@@ -25,6 +25,7 @@ _CARGO = """\
 [ "$OUTRIGGER_REVISION" = "{revision}" ]
 install -D /binary target/dist/outrigger
 """
+_APT_GET = "#!/bin/sh\n"
 # The directories that Debian has merged into /usr.
 _MERGED = ("bin", "sbin", "lib", "lib64")
 _AUTHORITIES = Path("etc/ssl/certs/ca-certificates.crt")
@@ -62,8 +63,9 @@ def _base(root: Path, revision: str) -> Path:
     (root / _AUTHORITIES).parent.mkdir(parents=True)
     shutil.copy(Path("/") / _AUTHORITIES, root / _AUTHORITIES)
     (root / "stand-in").mkdir()
-    (root / "stand-in/cargo").write_text(_CARGO.format(revision=revision))
-    (root / "stand-in/cargo").chmod(0o755)
+    for name, script in {"cargo": _CARGO.format(revision=revision), "apt-get": _APT_GET}.items():
+        (root / "stand-in" / name).write_text(script)
+        (root / "stand-in" / name).chmod(0o755)
     (root / "binary").touch()
     (root / "tmp").mkdir()
     (root / "Dockerfile").write_text(_BASE)

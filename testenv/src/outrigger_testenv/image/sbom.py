@@ -70,7 +70,9 @@ def _files(root: Path) -> Iterator[Component]:
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         if path.is_file() and (".so" in path.name or name == _AUTHORITIES):
-            purl = _debian("ca-certificates" if name == _AUTHORITIES else _owner(f"/{name}"))
+            purl = _onnxruntime(path.name) or _debian(
+                "ca-certificates" if name == _AUTHORITIES else _owner(f"/{name}")
+            )
             yield Component(
                 name=f"/{name}",
                 type=ComponentType.FILE,
@@ -79,6 +81,14 @@ def _files(root: Path) -> Iterator[Component]:
                 purl=purl,
                 hashes=[_sha256(path)],
             )
+
+
+def _onnxruntime(name: str) -> PackageURL | None:
+    """The package of ONNX Runtime, if the file called `name` is its library."""
+    stem, _, version = name.partition(".so.")
+    if stem != "libonnxruntime":
+        return None
+    return PackageURL("pypi", name="onnxruntime", version=version)
 
 
 def _owner(file: str) -> str:

@@ -1,0 +1,38 @@
+//! Runs requests on one version in the process.
+
+use std::sync::Arc;
+
+use futures::{FutureExt as _, future::BoxFuture};
+use outrigger_core::{ServableId, Tensor};
+use outrigger_run::{Call, Run, RunError};
+use tokio::sync::Notify;
+
+use crate::client::Client;
+
+/// Runs one version. A failure that suggests a restart of the process notifies `suspect`, so that it
+/// is looked at at once.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(crate) client: Arc<Client>,
+    pub(crate) id: ServableId,
+    pub(crate) suspect: Arc<Notify>,
+}
+
+impl Run for Bound {
+    fn run(&self, mut call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
+        let run = async move {
+            match self.client.run(&self.id, &mut call).await {
+                Err(error @ (RunError::Unavailable(_) | RunError::NotServed { .. })) => {
+                    self.suspect.notify_one();
+                    Err(RunError::Unsent { inputs: call.inputs, source: Box::new(error) })
+                }
+                Err(error @ RunError::Lost { .. }) => {
+                    self.suspect.notify_one();
+                    Err(error)
+                }
+                answer => answer,
+            }
+        };
+        run.boxed()
+    }
+}

@@ -1,0 +1,167 @@
+//! Files are encoded by hand, as no library of ours writes them.
+
+use std::{fs, io::Cursor};
+
+use outrigger_core::{DType, ElementType, Shape};
+use outrigger_proto::raw::write::{put_bytes, put_int};
+
+use super::*;
+
+/// A message under construction.
+#[derive(Clone, Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn bytes(mut self, field: u32, bytes: impl AsRef<[u8]>) -> Self {
+        put_bytes(field, bytes.as_ref(), &mut self.0);
+        self
+    }
+
+    fn number(mut self, field: u32, number: u64) -> Self {
+        put_int(field, number, &mut self.0);
+        self
+    }
+}
+
+fn message() -> Message {
+    Message::default()
+}
+
+/// An input or output; a size of `None` is a name.
+fn port(name: &str, element: u64, sizes: &[Option<u64>]) -> Vec<u8> {
+    let dimension = |size: &Option<u64>| match size {
+        Some(size) => message().number(1, *size).0,
+        None => message().bytes(2, "batch").0,
+    };
+    let shape = sizes.iter().fold(message(), |it, size| it.bytes(1, dimension(size)));
+    let tensor = message().number(1, element).bytes(2, shape.0);
+    message().bytes(1, name).bytes(2, message().bytes(1, tensor.0).0).0
+}
+
+fn model(graph: Message) -> Message {
+    message().number(1, 8).bytes(2, "test").bytes(7, graph.0)
+}
+
+fn found(model: Message) -> Result<(Interface, Found), OnnxError> {
+    read_from(Cursor::new(model.0))
+}
+
+/// A tensor whose elements are in the file at `location`.
+fn external(location: &str) -> Vec<u8> {
+    let entry = |key: &str, value: &str| message().bytes(1, key).bytes(2, value).0;
+    let tensor = message().number(2, 1).bytes(8, "w").bytes(13, entry("offset", "0"));
+    tensor.bytes(13, entry("location", location)).0
+}
+
+#[test]
+fn the_interface_has_the_inputs_that_are_no_weights() {
+    let weights = message().number(1, 3).number(2, 1).bytes(8, "w").bytes(9, [0; 12]);
+    let graph = message()
+        .bytes(1, message().bytes(4, "MatMul").0)
+        .bytes(5, weights.0)
+        .bytes(11, port("x", 1, &[None, Some(3)]))
+        .bytes(11, port("w", 1, &[Some(3)]))
+        .bytes(11, port("ids", 7, &[None]))
+        .bytes(12, port("y", 11, &[None]))
+        .bytes(12, port("half", 10, &[]))
+        .bytes(12, port("complex", 14, &[]));
+    let (interface, _) = found(model(graph)).expect("a model");
+    let names: Vec<_> = interface.inputs.iter().map(|it| it.name.to_string()).collect();
+    assert_eq!(names, ["ids", "x"]);
+    let input = interface.input("x").expect("an input");
+    assert_eq!(input.dtype, DType::Float32.into());
+    assert_eq!(input.shape, Shape::Sizes(vec![None, Some(3)]));
+    assert_eq!(interface.output("y").expect("an output").dtype, DType::Float64.into());
+    assert_eq!(interface.output("half").expect("an output").dtype, DType::Float16.into());
+    let complex = ElementType::Unsupported("complex64".into());
+    assert_eq!(interface.output("complex").expect("an output").dtype, complex);
+}
+
+#[test]
+fn files_of_weights_are_found_wherever_a_tensor_is() {
+    let tensor = external("w.bin");
+    let sparse = message().bytes(1, &tensor).0;
+    let attribute = |field, value: &[u8]| {
+        let node = message().bytes(5, message().bytes(1, "value").bytes(field, value).0);
+        message().bytes(1, node.0)
+    };
+    let inner = message().bytes(5, &tensor).0;
+    for graph in [
+        message().bytes(5, &tensor),
+        message().bytes(15, &sparse),
+        attribute(5, &tensor),
+        attribute(10, &tensor),
+        attribute(22, &sparse),
+        attribute(6, &inner),
+        attribute(11, &inner),
+    ] {
+        let (_, found) = found(model(graph)).expect("a model");
+        assert_eq!(found.external, BTreeSet::from(["w.bin".to_owned()]));
+    }
+}
+
+#[test]
+fn weights_outside_of_the_package_are_refused() {
+    let root = tempfile::tempdir().expect("a directory");
+    let package = root.path().join("package");
+    fs::create_dir_all(package.join("inner")).expect("a directory");
+    fs::create_dir_all(package.join("*/_ORT_MEM_ADDR_")).expect("a directory");
+    for file in ["outside", "package/w", "package/inner/w", "package/*/_ORT_MEM_ADDR_/*"] {
+        fs::write(root.path().join(file), "").expect("a file");
+    }
+    std::os::unix::fs::symlink(root.path().join("outside"), package.join("link")).expect("a link");
+    let outside = root.path().join("outside").display().to_string();
+    for (location, is_allowed) in [
+        ("w", true),
+        ("inner/w", true),
+        ("./w", false),
+        ("../outside", false),
+        ("inner/../w", false),
+        (outside.as_str(), false),
+        ("link", false),
+        ("*/_ORT_MEM_ADDR_/*", false),
+        ("inner", false),
+        ("missing", false),
+        ("", false),
+    ] {
+        let model = model(message().bytes(5, external(location)));
+        fs::write(package.join(FILE), model.0).expect("a file");
+        assert_eq!(read(&package).is_ok(), is_allowed, "{location}");
+    }
+}
+
+#[test]
+fn operators_that_are_not_built_in_are_refused() {
+    let node = |domain: &str| message().bytes(4, "Custom").bytes(7, domain).0;
+    let check = |model: Message| found(model).expect("a model").1.check(Path::new("/none"));
+    for domain in ["", "ai.onnx.ml", "com.microsoft"] {
+        assert!(check(model(message().bytes(1, node(domain)))).is_ok(), "{domain}");
+    }
+    let custom = model(message().bytes(1, node("acme")));
+    let error = check(custom.clone()).expect_err("it is not built in").to_string();
+    assert!(error.contains("\"acme\""), "{error}");
+    let function = message().bytes(1, "Custom").bytes(10, "acme");
+    assert!(check(custom.clone().bytes(25, &function.0)).is_ok(), "the model defines it");
+    let function = function.bytes(7, node("other"));
+    assert!(check(custom.bytes(25, function.0)).is_err(), "the function needs another one");
+}
+
+#[test]
+fn graphs_that_are_nested_without_end_are_refused() {
+    let nested = |graph: Message| {
+        let attribute = message().bytes(6, graph.0);
+        message().bytes(1, message().bytes(5, attribute.0).0)
+    };
+    let depths = [31, 33].map(|depth| (0..depth).fold(message(), |graph, _| nested(graph)));
+    let [shallow, deep] = depths.map(|graph| found(model(graph)).is_ok());
+    assert_eq!((shallow, deep), (true, false));
+}
+
+#[test]
+fn files_that_are_no_models_are_refused() {
+    assert!(matches!(found(message().number(1, 8)), Err(OnnxError::NoGraph)));
+    assert!(matches!(found(Message(vec![0x3a, 0xff])), Err(OnnxError::Unreadable(_))));
+    let many = (0..100_000).fold(message(), |graph, _| graph.bytes(11, port("name", 1, &[])));
+    let error = found(model(many)).map(drop).expect_err("it is too large").to_string();
+    assert!(error.contains("more than"), "{error}");
+}

@@ -1,0 +1,133 @@
+//! One loaded model.
+
+use std::{path::Path, sync::Arc, time::Instant};
+
+use ort::{
+    ErrorCode,
+    session::{OutputSelector, RunOptions, Session},
+};
+use outrigger_core::{Interface, Tensor};
+use outrigger_onnx::{FILE, read};
+use outrigger_run::Pace;
+use tokio::{sync::Mutex, task::spawn_blocking};
+
+use crate::value;
+
+/// The failure of a model. The text is for people.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// The file is refused, or the inputs do not fit the model: another attempt would end the same
+    /// way.
+    #[error("{0}")]
+    Invalid(String),
+    /// ONNX Runtime failed.
+    #[error("{0}")]
+    Runtime(String),
+}
+
+impl ModelError {
+    /// The failure of a thread.
+    pub(crate) fn panicked() -> Self {
+        Self::Runtime("a task ended unexpectedly".to_owned())
+    }
+}
+
+impl<R> From<ort::Error<R>> for ModelError {
+    fn from(error: ort::Error<R>) -> Self {
+        let message = error.to_string();
+        match error.code() {
+            ErrorCode::InvalidArgument
+            | ErrorCode::InvalidGraph
+            | ErrorCode::InvalidProtobuf
+            | ErrorCode::NoModel
+            | ErrorCode::NotImplemented => Self::Invalid(message),
+            _ => Self::Runtime(message),
+        }
+    }
+}
+
+/// A model in memory.
+#[derive(Debug)]
+pub struct Model {
+    /// ONNX Runtime runs one call of a session at a time, on the threads that all sessions share.
+    /// Further calls wait in order, and hold no thread meanwhile.
+    session: Arc<Mutex<Session>>,
+    interface: Interface,
+    pace: Pace,
+}
+
+impl Model {
+    /// Checks the model in `directory` and loads it. Blocks.
+    ///
+    /// # Errors
+    /// The file is refused ([`read`]), or ONNX Runtime cannot load it.
+    pub fn load(directory: &Path) -> Result<Self, ModelError> {
+        let interface = read(directory).map_err(|error| ModelError::Invalid(error.to_string()))?;
+        let session = Session::builder()?.commit_from_file(directory.join(FILE))?;
+        Ok(Self { session: Arc::new(Mutex::new(session)), interface, pace: Pace::default() })
+    }
+
+    /// The inputs and outputs.
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// Runs the model once. Returns the outputs called `wanted`, in that order, or all. A call that
+    /// is dropped before its turn does not run.
+    ///
+    /// # Errors
+    /// [`ModelError`].
+    pub async fn run(
+        self: Arc<Self>,
+        inputs: Vec<Tensor>,
+        wanted: Vec<Arc<str>>,
+    ) -> Result<Vec<Tensor>, ModelError> {
+        let unknown = inputs.iter().find(|input| self.interface.input(&input.name).is_none());
+        if let Some(input) = unknown {
+            return Err(ModelError::Invalid(format!("the model has no input {}", input.name)));
+        }
+        let all = || self.interface.outputs.iter().map(|output| Arc::clone(&output.name)).collect();
+        let wanted = if wanted.is_empty() { all() } else { wanted };
+        if let Some(name) = wanted.iter().find(|name| self.interface.output(name).is_none()) {
+            return Err(ModelError::Invalid(format!("the model has no output {name}")));
+        }
+        let bytes = inputs.iter().map(Tensor::size).sum();
+        let mut session = Arc::clone(&self.session).lock_owned().await;
+        if self.pace.is_short(bytes) {
+            return self.timed(&mut session, inputs, &wanted, bytes);
+        }
+        let run = spawn_blocking(move || self.timed(&mut session, inputs, &wanted, bytes));
+        run.await.unwrap_or_else(|_| Err(ModelError::panicked()))
+    }
+
+    /// Runs the model once with inputs of `bytes` bytes, and records the time that it takes.
+    fn timed(
+        &self,
+        session: &mut Session,
+        inputs: Vec<Tensor>,
+        wanted: &[Arc<str>],
+        bytes: usize,
+    ) -> Result<Vec<Tensor>, ModelError> {
+        let start = Instant::now();
+        let outputs = run(session, inputs, wanted);
+        self.pace.record(bytes, start.elapsed());
+        outputs
+    }
+}
+
+fn run(
+    session: &mut Session,
+    inputs: Vec<Tensor>,
+    wanted: &[Arc<str>],
+) -> Result<Vec<Tensor>, ModelError> {
+    let input = |input: Tensor| Ok((input.name.to_string(), value::input(input)?));
+    let inputs = inputs.into_iter().map(input).collect::<Result<Vec<_>, ModelError>>()?;
+    let selected = wanted.iter().fold(OutputSelector::no_default(), |it, name| it.with(&**name));
+    let options = RunOptions::new()?.with_outputs(selected);
+    let outputs = session.run_with_options(inputs, &options)?;
+    let output = |name: &Arc<str>| match outputs.get(&**name) {
+        Some(found) => value::output(name, found),
+        None => Err(ModelError::Runtime(format!("there is no output {name}"))),
+    };
+    wanted.iter().map(output).collect()
+}

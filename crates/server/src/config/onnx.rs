@@ -1,0 +1,23 @@
+//! The settings of engines of the kind `onnx`.
+
+use std::path::PathBuf;
+
+use super::{Period, section::section};
+
+section! {
+    /// An engine of the kind `onnx`: `outrigger onnx`, over ONNX Runtime (docs/onnx.md).
+    Onnx {
+        /// Its address: `unix:/path/of/socket`, or `host:port`.
+        endpoint: String = "unix:/run/outrigger/onnx.sock";
+        /// The path of the model store in the engine's file system, if it differs from
+        /// `store.path`.
+        store_path: Option<PathBuf> = "";
+        /// HTTP/2 connections to it; there is at least one for each serving thread.
+        connections: u32 = "2";
+        /// The maximum number of concurrent calls to it; further calls wait, and are answered
+        /// OVERLOADED if they still wait at their deadline.
+        max_in_flight: u32 = "128";
+        /// The time within which it must load a model.
+        load_timeout: Period = "10m";
+    }
+}
