@@ -86,6 +86,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "validation",
         ],
     ),
+    ("batch", &["core", "dispatch", "oip", "oip-client", "resilience", "tables"]),
     ("bench", &["proto", "compression", "core", "features", "rpc", "tfserving"]),
     (
         "cli",
@@ -93,6 +94,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "server",
             "engine",
             "tools",
+            "batch",
             "bench",
             "canary",
             "core",
