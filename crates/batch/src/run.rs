@@ -4,8 +4,6 @@ mod parts;
 mod steward;
 
 use std::{
-    fs,
-    path::Path,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -64,7 +62,7 @@ pub async fn run(job: Job, store: Store, watch: Watch) -> Result<Manifest, Error
             plan
         }
         None => {
-            check_is_empty(store.root())?;
+            check_is_empty(&store)?;
             let numbers = hosts.set(None)?;
             let files = input.files.clone();
             let plan = prepare(&job, input, (&hosts, &numbers)).await?;
@@ -99,12 +97,13 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Refuses a directory that has something else than a job.
-fn check_is_empty(root: &Path) -> Result<(), Error> {
-    let is_empty = fs::read_dir(root).is_ok_and(|mut entries| entries.next().is_none());
-    if is_empty || !root.exists() {
-        return Ok(());
+fn check_is_empty(store: &Store) -> Result<(), Error> {
+    let root = store.root().display();
+    match store.is_empty() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::usage(format!("output: {root} exists already and is not a job"))),
+        Err(error) => Err(Error::usage(format!("output: {root}: {error}"))),
     }
-    Err(Error::usage(format!("output: {} exists already and is not a job", root.display())))
 }
 
 /// One worker on a job: its threads, and the state of its run.

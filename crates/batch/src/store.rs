@@ -5,7 +5,7 @@
 
 use std::{
     fmt,
-    fs::{self, File, Permissions},
+    fs::{self, DirEntry, File, Permissions},
     io::{self, BufWriter, Write},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -117,6 +117,20 @@ impl Store {
         Ok(names)
     }
 
+    /// True if there are no objects, and nothing else beside files that were never finished.
+    ///
+    /// # Errors
+    /// The file system failed.
+    pub(crate) fn is_empty(&self) -> io::Result<bool> {
+        let Some(entries) = absent_is_none(fs::read_dir(&self.root))? else { return Ok(true) };
+        for entry in entries {
+            if !is_unfinished(&entry?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Removes an object. It is no error if there is none.
     ///
     /// # Errors
@@ -136,7 +150,7 @@ impl Store {
         };
         for entry in entries {
             let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            if is_unfinished(&entry) {
                 absent_is_none(fs::remove_file(entry.path()))?;
             }
         }
@@ -205,6 +219,10 @@ impl fmt::Debug for NewObject {
     }
 }
 
+fn is_unfinished(entry: &DirEntry) -> bool {
+    entry.file_name().to_string_lossy().starts_with(UNFINISHED)
+}
+
 fn absent_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -263,6 +281,8 @@ mod tests {
         std::mem::forget(object);
         let entries = || fs::read_dir(store.root().join("data")).expect("a directory").count();
         assert_eq!(entries(), 1);
+        let data = Store::local(store.root().join("data"));
+        assert!(data.is_empty().expect("read") && !store.is_empty().expect("read"));
         store.sweep("data").expect("swept");
         assert_eq!(entries(), 0);
     }

@@ -83,12 +83,15 @@ async fn a_host_that_fails_is_left_to_the_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn buffers_stay_within_the_memory() {
-    const WIDTH: usize = 64 << 10;
+    const TEXT: usize = 256 << 10;
     let script = |seen: &_| {
         identity::grpc_with(seen, |reply| {
             let rows = reply.outputs[0].shape[0];
-            reply.outputs[0].shape = vec![rows, WIDTH as i64];
-            reply.raw_output_contents[0] = vec![0; 4 * WIDTH * rows as usize].into();
+            reply.outputs[0].datatype = "BYTES".to_owned();
+            reply.outputs[0].shape = vec![rows, 1];
+            let mut text = (TEXT as u32).to_le_bytes().to_vec();
+            text.resize(4 + TEXT, b'a');
+            reply.raw_output_contents[0] = text.repeat(rows as usize).into();
         })
     };
     let (place, server) = (Place::new(), model(script).await);
