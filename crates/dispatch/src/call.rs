@@ -80,7 +80,8 @@ impl Failure {
     }
 }
 
-/// The changes that the end of a call brings.
+/// The changes that the end of a call brings. Where rows of one batch are scored and others dead,
+/// the scored ones come first: the last one of them all has `is_last`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settled {
     /// The rows that the call has scored. The caller uses the answer only for these.

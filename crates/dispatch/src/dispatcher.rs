@@ -1,19 +1,17 @@
-//! The dispatcher: its inputs, and the ends of calls.
+//! The dispatcher and its inputs.
 
-use std::{collections::BTreeMap, ops::Range, time::Duration};
+use std::{collections::BTreeMap, ops::Range};
 
 use outrigger_core::Moment;
-use outrigger_resilience::{Class, Outcome, Place};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use crate::{
-    call::{BatchId, CallId, Dead, End, Failure, HostId, Reason, Scored, Settled, Stop},
+    call::{BatchId, CallId, End, HostId, Settled, Stop},
     errors::Errors,
-    host::{Ended, Host},
-    piece::{Fate, Piece, PieceId, Strike, is_strike},
-    pool::{Pool, head},
+    host::Host,
+    piece::{Piece, PieceId},
+    pool::Pool,
     settings::{Limits, Settings},
-    status::{Breaker, HostStatus, Status},
 };
 
 /// Gives rows to hosts. See the documentation of the crate.
@@ -122,9 +120,10 @@ impl Dispatcher {
 
     /// Makes calls again.
     pub fn resume(&mut self) {
-        self.is_paused = false;
-        // The pause was not the hosts' fault.
-        self.failing = None;
+        if std::mem::take(&mut self.is_paused) {
+            // The pause was not the hosts' fault.
+            self.failing = None;
+        }
     }
 
     /// The reason why the job was stopped. [`Self::next`] returns no more calls then.
@@ -147,233 +146,21 @@ impl Dispatcher {
         settled
     }
 
-    /// Gives the rows of a call, and the part that it had in its host's test, free.
-    fn leave(&mut self, id: CallId, flight: &Flight) {
-        if let Some(host) = self.hosts.get_mut(&flight.host) {
-            host.fragile -= usize::from(flight.is_fragile);
-            if host.check == Some(id) {
-                host.check = None;
-            }
-        }
-        if let Some(piece) = flight.piece.and_then(|piece| self.pool.get_mut(piece)) {
-            piece.flights.retain(|other| *other != id);
-        }
-    }
-
-    fn withdrawn(&mut self, flight: &Flight) {
-        if let Some(host) = self.hosts.get_mut(&flight.host) {
-            host.forget(flight.is_probe);
-        }
-        if let Some(id) = flight.piece.filter(|id| self.is_resting(*id)) {
-            self.pool.ready.insert(id);
-        }
-    }
-
-    /// True if the piece is not in flight.
-    fn is_resting(&self, id: PieceId) -> bool {
-        self.pool.get(id).is_some_and(|piece| piece.flights.is_empty())
-    }
-
-    fn scored(&mut self, flight: &Flight, now: Moment, settled: &mut Settled) {
-        self.failing = None;
-        let ended = self.host_ended(flight, None, now);
-        self.judge(flight.host, Outcome::Success, flight.is_probe, now);
-        self.acquit_others(flight, (ended.sent, now), settled);
-        let Some((piece, is_last)) = flight.piece.and_then(|id| self.settle(id)) else { return };
-        for id in &piece.flights {
-            self.cancel(*id);
-            settled.cancel.push(*id);
-        }
-        // Another host could score the rows, so the failures were those of their hosts.
-        for strike in &piece.strikes {
-            self.judge(strike.host, Outcome::Failure, false, now);
-        }
-        if let Some(host) = self.hosts.get_mut(&flight.host) {
-            host.totals.rows += u64::from(piece.len());
-            host.rate.record(piece.len(), now);
-        }
-        if self.reference.is_none() {
-            let kept = (piece.batch, head(&piece.rows, self.settings.probe_rows.max(1)));
-            self.reference = Some(kept.clone());
-            settled.keep = Some(kept);
-        }
-        self.count(piece.len(), false);
-        let Piece { batch, rows, .. } = piece;
-        settled.scored = Some(Scored { batch, rows, host: flight.host, is_last });
-    }
-
-    /// Ends a call that another one has made useless.
-    fn cancel(&mut self, id: CallId) {
-        let Some(flight) = self.flights.remove(&id) else { return };
-        self.leave(id, &flight);
-        if let Some(host) = self.hosts.get_mut(&flight.host) {
-            host.forget(flight.is_probe);
-        }
-    }
-
-    fn failed(&mut self, flight: &Flight, failure: Failure, now: Moment, settled: &mut Settled) {
-        let class = failure.class;
-        self.failing.get_or_insert(now);
-        if let (Some(pause), Some(host)) = (failure.retry_after, self.hosts.get_mut(&flight.host)) {
-            host.be_quiet(pause, now);
-        }
-        let ended = self.host_ended(flight, Some(class), now);
-        match Outcome::of(Some(class)) {
-            // The verdict on the rows decides about the host.
-            _ if is_strike(class) && !flight.is_probe && flight.piece.is_some() => {}
-            Some(outcome) => self.judge(flight.host, outcome, flight.is_probe, now),
-            // The host refuses rows that it has scored before.
-            None => self.judge(flight.host, Outcome::Failure, flight.is_probe, now),
-        }
-        self.accuse(flight, class, now, settled);
-        let Some(id) = flight.piece else { return };
-        let Some(piece) = self.pool.get_mut(id) else { return };
-        piece.last = now;
-        match class {
-            Class::TooLarge(cut) if piece.len() > 1 => {
-                let named = cut.rows.and_then(|rows| u32::try_from(rows).ok());
-                return self.too_large(id, (flight.host, named), now, settled);
-            }
-            _ if is_strike(class) => {
-                let Ended { sent, .. } = ended;
-                let host = flight.host;
-                let strike = Strike { host, sent, ended: now, failure, is_proven: false };
-                piece.struck(strike);
-                self.opened(id, host, now);
-            }
-            _ => piece.unprocessed += 1,
-        }
-        if self.is_resting(id) {
-            self.place(id, (!is_strike(class)).then_some(now), now, settled);
-        }
-    }
-
-    /// Records the end of a call at its host.
-    fn host_ended(&mut self, flight: &Flight, failure: Option<Class>, now: Moment) -> Ended {
-        let Flight { sent, rows, taken, .. } = *flight;
-        let ended = Ended { sent, now, rows, taken, failure };
-        let hold = self.expected(flight.host, rows);
-        if let Some(host) = self.hosts.get_mut(&flight.host) {
-            host.ended(&ended, hold);
-        }
-        ended
-    }
-
-    /// The usual time of a call at a host, or at the other ones if it has had no success.
-    fn expected(&self, host: HostId, rows: u32) -> Duration {
-        let own = self.hosts.get(&host).and_then(|host| host.pace.expected(rows));
-        let least = || self.hosts.values().filter_map(|host| host.pace.expected(rows)).min();
-        own.or_else(least).unwrap_or(self.settings.backoff.first)
-    }
-
-    /// Records a result for the circuit breaker of a host.
-    pub(crate) fn judge(&mut self, host: HostId, outcome: Outcome, is_probe: bool, now: Moment) {
-        let jitter = self.rng.random();
-        if let Some(host) = self.hosts.get_mut(&host) {
-            host.breaker.ended(outcome, is_probe, (now, jitter));
-        }
-    }
-
-    /// Cuts a piece that is larger than a host takes, at the size that the host has named.
-    fn too_large(
-        &mut self,
-        id: PieceId,
-        (host, named): (HostId, Option<u32>),
-        now: Moment,
-        settled: &mut Settled,
-    ) {
-        let Some(piece) = self.pool.get(id).filter(|piece| piece.flights.is_empty()) else {
-            return;
-        };
-        let named = named.filter(|rows| (1..piece.len()).contains(rows));
-        if let (Some(rows), Some(host)) = (named, self.hosts.get_mut(&host)) {
-            host.most_rows = Some(host.most_rows.map_or(rows, |most| most.min(rows)));
-        }
-        let size = named.unwrap_or(piece.len() / 2);
-        let tail = self.cut(id, size);
-        for part in [Some(id), tail].into_iter().flatten() {
-            self.place(part, None, now, settled);
-        }
-    }
-
-    /// Cuts a piece so that this many rows remain in it. Returns the other part.
-    pub(crate) fn cut(&mut self, id: PieceId, rows: u32) -> Option<PieceId> {
-        let piece = self.pool.get_mut(id)?;
-        let tail = piece.split_off(piece.rows.start + rows);
-        let open: Vec<_> = tail.strikes.iter().filter(|s| !s.is_proven).map(|s| s.host).collect();
-        let tail = self.pool.insert(tail);
-        for host in open {
-            if let Some(host) = self.hosts.get_mut(&host) {
-                host.open.push(tail);
-            }
-        }
-        Some(tail)
-    }
-
-    /// Puts a piece that is not in flight where its failures lead. `unprocessed` is the time at
-    /// which a host did not process it.
-    pub(crate) fn place(
-        &mut self,
-        id: PieceId,
-        unprocessed: Option<Moment>,
-        now: Moment,
-        settled: &mut Settled,
-    ) {
-        self.pool.lift(id);
-        let Some(piece) = self.pool.get(id) else { return };
-        match (piece.fate(), unprocessed) {
-            (Fate::Send, None) => _ = self.pool.ready.insert(id),
-            (Fate::Send, Some(since)) => {
-                let made = piece.unprocessed;
-                let until = since + self.settings.backoff.pause(made, self.rng.random());
-                self.pool.delayed.insert((until, id));
-            }
-            (Fate::Wait, _) => _ = self.pool.waiting.insert(id),
-            (Fate::Cut, _) => self.bisect(id, now, settled),
-            (Fate::Dead, _) => self.dead(id, settled),
-        }
-    }
-
-    /// Cuts a guilty piece in two.
-    pub(crate) fn bisect(&mut self, id: PieceId, now: Moment, settled: &mut Settled) {
-        self.unlink(id);
-        self.pool.lift(id);
-        let Some(piece) = self.pool.get_mut(id) else { return };
-        piece.convict();
-        let half = piece.len() / 2;
-        let tail = self.cut(id, half);
-        for part in [Some(id), tail].into_iter().flatten() {
-            self.place(part, None, now, settled);
-        }
-    }
-
-    fn dead(&mut self, id: PieceId, settled: &mut Settled) {
-        let Some((piece, is_last)) = self.settle(id) else { return };
-        let Some(strike) = piece.strikes.last() else { return };
-        self.count(piece.len(), true);
-        settled.dead.push(Dead {
-            batch: piece.batch,
-            row: piece.rows.start,
-            reason: Reason::of(&strike.failure),
-            message: strike.failure.message.clone(),
-            hosts: piece.hosts,
-            attempts: piece.attempts,
-            first: piece.first.unwrap_or(piece.last),
-            last: piece.last,
-            is_last,
-        });
-    }
-
     /// Removes a settled piece.
-    fn settle(&mut self, id: PieceId) -> Option<(Piece, bool)> {
+    pub(crate) fn settle(&mut self, id: PieceId) -> Option<(Piece, bool)> {
         self.unlink(id);
         self.pool.settle(id)
     }
 
-    fn count(&mut self, rows: u32, is_dead: bool) {
+    pub(crate) fn count(&mut self, rows: u32, is_dead: bool) {
         if self.errors.settled(rows, is_dead) {
             self.stop.get_or_insert(Stop::MaxErrors);
         }
+    }
+
+    /// A random number of [0, 1).
+    pub(crate) fn jitter(&mut self) -> f64 {
+        self.rng.random()
     }
 
     /// The hosts that get calls.
@@ -384,43 +171,5 @@ impl Dispatcher {
     /// Forgets hosts that were removed and have no more calls in flight.
     fn forget_hosts(&mut self) {
         self.hosts.retain(|_, host| host.is_present || host.in_flight > 0);
-    }
-
-    /// The state of the hosts and of the rows.
-    pub fn snapshot(&self, now: Moment) -> Status {
-        let hosts = self.present().map(|host| self.host_status(host, now)).collect();
-        Status {
-            hosts,
-            batches: self.pool.open(),
-            rows: self.pool.rows(),
-            fresh: self.pool.fresh.len(),
-            retries: self.pool.ready.len() + self.pool.delayed.len(),
-            waiting: self.pool.waiting.len(),
-            in_flight: self.flights.len(),
-            dead: self.errors.dead(),
-            is_paused: self.is_paused,
-            stop: self.stop,
-        }
-    }
-
-    fn host_status(&self, host: &Host, now: Moment) -> HostStatus {
-        let breaker = match host.breaker.place(now) {
-            Place::In => Breaker::Closed,
-            Place::Trial => Breaker::HalfOpen,
-            Place::Out(until) if until > now => Breaker::Open(until),
-            Place::Out(_) => Breaker::HalfOpen,
-        };
-        let limits = &self.settings.limits;
-        HostStatus {
-            host: host.id,
-            limit: host.limit(limits),
-            bound: host.bound(limits),
-            in_flight: host.in_flight,
-            breaker,
-            quiet_until: (host.quiet > now).then_some(host.quiet),
-            rows_per_second: host.rate.per_second(now),
-            round_trip: host.pace.last(),
-            totals: host.totals,
-        }
     }
 }

@@ -46,22 +46,18 @@ impl Dispatcher {
     }
 
     /// A host has succeeded: rows that it failed on are at fault.
-    pub(crate) fn acquit_others(
-        &mut self,
-        flight: &Flight,
-        call: (Moment, Moment),
-        settled: &mut Settled,
-    ) {
+    pub(crate) fn acquit_others(&mut self, flight: &Flight, now: Moment, settled: &mut Settled) {
+        let call = (flight.sent, now);
         if let Some(host) = self.hosts.get_mut(&flight.host) {
             host.in_a_row = 0;
         }
-        let changed = self.judge_open(flight.host, call.1, |id, piece, strike| {
+        let changed = self.judge_open(flight.host, now, |id, piece, strike| {
             match Some(id) != flight.piece && piece.is_proof(strike, call) {
                 true => Verdict::Rows,
                 false => Verdict::None,
             }
         });
-        self.place_again(changed, call.1, settled);
+        self.place_again(changed, now, settled);
     }
 
     /// A host has failed: if it is the host's fault, earlier failures are, too.

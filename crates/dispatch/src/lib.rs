@@ -20,8 +20,10 @@
 
 mod call;
 mod dispatcher;
+mod ends;
 mod errors;
 mod evidence;
+mod fate;
 mod host;
 mod next;
 mod pace;

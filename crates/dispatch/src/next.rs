@@ -77,7 +77,8 @@ impl Dispatcher {
             return can_check.then_some(Work::Check);
         }
         let most = host.most_rows.unwrap_or(u32::MAX);
-        let most = if is_trial { most.min(self.settings.probe_rows) } else { most }.max(1);
+        // Of rows that were not scored before, the fewest are at fault in a call of one.
+        let most = if is_trial { 1 } else { most.max(1) };
         self.piece_for(host, now)
             .map(|id| Work::Rows(id, most))
             .or_else(|| (can_check && !host.open.is_empty()).then_some(Work::Check))
@@ -193,7 +194,7 @@ impl Dispatcher {
             if is_fresh {
                 self.pool.fresh.push_front(tail);
             } else {
-                self.pool.ready.insert(tail);
+                self.pool.ready.push_back(tail);
             }
         }
     }

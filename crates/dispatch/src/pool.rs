@@ -20,8 +20,8 @@ pub(crate) struct Pool {
     last: u64,
     /// Pieces that were never sent.
     pub(crate) fresh: VecDeque<PieceId>,
-    /// Pieces to be sent again, before the fresh ones.
-    pub(crate) ready: BTreeSet<PieceId>,
+    /// Pieces to be sent again, before the fresh ones, in the order in which they became ready.
+    pub(crate) ready: VecDeque<PieceId>,
     /// Pieces to be sent again from a moment on.
     pub(crate) delayed: BTreeSet<(Moment, PieceId)>,
     /// Pieces whose failures are not judged yet.
@@ -57,7 +57,7 @@ impl Pool {
 
     /// Takes a piece out of the place where it waits.
     pub(crate) fn lift(&mut self, id: PieceId) {
-        self.ready.remove(&id);
+        self.ready.retain(|ready| *ready != id);
         self.waiting.remove(&id);
         if self.fresh.front() == Some(&id) {
             self.fresh.pop_front();
@@ -68,7 +68,7 @@ impl Pool {
     pub(crate) fn wake(&mut self, now: Moment) {
         while let Some(&(at, id)) = self.delayed.first().filter(|(at, _)| *at <= now) {
             self.delayed.remove(&(at, id));
-            self.ready.insert(id);
+            self.ready.push_back(id);
         }
     }
 

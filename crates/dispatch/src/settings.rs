@@ -15,7 +15,7 @@ pub struct Settings {
     pub breaker: EjectionSettings,
     /// The pauses before rows are sent again that a host did not process.
     pub backoff: Backoff,
-    /// The most rows of a call that tests a host.
+    /// The most rows of a call that tests a host with rows that were scored before.
     pub probe_rows: u32,
     /// A call is sent to a second host too when it takes this many times as long as usual there.
     pub hedge: f64,

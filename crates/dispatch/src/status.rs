@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use outrigger_core::Moment;
+use outrigger_resilience::Place;
 
 use crate::{
     call::{HostId, Stop},
-    host::{Bound, Totals},
+    dispatcher::Dispatcher,
+    host::{Bound, Host, Totals},
 };
 
 /// The state of a dispatcher.
@@ -66,4 +68,44 @@ pub enum Breaker {
     Open(Moment),
     /// One call decides about the host's return, or will when there are rows to send.
     HalfOpen,
+}
+
+impl Dispatcher {
+    /// The state of the hosts and of the rows.
+    pub fn snapshot(&self, now: Moment) -> Status {
+        let hosts = self.present().map(|host| self.host_status(host, now)).collect();
+        Status {
+            hosts,
+            batches: self.pool.open(),
+            rows: self.pool.rows(),
+            fresh: self.pool.fresh.len(),
+            retries: self.pool.ready.len() + self.pool.delayed.len(),
+            waiting: self.pool.waiting.len(),
+            in_flight: self.flights.len(),
+            dead: self.errors.dead(),
+            is_paused: self.is_paused,
+            stop: self.stop,
+        }
+    }
+
+    fn host_status(&self, host: &Host, now: Moment) -> HostStatus {
+        let breaker = match host.breaker.place(now) {
+            Place::In => Breaker::Closed,
+            Place::Trial => Breaker::HalfOpen,
+            Place::Out(until) if until > now => Breaker::Open(until),
+            Place::Out(_) => Breaker::HalfOpen,
+        };
+        let limits = &self.settings.limits;
+        HostStatus {
+            host: host.id,
+            limit: host.limit(limits),
+            bound: host.bound(limits),
+            in_flight: host.in_flight,
+            breaker,
+            quiet_until: (host.quiet > now).then_some(host.quiet),
+            rows_per_second: host.rate.per_second(now),
+            round_trip: host.pace.last(),
+            totals: host.totals,
+        }
+    }
 }

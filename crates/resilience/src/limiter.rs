@@ -32,21 +32,26 @@ pub struct Sample {
 
 /// Additive increase, multiplicative decrease: one more call for each round of answers at the limit,
 /// and 30 % less for an overload, at most once a round trip (the rule of TCP's congestion control;
-/// calls that were sent before the last decrease do not count again).
+/// calls that were sent before the last decrease do not count again). Just below the limit at which
+/// the last overload was, the increase is slower, as in CUBIC (RFC 9438).
 #[derive(Debug, Clone)]
 pub struct Aimd {
     limit: f64,
     most: f64,
     decreased: Option<Moment>,
+    /// The limit at the last decrease.
+    refused: usize,
 }
 
 const DECREASE: f64 = 0.7;
+/// The rounds for one more call just below the limit of the last overload.
+const CAUTION: f64 = 16.0;
 
 impl Aimd {
     /// A limit that begins at `first` and never exceeds `most`.
     pub fn new(first: usize, most: usize) -> Self {
         let most = most.max(1) as f64;
-        Self { limit: (first.max(1) as f64).min(most), most, decreased: None }
+        Self { limit: (first.max(1) as f64).min(most), most, decreased: None, refused: 0 }
     }
 
     /// Lowers the limit to this one, if it is higher.
@@ -64,9 +69,12 @@ impl Limiter for Aimd {
         let is_new = || self.decreased.is_none_or(|decreased| sample.sent > decreased);
         match sample.failure {
             None if sample.in_flight >= self.limit() => {
-                self.limit = (self.limit + 1.0 / self.limit).min(self.most);
+                let is_near = self.limit() + 1 == self.refused;
+                let rounds = if is_near { CAUTION } else { 1.0 };
+                self.limit = (self.limit + 1.0 / (rounds * self.limit)).min(self.most);
             }
             Some(class) if class.is_overload() && is_new() => {
+                self.refused = self.limit();
                 self.limit = (self.limit * DECREASE).max(1.0);
                 self.decreased = Some(sample.ended);
             }
@@ -110,6 +118,26 @@ mod tests {
         assert_eq!(limiter.limit(), 5, "one more in a round");
         (0..100).for_each(|_| limiter.ended(&sample(0, 1, 6, None)));
         assert_eq!(limiter.limit(), 6);
+    }
+
+    #[test]
+    fn the_limit_grows_slowly_to_that_of_the_last_overload() {
+        let mut limiter = Aimd::new(4, 8);
+        limiter.ended(&sample(0, 1, 4, Some(Class::Overloaded)));
+        let rounds = |limiter: &mut Aimd, until| {
+            let mut calls = 0;
+            while limiter.limit() < until {
+                limiter.ended(&sample(2, 3, limiter.limit(), None));
+                calls += 1;
+            }
+            calls
+        };
+        assert_eq!(limiter.limit(), 2);
+        assert_eq!(rounds(&mut limiter, 3), 1);
+        let near = rounds(&mut limiter, 4);
+        assert!((40..=60).contains(&near), "about 16 rounds of 3 calls: {near}");
+        let beyond = rounds(&mut limiter, 5);
+        assert!(beyond <= 5, "a round of 4 calls: {beyond}");
     }
 
     #[test]

@@ -11,13 +11,15 @@ const GAIN: f64 = 1.25;
 /// The growth of the rate that justifies twice the limit at the start.
 const GROWTH: f64 = 1.25;
 /// The windows over which the largest rate counts.
-const WINDOWS: usize = 10;
+const WINDOWS: usize = 4;
 /// The fewest calls of a window.
 const CALLS: usize = 8;
 /// The windows between two measurements of the round trip without a queue.
 const REFRESH: u32 = 64;
 /// The fewest windows between them, when the limit or the round trips have changed.
 const SOON: u32 = 8;
+/// The share of the larger limit below which the smaller one is a change.
+const CHANGE: f64 = 0.7;
 /// The share of the limit that is in flight during such a measurement.
 const DRAINED: f64 = 0.6;
 /// The windows between two attempts at one more call, where the gain is less than one.
@@ -26,10 +28,12 @@ const UP: u32 = 8;
 /// Bounds the calls in flight to those that keep a host busy without a queue: its largest rate times
 /// its round trip without a queue, times a gain of 1.25 (the rule of BBR: Cardwell and others,
 /// "BBR: Congestion-Based Congestion Control", ACM Queue 2016). It differs from BBR in this: rates
-/// and round trips are of rows, since calls have different sizes; the round trip is the mean of a
-/// few calls and not the least of many, because the least one of a service whose times vary says
-/// little; and it is measured with fewer calls in flight after 64 windows, or earlier when the limit
-/// has fallen or the round trips have grown.
+/// and round trips are of rows, since calls have different sizes. The rate is that of Little's law,
+/// calls in flight by their round trip, because answers come in waves, and a count of them in a
+/// short time is too high or too low. The round trip without a queue is the mean of a few calls and
+/// not the least of many, because the least one of a service whose times vary says little; it is
+/// measured with fewer calls in flight after 64 windows, or earlier when the limit has changed or
+/// the round trips have grown.
 ///
 /// The limit grows only where it was reached.
 #[derive(Debug, Clone)]
@@ -68,13 +72,20 @@ enum Phase {
 struct Window {
     since: Moment,
     limit: usize,
-    rows: u64,
     calls: usize,
     /// The calls that were sent when the limit was reached.
     at_limit: usize,
-    /// The sum of the usual calls' round trips per row, and their number.
-    seconds: f64,
+    /// The usual calls, the sum of their round trips per row, and of the calls that were in flight
+    /// when they were sent.
     usual: usize,
+    seconds: f64,
+    in_flight: usize,
+}
+
+impl Window {
+    fn new(since: Moment, limit: usize) -> Self {
+        Self { since, limit, calls: 0, at_limit: 0, usual: 0, seconds: 0.0, in_flight: 0 }
+    }
 }
 
 impl Pipe {
@@ -154,42 +165,36 @@ impl Pipe {
     fn collect(&mut self, sample: &Sample, per_row: Option<f64>) -> Option<Window> {
         let limit = self.limit;
         let Some(window) = &mut self.window else {
-            let since = sample.ended;
-            self.window = Some(Window {
-                since,
-                limit,
-                rows: 0,
-                calls: 0,
-                at_limit: 0,
-                seconds: 0.0,
-                usual: 0,
-            });
+            self.window = Some(Window::new(sample.ended, limit));
             return None;
         };
-        window.rows += sample.rows;
         window.calls += 1;
         window.at_limit += usize::from(sample.in_flight >= window.limit);
-        window.seconds += per_row.unwrap_or_default();
-        window.usual += usize::from(per_row.is_some());
-        let is_whole = sample.sent >= window.since
-            && window.calls >= CALLS.max(2 * window.limit)
-            && sample.ended > window.since;
+        if let Some(per_row) = per_row {
+            window.usual += 1;
+            window.seconds += per_row;
+            window.in_flight += sample.in_flight;
+        }
+        let is_whole = sample.sent >= window.since && window.calls >= CALLS.max(2 * window.limit);
         if is_whole { self.window.take() } else { None }
     }
 
     fn window_ended(&mut self, window: &Window, ended: Moment) {
-        let rate = window.rows as f64 / seconds(ended.since(window.since));
+        if window.usual == 0 {
+            return;
+        }
         let is_at_limit = 2 * window.at_limit >= window.calls;
-        let per_row = (window.usual > 0).then(|| window.seconds / window.usual as f64);
+        let rate = window.in_flight as f64 / window.seconds;
+        let per_row = window.seconds / window.usual as f64;
         self.record(rate, is_at_limit);
         if let Phase::Start { unloaded, rate: before } = self.phase {
-            let unloaded = unloaded.min(per_row.unwrap_or(f64::INFINITY));
+            let unloaded = unloaded.min(per_row);
             self.phase = Phase::Start { unloaded, rate: before.max(rate) };
             match (is_at_limit, rate >= before * GROWTH) {
                 (false, _) => {}
                 (true, true) => self.limit = (2 * self.limit).min(self.most),
                 (true, false) => {
-                    self.unloaded = unloaded.is_finite().then_some(unloaded);
+                    self.unloaded = Some(unloaded);
                     self.phase = Phase::Cruise;
                     self.follow();
                     self.drain(ended);
@@ -202,10 +207,10 @@ impl Pipe {
         }
         self.age += 1;
         self.follow();
-        let has_fallen = self.limit * 10 < self.limit_then * 7;
-        let is_slow =
-            matches!((per_row, self.unloaded), (Some(now), Some(then)) if now > 2.0 * then);
-        if self.age >= REFRESH || (self.age >= SOON && (has_fallen || is_slow)) {
+        let (limit, then) = (self.limit as f64, self.limit_then as f64);
+        let has_changed = limit < CHANGE * then || then < CHANGE * limit;
+        let is_slow = self.unloaded.is_some_and(|unloaded| per_row > 2.0 * unloaded);
+        if self.age >= REFRESH || (self.age >= SOON && (has_changed || is_slow)) {
             self.drain(ended);
         }
     }
@@ -261,3 +266,6 @@ impl Limiter for Pipe {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
