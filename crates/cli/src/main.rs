@@ -4,6 +4,7 @@
 
 mod access;
 mod allocator;
+mod batch;
 mod bench;
 mod canary;
 mod dev;
@@ -52,6 +53,8 @@ enum Command {
     #[command(subcommand)]
     Canary(canary::Command),
     Bench(Box<bench::Arguments>),
+    #[command(subcommand)]
+    Batch(batch::Command),
 }
 
 fn main() -> std::process::ExitCode {
@@ -81,6 +84,7 @@ fn main() -> std::process::ExitCode {
         Command::Models(command) => models::run(command),
         Command::Canary(command) => canary::run(command),
         Command::Bench(arguments) => bench::run(*arguments),
+        Command::Batch(command) => batch::run(command),
     };
     exit::code(outcome)
 }

@@ -121,6 +121,17 @@ impl Client {
         }
     }
 
+    /// Makes one attempt at the host numbered `host`, for callers that decide on hosts, limits and
+    /// retries by themselves. The attempt counts neither for the withdrawal nor for the limit of the
+    /// host.
+    ///
+    /// # Errors
+    /// The failure of the attempt.
+    pub async fn infer_at(&self, host: usize, request: &Request) -> Result<Reply, Failure> {
+        let result = self.send(request, host).await;
+        result.map_err(|failure| failure.at(&self.list[host].name))
+    }
+
     /// Makes one attempt at the host of `turn`, and records its end.
     async fn attempt(&self, request: &Request, turn: Turn<'_>) -> Result<Reply, Failure> {
         let index = turn.host;

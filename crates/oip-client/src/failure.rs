@@ -80,6 +80,11 @@ impl Failure {
         Self::new(Class::TooLarge(cut), message)
     }
 
+    /// A request that was not sent: its host has no client any longer.
+    pub fn not_sent() -> Self {
+        Self::new(Class::Unavailable, "the request was not sent")
+    }
+
     /// There is no time left.
     pub(crate) fn timeout() -> Self {
         Self::new(Class::Timeout, "no answer in time")

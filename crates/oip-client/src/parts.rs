@@ -1,6 +1,6 @@
 //! Cuts a request into smaller ones of fewer rows, and joins their replies.
 
-use std::mem;
+use std::{mem, ops::Range, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
 use outrigger_oip::{DataType, Tensor};
@@ -24,7 +24,7 @@ pub(crate) fn cut(request: &Request, cut: Cut) -> Option<Vec<Request>> {
     }
     let most = most_rows(request, rows, cut).clamp(1, rows - 1);
     let starts = (0..rows).step_by(most);
-    Some(starts.map(|start| part(request, rows, start..rows.min(start + most))).collect())
+    Some(starts.map(|start| request.part(start..rows.min(start + most))).collect())
 }
 
 /// The rows of a part.
@@ -39,19 +39,35 @@ fn most_rows(request: &Request, rows: usize, cut: Cut) -> usize {
     }
 }
 
-fn part(request: &Request, rows: usize, range: std::ops::Range<usize>) -> Request {
-    let input = |input: &Tensor| {
-        let mut shape = input.shape.clone();
-        shape[0] = range.len() as i64;
-        let data = slice(input, rows, range.clone());
-        Tensor { name: input.name.clone(), datatype: input.datatype, shape, data }
-    };
-    let inputs = request.inputs.iter().map(input).collect();
-    Request { inputs, rows: Some(range.len() as u64), ..request.clone() }
+impl Request {
+    /// The request for the rows in `range`, with the same data, which are not copied. All inputs
+    /// have a row for each of [`rows`](Self::rows).
+    ///
+    /// # Panics
+    /// The request has fewer rows.
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Self {
+        let input = |input: &Tensor| {
+            let mut shape = input.shape.clone();
+            let rows = shape.first_mut().map_or(0, |rows| mem::replace(rows, range.len() as i64));
+            let data = slice(input, usize::try_from(rows).unwrap_or_default(), range.clone());
+            Tensor { name: input.name.clone(), datatype: input.datatype, shape, data }
+        };
+        let inputs = self.inputs.iter().map(input).collect();
+        Self {
+            model: Arc::clone(&self.model),
+            version: self.version.clone(),
+            inputs,
+            outputs: self.outputs.clone(),
+            rows: Some(range.len() as u64),
+            deadline: self.deadline,
+            headers: self.headers.clone(),
+        }
+    }
 }
 
 /// The data of the rows in `range`, without a copy.
-fn slice(input: &Tensor, rows: usize, range: std::ops::Range<usize>) -> Bytes {
+fn slice(input: &Tensor, rows: usize, range: Range<usize>) -> Bytes {
     if input.datatype != DataType::Bytes {
         let row = input.data.len() / rows;
         return input.data.slice(range.start * row..range.end * row);

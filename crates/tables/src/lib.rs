@@ -2,7 +2,8 @@
 //!
 //! A [`Reader`] returns one [`Row`] at a time, so that a file may be larger than memory; a row that
 //! cannot be read does not end the file. A [`Writer`] writes to a temporary file and puts it in
-//! place when it is complete. Neither knows what the columns mean.
+//! place when it is complete. Neither knows what the columns mean. A [`Table`] and a [`BatchWriter`]
+//! read and write Parquet as arrays of columns, where rows are many.
 
 mod cell;
 mod column;
@@ -20,6 +21,9 @@ pub use column::{Column, Kind, Names};
 pub use error::{Error, Problem};
 pub use format::Format;
 pub use limits::Limits;
-pub use read::{Malformed, Reader, Row};
+pub use read::{
+    Malformed, Reader, Row,
+    parquet::ranges::{Batches, Table},
+};
 pub use root::Root;
-pub use write::Writer;
+pub use write::{Writer, batches::BatchWriter};

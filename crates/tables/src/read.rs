@@ -2,7 +2,7 @@
 
 mod csv;
 mod jsonl;
-mod parquet;
+pub(crate) mod parquet;
 
 use std::{
     fs::File,

@@ -1,5 +1,6 @@
 //! Writing.
 
+pub(crate) mod batches;
 mod csv;
 mod jsonl;
 mod parquet;

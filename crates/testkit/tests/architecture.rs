@@ -93,6 +93,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "validation",
         ],
     ),
+    ("batch", &["core", "dispatch", "oip", "oip-client", "resilience", "tables"]),
     ("bench", &["proto", "compression", "core", "features", "oip", "rpc", "tfserving"]),
     (
         "cli",
@@ -102,6 +103,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "onnx",
             "onnxruntime",
             "tools",
+            "batch",
             "bench",
             "canary",
             "core",

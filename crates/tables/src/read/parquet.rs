@@ -4,6 +4,7 @@ mod budget;
 mod header;
 mod levels;
 mod pages;
+pub(crate) mod ranges;
 mod rows;
 
 use std::{
@@ -28,7 +29,7 @@ use parquet::{
         arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader},
         parquet_to_arrow_field_levels,
     },
-    file::metadata::{ParquetMetaData, RowGroupMetaData},
+    file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData},
 };
 
 use self::{budget::Budget, pages::Pages};
@@ -92,7 +93,9 @@ impl Source {
         let metadata = Arc::clone(metadata.metadata());
         let (rows, batch) = (count(&metadata), batch_rows(&metadata, limits));
         let budget = Arc::new(Budget::new(limits.pages));
-        let pages = Pages { file: file.into(), metadata, budget: Arc::clone(&budget), batch };
+        let groups = 0..metadata.num_row_groups();
+        let pages =
+            Pages { file: file.into(), metadata, budget: Arc::clone(&budget), groups, batch };
         let batches =
             ParquetRecordBatchReader::try_new_with_row_groups(&levels, &pages, batch, None);
         let batches = batches.map_err(|error| cause(error, &budget))?;
@@ -190,8 +193,13 @@ fn batch_rows(metadata: &ParquetMetaData, limits: &Limits) -> usize {
     let values =
         values.fold(0_u64, |sum, chunk| sum.saturating_add(chunk.num_values().unsigned_abs()));
     let decoded = (values / count(metadata).max(1)).saturating_mul(budget::VALUE).max(1);
+    // Nor the texts that are copied from it.
+    let chunks = metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
+    let texts = chunks.filter_map(ColumnChunkMetaData::unencoded_byte_array_data_bytes);
+    let texts = texts.fold(0_u64, |sum, bytes| sum.saturating_add(bytes.unsigned_abs()));
+    let texts = texts / count(metadata).max(1);
     let room = BATCH_BYTES.min(limits.pages / 4);
-    (room / per_row.max(decoded)).clamp(1, BATCH_ROWS) as usize
+    (room / per_row.max(decoded).max(texts)).clamp(1, BATCH_ROWS) as usize
 }
 
 fn cause(error: impl std::fmt::Display, budget: &Budget) -> Cause {

@@ -1,6 +1,6 @@
 //! Rows of Parquet.
 
-use std::sync::Arc;
+use std::{io::Write, sync::Arc};
 
 use arrow_array::{
     ArrayRef, BooleanArray, Float32Array, Float64Array, Int64Array, ListArray, RecordBatch,
@@ -37,14 +37,8 @@ impl Sink {
     pub(super) fn new(output: Output, columns: Vec<Column>) -> Result<Self, String> {
         let field = |column: &Column| Field::new(&*column.name, data_type(&column.kind), true);
         let schema: SchemaRef = Schema::new(columns.iter().map(field).collect::<Vec<_>>()).into();
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::SNAPPY)
-            .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-            .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
-            .build();
-        let writer = ArrowWriter::try_new(output, Arc::clone(&schema), Some(properties));
         let kinds = columns.into_iter().map(|column| column.kind).collect();
-        let writer = writer.map_err(|cause| cause.to_string())?;
+        let writer = writer(output, &schema)?;
         Ok(Self { writer, schema, kinds, rows: Vec::new(), bytes: 0 })
     }
 
@@ -73,6 +67,20 @@ impl Sink {
         }
         self.writer.into_inner().map_err(|cause| cause.to_string())
     }
+}
+
+/// A writer of a file with these columns.
+pub(super) fn writer<W: Write + Send>(
+    output: W,
+    schema: &SchemaRef,
+) -> Result<ArrowWriter<W>, String> {
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+        .build();
+    let writer = ArrowWriter::try_new(output, Arc::clone(schema), Some(properties));
+    writer.map_err(|cause| cause.to_string())
 }
 
 fn data_type(kind: &Kind) -> DataType {

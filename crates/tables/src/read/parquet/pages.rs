@@ -39,23 +39,25 @@ pub(super) struct Pages {
     pub(super) file: Arc<File>,
     pub(super) metadata: Arc<ParquetMetaData>,
     pub(super) budget: Arc<Budget>,
+    /// The row groups that are read.
+    pub(super) groups: Range<usize>,
     /// The rows that are decoded together.
     pub(super) batch: usize,
 }
 
 impl RowGroups for Pages {
     fn num_rows(&self) -> usize {
-        let rows = self.metadata.row_groups().iter().map(RowGroupMetaData::num_rows);
+        let rows = self.row_groups().map(RowGroupMetaData::num_rows);
         rows.fold(0, |sum, rows| sum.saturating_add(usize::try_from(rows).unwrap_or_default()))
     }
 
     fn column_chunks(&self, column: usize) -> Result<Box<dyn PageIterator>> {
-        let groups = 0..self.metadata.num_row_groups();
+        let groups = self.groups.clone();
         Ok(Box::new(Chunks { pages: self.clone(), column, groups }))
     }
 
     fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
-        Box::new(self.metadata.row_groups().iter())
+        Box::new(self.metadata.row_groups()[self.groups.clone()].iter())
     }
 
     fn metadata(&self) -> &ParquetMetaData {

@@ -1,0 +1,74 @@
+//! The columns of the input and the output, and the tensors of the model.
+
+mod resolve;
+
+use arrow_schema::{DataType as ArrowType, Field, FieldRef, Schema, SchemaRef};
+use outrigger_oip::DataType;
+use serde::{Deserialize, Serialize};
+
+use crate::job::datatype;
+
+pub(crate) use self::resolve::{check_outputs, resolve_inputs, resolve_keys, resolve_outputs};
+
+/// An input tensor, and the columns that its rows come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct InputTensor {
+    /// The model's name for it.
+    pub(crate) name: String,
+    #[serde(with = "datatype")]
+    pub(crate) datatype: DataType,
+    /// The sizes of a row, without the first dimension; at most one is -1, for any size.
+    pub(crate) row: Vec<i64>,
+    /// The columns, whose values follow each other in a row.
+    pub(crate) columns: Vec<String>,
+}
+
+/// A column of the output with the values of an output tensor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OutputColumn {
+    /// The column's name.
+    pub(crate) column: String,
+    /// The model's name for the tensor.
+    pub(crate) tensor: String,
+    #[serde(with = "datatype")]
+    pub(crate) datatype: DataType,
+    /// The number of lists around a value: 0 for a tensor of the shape [rows] or [rows, 1].
+    pub(crate) depth: usize,
+}
+
+impl OutputColumn {
+    /// The column of the output file.
+    fn field(&self) -> Field {
+        let leaf = arrow_type(self.datatype);
+        let of = (0..self.depth).fold(leaf, |of, _| ArrowType::new_list(of, true));
+        Field::new(&self.column, of, true)
+    }
+}
+
+/// The columns of the output: the keys, as the input has them, and those of the tensors.
+pub(crate) fn output_schema(
+    keys: impl Iterator<Item = FieldRef>,
+    outputs: &[OutputColumn],
+) -> SchemaRef {
+    let outputs = outputs.iter().map(|output| FieldRef::new(output.field()));
+    Schema::new(keys.chain(outputs).collect::<Vec<_>>()).into()
+}
+
+/// The type of a column with the elements of a tensor. BF16, which files do not have, is widened.
+pub(crate) fn arrow_type(datatype: DataType) -> ArrowType {
+    match datatype {
+        DataType::Bool => ArrowType::Boolean,
+        DataType::Uint8 => ArrowType::UInt8,
+        DataType::Uint16 => ArrowType::UInt16,
+        DataType::Uint32 => ArrowType::UInt32,
+        DataType::Uint64 => ArrowType::UInt64,
+        DataType::Int8 => ArrowType::Int8,
+        DataType::Int16 => ArrowType::Int16,
+        DataType::Int32 => ArrowType::Int32,
+        DataType::Int64 => ArrowType::Int64,
+        DataType::Fp16 => ArrowType::Float16,
+        DataType::Bf16 | DataType::Fp32 => ArrowType::Float32,
+        DataType::Fp64 => ArrowType::Float64,
+        DataType::Bytes => ArrowType::Utf8,
+    }
+}

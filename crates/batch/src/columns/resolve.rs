@@ -1,0 +1,247 @@
+//! Matches the columns of a file with the tensors of a model, before the first row.
+
+use std::collections::BTreeMap;
+
+use arrow_schema::{DataType as ArrowType, Schema};
+use outrigger_oip::{
+    DataType, Tensor,
+    metadata::{ModelMetadata, TensorMetadata},
+};
+
+use super::{InputTensor, OutputColumn};
+use crate::{Error, job::Source};
+
+/// The input tensors of the model, with their columns. `described` are those of the host; where it
+/// describes none, the job does.
+///
+/// # Errors
+/// A column or a tensor is unknown or has a wrong type, or a shape is not one of rows.
+pub(crate) fn resolve_inputs(
+    described: &[TensorMetadata],
+    sources: &BTreeMap<String, Source>,
+    schema: &Schema,
+) -> Result<Vec<InputTensor>, Error> {
+    let is_known = |name: &str| described.iter().any(|tensor| tensor.name == name);
+    if !described.is_empty()
+        && let Some(unknown) = sources.keys().find(|name| !is_known(name))
+    {
+        let known = names(described.iter().map(|tensor| &tensor.name));
+        return Err(Error::usage(format!("the model has no input {unknown:?}; it has {known}")));
+    }
+    if described.is_empty() && sources.is_empty() {
+        return Err(Error::usage(
+            "the hosts do not describe the model's inputs: name them under inputs, each with \
+             columns, datatype and shape",
+        ));
+    }
+    let empty = Source::default();
+    let inputs = match described {
+        [] => sources.iter().map(|(name, source)| undescribed(name, source)).collect(),
+        _ => described
+            .iter()
+            .map(|tensor| input(tensor, sources.get(&tensor.name).unwrap_or(&empty)))
+            .collect::<Result<Vec<_>, _>>(),
+    }?;
+    inputs.iter().try_for_each(|input| check_columns(input, schema))?;
+    Ok(inputs)
+}
+
+fn names<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+fn columns(name: &str, source: &Source) -> Vec<String> {
+    if source.columns.is_empty() { vec![name.to_owned()] } else { source.columns.clone() }
+}
+
+/// An input that only the job describes.
+fn undescribed(name: &str, source: &Source) -> Result<InputTensor, Error> {
+    let Some(datatype) = source.datatype else {
+        return Err(Error::usage(format!(
+            "input {name}: the hosts do not describe it, so it needs a datatype"
+        )));
+    };
+    let row = source.shape.clone().unwrap_or_default();
+    checked(InputTensor { name: name.to_owned(), datatype, row, columns: columns(name, source) })
+}
+
+/// An input that the host describes.
+fn input(tensor: &TensorMetadata, source: &Source) -> Result<InputTensor, Error> {
+    let TensorMetadata { name, datatype, shape } = tensor;
+    let Some(datatype) = source.datatype.or_else(|| DataType::named(datatype)) else {
+        return Err(Error::usage(format!(
+            "input {name}: the model's type {datatype:?} is none of the protocol"
+        )));
+    };
+    let row = match (&source.shape, &shape[..]) {
+        (Some(row), _) => row.clone(),
+        (None, [-1, row @ ..]) => row.to_vec(),
+        (None, shape) => {
+            return Err(Error::usage(format!(
+                "input {name}: the model's shape {shape:?} does not begin with a number of rows \
+                 (-1); state the sizes of one row as its shape"
+            )));
+        }
+    };
+    checked(InputTensor { name: name.clone(), datatype, row, columns: columns(name, source) })
+}
+
+/// The input, unless its sizes leave a shape open.
+fn checked(input: InputTensor) -> Result<InputTensor, Error> {
+    let InputTensor { name, row, .. } = &input;
+    if row.iter().filter(|size| **size < 0).count() > 1 {
+        return Err(Error::usage(format!(
+            "input {name}: several sizes of a row of {row:?} are open; state them as its shape"
+        )));
+    }
+    if row.contains(&0) || outrigger_oip::shape::elements(&fixed(row)).is_err() {
+        return Err(Error::usage(format!("input {name}: {row:?} is not a shape of a row")));
+    }
+    Ok(input)
+}
+
+/// The sizes that are known.
+fn fixed(row: &[i64]) -> Vec<i64> {
+    row.iter().copied().filter(|size| *size >= 0).collect()
+}
+
+/// Checks that the columns of an input are there, and have values of its type.
+fn check_columns(input: &InputTensor, schema: &Schema) -> Result<(), Error> {
+    let InputTensor { name, datatype, columns, .. } = input;
+    for column in columns {
+        let Ok(field) = schema.field_with_name(column) else {
+            let known = names(schema.fields().iter().map(|field| field.name()));
+            return Err(Error::usage(format!(
+                "input {name}: the files have no column {column:?}; they have {known}"
+            )));
+        };
+        let (leaf, is_list) = leaf(field.data_type());
+        if !fits(leaf, *datatype) {
+            let of = field.data_type();
+            return Err(Error::usage(format!(
+                "input {name}: the model takes {datatype}, and the column {column:?} has {of}"
+            )));
+        }
+        if is_list && columns.len() > 1 {
+            return Err(Error::usage(format!(
+                "input {name}: the column {column:?} has lists, and one of several columns has one \
+                 value in a row"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The type of the values in lists, and true if there are lists.
+fn leaf(of: &ArrowType) -> (&ArrowType, bool) {
+    match of {
+        ArrowType::List(item) => (leaf(item.data_type()).0, true),
+        other => (other, false),
+    }
+}
+
+/// True if values of a column can be those of a tensor: of the same kind, where a number may have
+/// another size. An integer that is out of range, or a fraction for integers, is never changed.
+fn fits(of: &ArrowType, datatype: DataType) -> bool {
+    match datatype {
+        DataType::Bytes => matches!(of, ArrowType::Utf8 | ArrowType::Binary),
+        DataType::Bool => *of == ArrowType::Boolean,
+        DataType::Fp32 | DataType::Fp64 => of.is_integer() || is_float(of),
+        DataType::Fp16 => *of == ArrowType::Float16,
+        DataType::Bf16 => false,
+        _ => of.is_integer(),
+    }
+}
+
+fn is_float(of: &ArrowType) -> bool {
+    matches!(of, ArrowType::Float32 | ArrowType::Float64)
+}
+
+/// The columns that the output has from the input.
+///
+/// # Errors
+/// A column does not exist.
+pub(crate) fn resolve_keys(
+    keys: Option<&[String]>,
+    inputs: &[InputTensor],
+    schema: &Schema,
+) -> Result<Vec<String>, Error> {
+    let Some(keys) = keys else {
+        let is_input = |name: &String| inputs.iter().any(|input| input.columns.contains(name));
+        let fields = schema.fields().iter().map(|field| field.name());
+        return Ok(fields.filter(|name| !is_input(name)).cloned().collect());
+    };
+    match keys.iter().find(|key| schema.field_with_name(key).is_err()) {
+        None => Ok(keys.to_vec()),
+        Some(unknown) => {
+            let known = names(schema.fields().iter().map(|field| field.name()));
+            Err(Error::usage(format!(
+                "keys: the files have no column {unknown:?}; they have {known}"
+            )))
+        }
+    }
+}
+
+/// Checks that the model has the outputs that the job names, where the host describes them.
+///
+/// # Errors
+/// It does not have one.
+pub(crate) fn check_outputs(
+    wanted: &BTreeMap<String, String>,
+    described: &[TensorMetadata],
+) -> Result<(), Error> {
+    let is_known = |name: &str| described.iter().any(|tensor| tensor.name == name);
+    match wanted.values().find(|tensor| !described.is_empty() && !is_known(tensor)) {
+        None => Ok(()),
+        Some(unknown) => {
+            let known = names(described.iter().map(|tensor| &tensor.name));
+            Err(Error::usage(format!("the model has no output {unknown:?}; it has {known}")))
+        }
+    }
+}
+
+/// The columns of the output tensors. Types and dimensions are those of an answer; the sizes that
+/// the host describes decide whether a dimension of one element is a list.
+///
+/// # Errors
+/// A tensor is unknown, or two columns have one name.
+pub(crate) fn resolve_outputs(
+    wanted: &BTreeMap<String, String>,
+    keys: &[String],
+    (answer, metadata): (&[Tensor], &ModelMetadata),
+) -> Result<Vec<OutputColumn>, Error> {
+    let column = |column: &str, tensor: &Tensor| {
+        let described = metadata.outputs.iter().find(|output| output.name == *tensor.name);
+        let is_open = described.is_some_and(|output| output.shape.get(1) == Some(&-1));
+        let depth = match &tensor.shape[..] {
+            [_, 1] if !is_open => 0,
+            shape => shape.len().saturating_sub(1),
+        };
+        OutputColumn {
+            column: column.to_owned(),
+            tensor: tensor.name.to_string(),
+            datatype: tensor.datatype,
+            depth,
+        }
+    };
+    let find = |(name, tensor): (&String, &String)| {
+        let found = answer.iter().find(|output| *output.name == **tensor);
+        found.map(|output| column(name, output)).ok_or_else(|| {
+            Error::failed(format!("the answers of the hosts have no output {tensor:?}"))
+        })
+    };
+    let outputs: Vec<_> = match wanted.is_empty() {
+        true => answer.iter().map(|output| column(&output.name, output)).collect(),
+        false => wanted.iter().map(find).collect::<Result<_, _>>()?,
+    };
+    match outputs.iter().find(|output| keys.contains(&output.column)) {
+        None => Ok(outputs),
+        Some(OutputColumn { column, tensor, .. }) => Err(Error::usage(format!(
+            "the output {tensor:?} and a key have the name {column:?}: give the output another one \
+             under outputs, or leave the key out"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

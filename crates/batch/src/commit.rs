@@ -1,0 +1,194 @@
+//! Commit records and the manifest: the objects that decide which files hold the output.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    Error,
+    plan::{Chunk, Plan, chunk_name},
+    store::Store,
+};
+
+/// The name of the manifest in the output.
+pub const MANIFEST: &str = "manifest.json";
+/// The directories of the output.
+pub(crate) const COMMITS: &str = "commit";
+pub(crate) const DATA: &str = "data";
+pub(crate) const DEAD: &str = "dead";
+pub(crate) const WORKERS: &str = "worker";
+
+/// The commit of a chunk: the files that hold its rows. The first one counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Commit {
+    /// The number of the chunk.
+    pub chunk: u64,
+    /// The name of the attempt at it, which is random.
+    pub attempt: String,
+    /// The rows of the input.
+    pub rows: u64,
+    /// The rows in the file of the output.
+    pub scored: u64,
+    /// The rows in the file of dead letters.
+    pub dead: u64,
+    /// The file of the output; `None` if no row was scored.
+    pub data: Option<DataFile>,
+    /// The file of dead letters; `None` if no row is dead.
+    pub dead_letters: Option<DataFile>,
+    /// The version of the model, if the hosts name one.
+    pub version: Option<String>,
+    /// The hosts that answered.
+    pub hosts: BTreeSet<String>,
+    /// The time of the commit (RFC 3339).
+    pub time: String,
+}
+
+/// A file of the output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataFile {
+    /// Its name in the output.
+    pub name: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// The SHA-256 of its content, in hexadecimal digits.
+    pub sha256: String,
+}
+
+/// The whole output: the commits of all chunks, in order. It is written last, once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The name of the job.
+    pub job: String,
+    /// The fingerprint of its plan.
+    pub fingerprint: String,
+    /// The rows of the input.
+    pub rows: u64,
+    /// The rows of the output.
+    pub scored: u64,
+    /// The dead letters.
+    pub dead: u64,
+    /// The commits, in the order of the input.
+    pub chunks: Vec<Commit>,
+}
+
+/// The name of a chunk's commit.
+fn commit_name(chunk: u64) -> String {
+    format!("{COMMITS}/{}.json", chunk_name(chunk))
+}
+
+impl Commit {
+    /// Writes the commit unless the chunk has one. Returns true if this one counts.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(crate) fn write(&self, store: &Store) -> Result<bool, Error> {
+        let name = commit_name(self.chunk);
+        let json = json(self)?;
+        store.create(&name, &json).map_err(|error| Error::store(&name, &error))
+    }
+
+    /// The commit of a chunk, if it has one.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn read(store: &Store, chunk: u64) -> Result<Option<Self>, Error> {
+        read(store, &commit_name(chunk))
+    }
+}
+
+/// The numbers of the chunks that are committed.
+///
+/// # Errors
+/// The store failed.
+pub(crate) fn committed(store: &Store) -> Result<BTreeSet<u64>, Error> {
+    let names = store.list(COMMITS).map_err(|error| Error::store(COMMITS, &error))?;
+    Ok(names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect())
+}
+
+impl Manifest {
+    /// Reads the manifest; `None` while the job is not finished.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(store: &Store) -> Result<Option<Self>, Error> {
+        read(store, MANIFEST)
+    }
+
+    /// Writes the manifest of a job whose chunks are all committed, unless there is one, and removes
+    /// the files that it does not name. Returns the one that counts.
+    ///
+    /// # Errors
+    /// The store failed, or the commits are not those of all rows.
+    pub(crate) fn write(plan: &Plan, store: &Store) -> Result<Self, Error> {
+        let manifest = Self::of(plan, store)?;
+        let json = json(&manifest)?;
+        store.create(MANIFEST, &json).map_err(|error| Error::store(MANIFEST, &error))?;
+        let manifest =
+            Self::read(store)?.ok_or_else(|| Error::failed("the manifest was removed"))?;
+        manifest.sweep(store).map_err(|error| Error::store(DATA, &error))?;
+        Ok(manifest)
+    }
+
+    fn of(plan: &Plan, store: &Store) -> Result<Self, Error> {
+        let mut chunks = Vec::new();
+        for chunk in plan.scoring.all_chunks() {
+            let missing = || Error::failed(format!("the chunk {} is not committed", chunk.number));
+            let commit = Commit::read(store, chunk.number)?.ok_or_else(missing)?;
+            check(&commit, &chunk)?;
+            chunks.push(commit);
+        }
+        let sum = |of: fn(&Commit) -> u64| chunks.iter().map(of).sum();
+        Ok(Self {
+            job: plan.job.clone(),
+            fingerprint: plan.fingerprint.clone(),
+            rows: sum(|chunk| chunk.rows),
+            scored: sum(|chunk| chunk.scored),
+            dead: sum(|chunk| chunk.dead),
+            chunks,
+        })
+    }
+
+    /// Removes the files of attempts that lost, and those that were never finished.
+    fn sweep(&self, store: &Store) -> std::io::Result<()> {
+        let files = self.chunks.iter().flat_map(|chunk| [&chunk.data, &chunk.dead_letters]);
+        let named: BTreeSet<_> = files.flatten().map(|file| file.name.as_str()).collect();
+        for directory in [DATA, DEAD] {
+            for name in store.list(directory)? {
+                let name = format!("{directory}/{name}");
+                if !named.contains(name.as_str()) {
+                    store.remove(&name)?;
+                }
+            }
+            store.sweep(directory)?;
+        }
+        store.sweep(COMMITS)?;
+        store.sweep("")
+    }
+}
+
+/// Checks that a commit has all rows of its chunk.
+fn check(commit: &Commit, chunk: &Chunk) -> Result<(), Error> {
+    if commit.rows == chunk.count() && commit.scored + commit.dead == commit.rows {
+        return Ok(());
+    }
+    Err(Error::failed(format!(
+        "the commit of the chunk {} has {} of {} rows",
+        chunk.number,
+        commit.scored + commit.dead,
+        chunk.count()
+    )))
+}
+
+/// A document with a line feed at its end.
+pub(crate) fn json(document: &impl Serialize) -> Result<Vec<u8>, Error> {
+    let mut json = serde_json::to_vec_pretty(document).map_err(Error::failed)?;
+    json.push(b'\n');
+    Ok(json)
+}
+
+/// A document of the store; `None` if there is none of this name.
+pub(crate) fn read<T: DeserializeOwned>(store: &Store, name: &str) -> Result<Option<T>, Error> {
+    let content = store.read(name).map_err(|error| Error::store(name, &error))?;
+    let parsed = content.map(|json| serde_json::from_slice(&json)).transpose();
+    parsed.map_err(|error| Error::failed(format!("{name}: {error}")))
+}

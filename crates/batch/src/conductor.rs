@@ -1,0 +1,296 @@
+//! Carries out the dispatcher's decisions: sends the requests, checks the answers, and passes
+//! batches that are settled to their outputs.
+
+mod report;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, SystemTime},
+};
+
+use outrigger_core::Moment;
+use outrigger_dispatch::{
+    BatchId, Call, CallId, Dead, Dispatcher, End, Failure, Purpose, Settings, Settled as Decided,
+};
+use outrigger_oip_client::{Failure as CallFailure, Reply, Request, Status as CallStatus};
+use outrigger_resilience::Class;
+use tokio::{
+    task::{AbortHandle, JoinError, JoinSet},
+    time::Instant,
+};
+
+use crate::{
+    Error,
+    batch::{Batch, Death, Piece, Settled, ToOutput},
+    decode,
+    hosts::Hosts,
+    plan::Scoring,
+    readers::Sizes,
+};
+
+/// The end of a request.
+type Answer = (CallId, Result<Reply, CallFailure>);
+
+/// Sends the rows of batches to the hosts.
+pub(crate) struct Conductor {
+    dispatcher: Dispatcher,
+    pub(crate) hosts: Hosts,
+    scoring: Arc<Scoring>,
+    sizes: Arc<Sizes>,
+    timeout: Duration,
+    batches: HashMap<BatchId, Open>,
+    last_batch: u64,
+    calls: JoinSet<Answer>,
+    flights: HashMap<CallId, Flight>,
+    /// The rows that hosts are tested with.
+    reference: Option<Request>,
+    start: (Instant, SystemTime),
+    scored: u64,
+    dead: u64,
+}
+
+/// A batch with rows that are not settled.
+struct Open {
+    batch: Batch,
+    pieces: Vec<Piece>,
+    answer_bytes: u64,
+}
+
+/// A request in flight.
+struct Flight {
+    call: Call,
+    abort: AbortHandle,
+}
+
+impl Conductor {
+    /// A conductor without batches. `hosts` are those of the job.
+    pub(crate) fn new(
+        (scoring, sizes): (Arc<Scoring>, Arc<Sizes>),
+        (hosts, timeout): (Hosts, Duration),
+        settings: Settings,
+    ) -> Self {
+        let dispatcher = Dispatcher::new(settings, [], (rand::random(), Moment::default()));
+        Self {
+            dispatcher,
+            hosts,
+            scoring,
+            sizes,
+            timeout,
+            batches: HashMap::new(),
+            last_batch: 0,
+            calls: JoinSet::new(),
+            flights: HashMap::new(),
+            reference: None,
+            start: (Instant::now(), SystemTime::now()),
+            scored: 0,
+            dead: 0,
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment::at(self.start.0.elapsed())
+    }
+
+    /// The dispatcher, for its settings.
+    pub(crate) fn dispatcher(&mut self) -> &mut Dispatcher {
+        &mut self.dispatcher
+    }
+
+    /// Uses the hosts with these endpoints; those of the job if `endpoints` is `None`.
+    ///
+    /// # Errors
+    /// A host's settings are not valid.
+    pub(crate) fn set_hosts(&mut self, endpoints: Option<&[String]>) -> Result<(), Error> {
+        let numbers = self.hosts.set(endpoints)?;
+        let decided = self.dispatcher.set_hosts(&numbers, self.now());
+        self.carry_out(decided, None)
+    }
+
+    /// True if another batch is wanted.
+    pub(crate) fn has_room(&self) -> bool {
+        self.dispatcher.has_room()
+    }
+
+    /// Takes a batch.
+    pub(crate) fn add(&mut self, batch: Batch) {
+        self.last_batch += 1;
+        let number = BatchId(self.last_batch);
+        self.dispatcher.add(number, u32::try_from(batch.rows.len()).unwrap_or(u32::MAX));
+        self.batches.insert(number, Open { batch, pieces: Vec::new(), answer_bytes: 0 });
+    }
+
+    /// Sends all requests that may be sent now. Returns the time at which to ask again.
+    pub(crate) fn send(&mut self) -> Option<Instant> {
+        while let Some(call) = self.dispatcher.next(self.now()) {
+            self.call(call);
+        }
+        self.dispatcher.wake_at(self.now()).map(|at| self.start.0 + at.elapsed())
+    }
+
+    fn call(&mut self, call: Call) {
+        let rows = call.rows.start as usize..call.rows.end as usize;
+        let request = match call.purpose {
+            Purpose::Check => self.reference.clone(),
+            Purpose::Score | Purpose::Hedge => {
+                self.batches.get(&call.batch).map(|open| open.batch.request.part(rows))
+            }
+        };
+        let (id, client) = (call.id, self.hosts.client(call.host));
+        let deadline = Instant::now() + self.timeout;
+        let abort = self.calls.spawn(async move {
+            let (Some(client), Some(request)) = (client, request) else {
+                return (id, Err(CallFailure::not_sent()));
+            };
+            (id, client.infer_at(0, &Request { deadline, ..request }).await)
+        });
+        self.flights.insert(id, Flight { call, abort });
+    }
+
+    /// The end of the next request; `None` while there is none in flight.
+    pub(crate) async fn answer(&mut self) -> Option<Result<Answer, JoinError>> {
+        self.calls.join_next().await
+    }
+
+    /// True if no request is in flight.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Takes the end of a request into account.
+    ///
+    /// # Errors
+    /// The model's version has changed.
+    pub(crate) fn ended(&mut self, ended: Result<Answer, JoinError>) -> Result<(), Error> {
+        let (id, result) = match ended {
+            Ok(ended) => ended,
+            // It was cancelled.
+            Err(error) if error.is_cancelled() => return Ok(()),
+            Err(error) => return Err(Error::failed(format!("a request panicked: {error}"))),
+        };
+        let Some(Flight { call, .. }) = self.flights.remove(&id) else { return Ok(()) };
+        if let Ok(reply) = &result {
+            self.check_version(reply)?;
+        }
+        let (end, reply) = self.end_of(&call, result);
+        let decided = self.dispatcher.ended(id, end, self.now());
+        self.carry_out(decided, reply)
+    }
+
+    /// Stops a job whose model is another one than at its start.
+    fn check_version(&self, reply: &Reply) -> Result<(), Error> {
+        match (&self.scoring.version, &reply.version) {
+            (Some(planned), Some(found)) if planned != found => Err(Error::failed(format!(
+                "{} answered with version {found} of the model {}, and the job has version \
+                 {planned}; what is committed is all of version {planned}. Serve that version \
+                 again, or run a job with another output",
+                reply.host, self.scoring.model
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The end of a call for the dispatcher, and its answer if it may be used.
+    fn end_of(&self, call: &Call, result: Result<Reply, CallFailure>) -> (End, Option<Reply>) {
+        let failure = match result {
+            Ok(reply) => match decode::check(&reply.outputs, &self.scoring.outputs) {
+                Ok(()) => return (End::Scored, Some(reply)),
+                Err(fault) => {
+                    let message = format!("{}: {fault}", self.hosts.name(call.host));
+                    let failure = Failure::new(Class::Ambiguous, message);
+                    Failure { is_bad_reply: true, ..failure }
+                }
+            },
+            Err(failure) => {
+                // Another host may have it, or the same one later: the rows are not at fault.
+                let class =
+                    if failure.is_not_served() { Class::Unavailable } else { failure.class };
+                Failure {
+                    is_bad_reply: failure.status == CallStatus::Invalid,
+                    retry_after: failure.retry_after,
+                    ..Failure::new(class, failure.to_string())
+                }
+            }
+        };
+        (End::Failed(failure), None)
+    }
+
+    /// Carries out a decision of the dispatcher. `reply` is the answer that it is about.
+    fn carry_out(&mut self, decided: Decided, reply: Option<Reply>) -> Result<(), Error> {
+        let Decided { scored, dead, cancel, keep } = decided;
+        for flight in cancel.iter().filter_map(|id| self.flights.remove(id)) {
+            flight.abort.abort();
+        }
+        // The batch may be gone after its last rows.
+        if let Some((batch, rows)) = keep {
+            let rows = rows.start as usize..rows.end as usize;
+            let open = self.batches.get(&batch);
+            self.reference = open.map(|open| open.batch.request.part(rows));
+        }
+        if let (Some(scored), Some(reply)) = (scored, reply) {
+            self.scored += u64::from(scored.rows.end - scored.rows.start);
+            let host = self.hosts.name(scored.host).to_owned();
+            if let Some(open) = self.batches.get_mut(&scored.batch) {
+                open.take(Piece { rows: scored.rows, outputs: reply.outputs, host }, &self.sizes);
+            }
+            if scored.is_last {
+                self.settle(scored.batch);
+            }
+        }
+        for row in dead {
+            self.bury(row);
+        }
+        Ok(())
+    }
+
+    fn bury(&mut self, dead: Dead) {
+        self.dead += 1;
+        let death = self.death(&dead);
+        let Some(open) = self.batches.get_mut(&dead.batch) else { return };
+        let row = open.batch.rows.get(dead.row as usize).copied().unwrap_or(u32::MAX);
+        open.batch.dead.push((row, death));
+        if dead.is_last {
+            self.settle(dead.batch);
+        }
+    }
+
+    fn death(&self, dead: &Dead) -> Death {
+        let time =
+            |at: Moment| humantime::format_rfc3339_millis(self.start.1 + at.elapsed()).to_string();
+        Death {
+            reason: dead.reason.name().to_owned(),
+            error: dead.message.to_string(),
+            hosts: dead.hosts.iter().map(|host| self.hosts.name(*host).to_owned()).collect(),
+            attempts: dead.attempts,
+            first: time(dead.first),
+            last: time(dead.last),
+        }
+    }
+
+    /// Passes a batch on whose rows are all settled.
+    fn settle(&mut self, number: BatchId) {
+        let Some(Open { mut batch, pieces, answer_bytes }) = self.batches.remove(&number) else {
+            return;
+        };
+        batch.request.inputs.clear();
+        batch.charge.set(batch.keys_bytes + answer_bytes);
+        let output = batch.output.clone();
+        // An output that has failed reports it.
+        let _ = output.send(ToOutput::Settled(Box::new(Settled { batch, pieces })));
+    }
+}
+
+impl Open {
+    /// Takes an answer, with the memory that it has.
+    fn take(&mut self, piece: Piece, sizes: &Sizes) {
+        let bytes: usize = piece.outputs.iter().map(|output| output.data.len()).sum();
+        let rows = u64::from(piece.rows.end - piece.rows.start).max(1);
+        sizes.answer_bytes.fetch_max((bytes as u64).div_ceil(rows), Relaxed);
+        self.answer_bytes += bytes as u64;
+        let used = self.batch.bytes + self.answer_bytes;
+        if used > self.batch.charge.bytes() {
+            self.batch.charge.set(used);
+        }
+        self.pieces.push(piece);
+    }
+}

@@ -1,0 +1,125 @@
+//! The control object of a job: the settings that change while it runs, from any machine.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, commit, store::Store};
+
+/// The name of the control object in the output.
+const CONTROL: &str = "control.json";
+
+/// The changes to a job's settings, by name. One that is absent is as the job has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Control {
+    /// The most rows in a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<u32>,
+    /// The most requests in flight at one host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// The hosts, by their endpoints. One that the job has keeps its further settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
+    /// True if no requests are sent.
+    pub paused: bool,
+    /// True if the job is to stop. Running it again revokes this.
+    pub cancelled: bool,
+}
+
+impl Control {
+    /// The control object of the job in a store.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(store: &Store) -> Result<Self, Error> {
+        Ok(commit::read(store, CONTROL)?.unwrap_or_default())
+    }
+
+    /// Writes the control object. Workers read it within a second.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn write(&self, store: &Store) -> Result<(), Error> {
+        let json = commit::json(self)?;
+        store.replace(CONTROL, &json).map_err(|error| Error::store(CONTROL, &error))
+    }
+
+    /// Changes one setting: `batch_size=256`, `concurrency=8`, `hosts=a:8001,b:8001` or
+    /// `paused=true`. An empty value restores the job's.
+    ///
+    /// # Errors
+    /// There is no such setting, or the value is not valid.
+    pub fn set(&mut self, assignment: &str) -> Result<(), Error> {
+        let Some((key, value)) = assignment.split_once('=') else {
+            return Err(Error::usage(format!("{assignment:?} is not SETTING=VALUE")));
+        };
+        match key {
+            "batch_size" => self.batch_size = positive(key, value)?,
+            "concurrency" => self.concurrency = positive(key, value)?,
+            "hosts" => {
+                let hosts = value.split(',').map(str::trim).filter(|host| !host.is_empty());
+                let hosts: Vec<_> = hosts.map(str::to_owned).collect();
+                self.hosts = (!hosts.is_empty()).then_some(hosts);
+            }
+            "paused" => {
+                self.paused = match value {
+                    "true" => true,
+                    "false" | "" => false,
+                    _ => return Err(Error::usage("paused is true or false")),
+                };
+            }
+            _ => {
+                return Err(Error::usage(format!(
+                    "{key:?} is none of batch_size, concurrency, hosts, paused"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number of at least 1; `None` for an empty text.
+fn positive(key: &str, value: &str) -> Result<Option<u32>, Error> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    match value.parse() {
+        Ok(number) if number > 0 => Ok(Some(number)),
+        _ => Err(Error::usage(format!("{key} is a number of at least 1"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_set_and_restored() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::local(directory.path());
+        let mut control = Control::read(&store).expect("none yet");
+        assert_eq!(control, Control::default());
+        for assignment in ["batch_size=8", "concurrency=2", "hosts=a:1, b:2", "paused=true"] {
+            control.set(assignment).expect(assignment);
+        }
+        control.write(&store).expect("written");
+        let control = Control::read(&store).expect("written before");
+        let hosts = Some(vec!["a:1".to_owned(), "b:2".to_owned()]);
+        let expected = Control {
+            batch_size: Some(8),
+            concurrency: Some(2),
+            hosts,
+            paused: true,
+            cancelled: false,
+        };
+        assert_eq!(control, expected);
+        let mut control = control;
+        for assignment in ["batch_size=", "concurrency=", "hosts=", "paused="] {
+            control.set(assignment).expect(assignment);
+        }
+        assert_eq!(control, Control::default());
+        for wrong in ["batch_size=0", "batch_size", "memory=1", "paused=yes", "concurrency=-1"] {
+            assert!(control.set(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Output tensors as columns.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, ListArray, PrimitiveArray, StringArray,
+    types::{
+        Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+        UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    },
+};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::Field;
+use outrigger_oip::{DataType, Tensor};
+
+use crate::columns::OutputColumn;
+
+/// Checks that an answer has the tensors of all columns. One that passes can be decoded.
+///
+/// # Errors
+/// A tensor is missing, has another type or other dimensions, or a text is not UTF-8.
+pub(crate) fn check(answer: &[Tensor], outputs: &[OutputColumn]) -> Result<(), String> {
+    for output in outputs {
+        let OutputColumn { tensor: name, datatype, depth, .. } = output;
+        let tensor = find(answer, name)?;
+        if tensor.datatype != *datatype {
+            let found = tensor.datatype;
+            return Err(format!("output {name} has the type {found}, and had {datatype} before"));
+        }
+        let is_like = match (&tensor.shape[..], depth) {
+            ([_] | [_, 1], 0) => true,
+            (shape, depth) => *depth > 0 && shape.len() == depth + 1,
+        };
+        if !is_like {
+            let shape = &tensor.shape;
+            return Err(format!("output {name} has the shape {shape:?}, unlike those before"));
+        }
+        let is_text = *datatype == DataType::Bytes;
+        if is_text && tensor.texts().any(|text| std::str::from_utf8(text).is_err()) {
+            return Err(format!("output {name} has a text that is not UTF-8"));
+        }
+    }
+    Ok(())
+}
+
+fn find<'a>(answer: &'a [Tensor], name: &str) -> Result<&'a Tensor, String> {
+    let found = answer.iter().find(|tensor| *tensor.name == *name);
+    found.ok_or_else(|| format!("output {name} is missing"))
+}
+
+/// The columns of an answer that passed [`check`].
+///
+/// # Errors
+/// A tensor is missing, or its values do not have its shape.
+pub(crate) fn decode(answer: &[Tensor], outputs: &[OutputColumn]) -> Result<Vec<ArrayRef>, String> {
+    let column = |output: &OutputColumn| {
+        let tensor = find(answer, &output.tensor)?;
+        let sizes = if output.depth == 0 { &[] } else { tensor.shape.get(1..).unwrap_or(&[]) };
+        let rows = tensor.shape.first().copied().unwrap_or(1);
+        nested(leaf(tensor), rows, sizes)
+    };
+    outputs.iter().map(column).collect()
+}
+
+/// Values in lists of these sizes, outermost first.
+fn nested(leaf: ArrayRef, rows: i64, sizes: &[i64]) -> Result<ArrayRef, String> {
+    let mut values = leaf;
+    for (depth, size) in sizes.iter().enumerate().rev() {
+        let lists = sizes[..depth].iter().fold(rows, |lists, size| lists * size);
+        let count = |size: i64| usize::try_from(size).map_err(|error| error.to_string());
+        let offsets = OffsetBuffer::try_from_repeated_length(count(*size)?, count(lists)?);
+        let offsets = offsets.map_err(|error| error.to_string())?;
+        let field = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+        let list = ListArray::try_new(field, offsets, values, None);
+        values = Arc::new(list.map_err(|error| error.to_string())?);
+    }
+    Ok(values)
+}
+
+/// The elements of a tensor.
+fn leaf(tensor: &Tensor) -> ArrayRef {
+    match tensor.datatype {
+        DataType::Bool => {
+            Arc::new(BooleanArray::from_iter(tensor.data.iter().map(|byte| Some(*byte != 0))))
+        }
+        DataType::Bytes => Arc::new(StringArray::from_iter_values(
+            tensor.texts().map(|text| String::from_utf8_lossy(text)),
+        )),
+        DataType::Bf16 => {
+            let halves = tensor.data.as_chunks().0.iter();
+            let wide =
+                halves.map(|half| f32::from_bits(u32::from(u16::from_le_bytes(*half)) << 16));
+            Arc::new(PrimitiveArray::<Float32Type>::from_iter_values(wide))
+        }
+        DataType::Uint8 => numbers::<UInt8Type>(tensor),
+        DataType::Uint16 => numbers::<UInt16Type>(tensor),
+        DataType::Uint32 => numbers::<UInt32Type>(tensor),
+        DataType::Uint64 => numbers::<UInt64Type>(tensor),
+        DataType::Int8 => numbers::<Int8Type>(tensor),
+        DataType::Int16 => numbers::<Int16Type>(tensor),
+        DataType::Int32 => numbers::<Int32Type>(tensor),
+        DataType::Int64 => numbers::<Int64Type>(tensor),
+        DataType::Fp16 => numbers::<Float16Type>(tensor),
+        DataType::Fp32 => numbers::<Float32Type>(tensor),
+        DataType::Fp64 => numbers::<Float64Type>(tensor),
+    }
+}
+
+/// Numbers, which are little-endian as in memory. They are copied: those of an answer need not be
+/// aligned.
+fn numbers<T: ArrowPrimitiveType>(tensor: &Tensor) -> ArrayRef {
+    const { assert!(cfg!(target_endian = "little"), "columns are little-endian") };
+    let values = ScalarBuffer::<T::Native>::from(Buffer::from_slice_ref(&tensor.data[..]));
+    Arc::new(PrimitiveArray::<T>::new(values, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::cast::AsArray as _;
+
+    use super::*;
+
+    fn column(datatype: DataType, depth: usize) -> OutputColumn {
+        OutputColumn { column: "c".to_owned(), tensor: "y".to_owned(), datatype, depth }
+    }
+
+    fn tensor(datatype: DataType, shape: &[i64], data: &[u8]) -> Tensor {
+        let data = bytes::Bytes::copy_from_slice(data);
+        Tensor::new("y", datatype, shape.to_vec(), data).expect("a tensor")
+    }
+
+    #[test]
+    fn values_and_lists_have_the_order_of_the_tensor() {
+        let bytes: Vec<u8> = (0..12).collect();
+        let grid = tensor(DataType::Int8, &[2, 3, 2], &bytes);
+        let output = [column(DataType::Int8, 2)];
+        check(std::slice::from_ref(&grid), &output).expect("it fits");
+        let columns = decode(&[grid], &output).expect("decoded");
+        let second = columns[0].as_list::<i32>().value(1);
+        let pair = second.as_list::<i32>().value(2);
+        assert_eq!(pair.as_primitive::<Int8Type>().values(), &[10, 11]);
+        let one = tensor(DataType::Int8, &[3, 1], &[7, 8, 9]);
+        let columns = decode(&[one], &[column(DataType::Int8, 0)]).expect("decoded");
+        assert_eq!(columns[0].as_primitive::<Int8Type>().values(), &[7, 8, 9]);
+    }
+
+    #[test]
+    fn values_need_not_be_aligned() {
+        let data = bytes::Bytes::from_owner([0, 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 9]);
+        let tensor = Tensor::new("y", DataType::Fp32, vec![2], data.slice(1..9)).expect("a tensor");
+        let columns = decode(&[tensor], &[column(DataType::Fp32, 0)]).expect("decoded");
+        assert_eq!(columns[0].as_primitive::<Float32Type>().values(), &[1.0, 2.0]);
+    }
+
+    #[test]
+    fn wide_forms_stand_for_narrow_ones() {
+        let half = tensor(DataType::Bf16, &[1], &[0x80, 0x3f]);
+        let columns = decode(&[half], &[column(DataType::Bf16, 0)]).expect("decoded");
+        assert_eq!(columns[0].as_primitive::<Float32Type>().values(), &[1.0]);
+        let flags = tensor(DataType::Bool, &[2], &[1, 0]);
+        let columns = decode(&[flags], &[column(DataType::Bool, 0)]).expect("decoded");
+        assert_eq!(columns[0].as_boolean().iter().collect::<Vec<_>>(), [Some(true), Some(false)]);
+    }
+
+    #[test]
+    fn an_answer_unlike_the_plan_is_refused() {
+        let output = [column(DataType::Int8, 0)];
+        for (answer, fault) in [
+            (tensor(DataType::Uint8, &[1], &[1]), "type UINT8"),
+            (tensor(DataType::Int8, &[1, 2], &[1, 2]), "shape [1, 2]"),
+            (tensor(DataType::Int8, &[1, 1, 1], &[1]), "shape [1, 1, 1]"),
+        ] {
+            let error = check(&[answer], &output).expect_err(fault);
+            assert!(error.contains(fault), "{error}");
+        }
+        assert!(check(&[], &output).expect_err("missing").contains("is missing"));
+        let text = tensor(DataType::Bytes, &[1], &[1, 0, 0, 0, 0xff]);
+        let error = check(&[text], &[column(DataType::Bytes, 0)]).expect_err("not UTF-8");
+        assert!(error.contains("UTF-8"), "{error}");
+    }
+}

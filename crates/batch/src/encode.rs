@@ -1,0 +1,160 @@
+//! Rows of columns as input tensors.
+
+mod leaves;
+
+use arrow_array::RecordBatch;
+use bytes::BytesMut;
+use outrigger_oip::Tensor;
+
+use self::leaves::Leaves;
+use crate::columns::InputTensor;
+
+/// Rows as input tensors. Rows that no tensor can hold are left out.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Encoded {
+    /// The tensors, with a row for each of `rows`.
+    pub(crate) tensors: Vec<Tensor>,
+    /// The positions of the encoded rows.
+    pub(crate) rows: Vec<u32>,
+    /// The positions of the rows that are left out, each with the reason.
+    pub(crate) invalid: Vec<(u32, String)>,
+    /// The number of rows that were read. The row after them has another shape than these, and
+    /// cannot be in one request with them.
+    pub(crate) read: usize,
+}
+
+/// Encodes rows of a table that has the columns of all inputs.
+pub(crate) fn encode(table: &RecordBatch, inputs: &[InputTensor]) -> Encoded {
+    let mut writers: Vec<_> = inputs.iter().map(|input| Writer::new(table, input)).collect();
+    let (mut rows, mut invalid) = (Vec::with_capacity(table.num_rows()), Vec::new());
+    let mut read = 0;
+    for row in 0..table.num_rows() {
+        let position = u32::try_from(row).unwrap_or(u32::MAX);
+        match encode_row(&mut writers, row) {
+            Written::Yes => rows.push(position),
+            Written::OtherShape => break,
+            Written::Invalid(reason) => invalid.push((position, reason)),
+        }
+        read = row + 1;
+    }
+    let tensors = writers.into_iter().map(|writer| writer.tensor(rows.len())).collect();
+    Encoded { tensors, rows, invalid, read }
+}
+
+/// The end of one row.
+enum Written {
+    Yes,
+    Invalid(String),
+    /// The row is valid and has another shape than those before it.
+    OtherShape,
+}
+
+/// Writes a row to all tensors, or to none.
+fn encode_row(writers: &mut [Writer<'_>], row: usize) -> Written {
+    for index in 0..writers.len() {
+        match writers[index].write(row) {
+            Written::Yes => {}
+            refused => {
+                writers[..=index].iter_mut().for_each(Writer::undo);
+                return refused;
+            }
+        }
+    }
+    Written::Yes
+}
+
+/// Writes one tensor.
+struct Writer<'a> {
+    input: &'a InputTensor,
+    columns: Vec<Leaves<'a>>,
+    data: BytesMut,
+    /// The length of `data` before the last row.
+    before: usize,
+    /// The elements of a row; `None` before the first one if its size is open.
+    width: Option<usize>,
+    /// True if `width` is that of the last row alone, which is the first.
+    is_new: bool,
+}
+
+impl<'a> Writer<'a> {
+    fn new(table: &'a RecordBatch, input: &'a InputTensor) -> Self {
+        let column = |name: &String| table.column_by_name(name).map(|column| Leaves::of(column));
+        let is_open = input.row.iter().any(|size| *size < 0);
+        Self {
+            input,
+            columns: input.columns.iter().filter_map(column).collect(),
+            data: BytesMut::new(),
+            before: 0,
+            width: (!is_open).then(|| product(&input.row)),
+            is_new: false,
+        }
+    }
+
+    /// Appends a row. [`undo`](Self::undo) removes it, also if it was refused.
+    fn write(&mut self, row: usize) -> Written {
+        (self.before, self.is_new) = (self.data.len(), false);
+        let mut width = 0;
+        for column in &self.columns {
+            let values = match column.range(row) {
+                Ok(values) => values,
+                Err(reason) => return self.invalid(&reason),
+            };
+            width += values.len();
+            if let Err(reason) = column.put(values, self.input.datatype, &mut self.data) {
+                return self.invalid(&reason);
+            }
+        }
+        match self.width {
+            Some(expected) if expected == width => Written::Yes,
+            Some(_) if self.is_open() && self.is_valid(width) => Written::OtherShape,
+            None if self.is_valid(width) => {
+                (self.width, self.is_new) = (Some(width), true);
+                Written::Yes
+            }
+            _ => self.invalid(&format!("{width} values do not fill a row of {:?}", self.input.row)),
+        }
+    }
+
+    fn invalid(&self, reason: &str) -> Written {
+        Written::Invalid(format!("input {}: {reason}", self.input.name))
+    }
+
+    /// Removes the last row.
+    fn undo(&mut self) {
+        self.data.truncate(self.before);
+        if self.is_new {
+            (self.width, self.is_new) = (None, false);
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.input.row.iter().any(|size| *size < 0)
+    }
+
+    /// True if so many values fill rows with an open size.
+    fn is_valid(&self, width: usize) -> bool {
+        width.is_multiple_of(product(&self.input.row))
+    }
+
+    fn tensor(self, rows: usize) -> Tensor {
+        let Self { input, data, width, .. } = self;
+        let open = width.unwrap_or(0) / product(&input.row);
+        let size = |size: &i64| if *size < 0 { open as i64 } else { *size };
+        let shape = std::iter::once(rows as i64).chain(input.row.iter().map(size)).collect();
+        Tensor {
+            name: input.name.as_str().into(),
+            datatype: input.datatype,
+            shape,
+            data: data.freeze(),
+        }
+    }
+}
+
+/// The product of the sizes that are known.
+fn product(row: &[i64]) -> usize {
+    let known = row.iter().filter(|size| **size >= 0);
+    known.fold(1, |product, size| product * usize::try_from(*size).unwrap_or(1))
+}
+
+#[cfg(test)]
+mod tests;

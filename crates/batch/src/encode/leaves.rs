@@ -1,0 +1,168 @@
+//! The values of a column, without the lists around them.
+
+use std::ops::Range;
+
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, GenericByteArray, PrimitiveArray,
+    cast::AsArray as _,
+    types::{
+        ByteArrayType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+        Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    },
+};
+use arrow_buffer::ToByteSlice as _;
+use arrow_schema::DataType as ArrowType;
+use bytes::{BufMut as _, BytesMut};
+use outrigger_oip::DataType;
+
+use crate::columns::arrow_type;
+
+/// A column: its values in one array, and those of each row.
+pub(super) struct Leaves<'a> {
+    values: &'a dyn Array,
+    /// The lists around a value, outermost first.
+    lists: Vec<&'a arrow_array::ListArray>,
+}
+
+/// The reason why values were not written.
+type Put = Result<(), String>;
+
+const ABSENT: &str = "a value is absent";
+
+impl<'a> Leaves<'a> {
+    pub(super) fn of(column: &'a ArrayRef) -> Self {
+        let (mut values, mut lists): (&'a dyn Array, _) = (&**column, Vec::new());
+        while let Some(list) = values.as_list_opt::<i32>() {
+            lists.push(list);
+            values = &**list.values();
+        }
+        Self { values, lists }
+    }
+
+    /// The values of a row.
+    ///
+    /// # Errors
+    /// One is absent.
+    pub(super) fn range(&self, row: usize) -> Result<Range<usize>, String> {
+        let mut range = row..row + 1;
+        for list in &self.lists {
+            if range.clone().any(|at| list.is_null(at)) {
+                return Err(ABSENT.to_owned());
+            }
+            let offsets = list.value_offsets();
+            let offset = |at: usize| usize::try_from(offsets[at]).unwrap_or_default();
+            range = offset(range.start)..offset(range.end);
+        }
+        if self.values.null_count() > 0 && range.clone().any(|at| self.values.is_null(at)) {
+            return Err(ABSENT.to_owned());
+        }
+        Ok(range)
+    }
+
+    /// Appends values as elements of a tensor.
+    ///
+    /// # Errors
+    /// The type cannot hold one of them.
+    pub(super) fn put(&self, range: Range<usize>, datatype: DataType, data: &mut BytesMut) -> Put {
+        let values = self.values;
+        match values.data_type() {
+            ArrowType::Utf8 => put_texts(values.as_string::<i32>(), range, data),
+            ArrowType::Binary => put_texts(values.as_binary::<i32>(), range, data),
+            ArrowType::Boolean => put_flags(values.as_boolean(), range, data),
+            ArrowType::Float16 => copy(values.as_primitive::<Float16Type>(), range, data),
+            ArrowType::Float32 => put_floats::<Float32Type>(values, range, datatype, data),
+            ArrowType::Float64 => put_floats::<Float64Type>(values, range, datatype, data),
+            ArrowType::Int8 => put_integers::<Int8Type>(values, range, datatype, data),
+            ArrowType::Int16 => put_integers::<Int16Type>(values, range, datatype, data),
+            ArrowType::Int32 => put_integers::<Int32Type>(values, range, datatype, data),
+            ArrowType::Int64 => put_integers::<Int64Type>(values, range, datatype, data),
+            ArrowType::UInt8 => put_integers::<UInt8Type>(values, range, datatype, data),
+            ArrowType::UInt16 => put_integers::<UInt16Type>(values, range, datatype, data),
+            ArrowType::UInt32 => put_integers::<UInt32Type>(values, range, datatype, data),
+            ArrowType::UInt64 => put_integers::<UInt64Type>(values, range, datatype, data),
+            other => Err(format!("{other} has no form in the protocol")),
+        }
+    }
+}
+
+/// Appends values whose type is that of the tensor.
+fn copy<T: ArrowPrimitiveType>(
+    values: &PrimitiveArray<T>,
+    range: Range<usize>,
+    data: &mut BytesMut,
+) -> Put {
+    data.extend_from_slice(values.values()[range].to_byte_slice());
+    Ok(())
+}
+
+fn put_flags(values: &BooleanArray, range: Range<usize>, data: &mut BytesMut) -> Put {
+    range.for_each(|at| data.put_u8(values.value(at).into()));
+    Ok(())
+}
+
+/// Appends texts, each after its length.
+fn put_texts<T: ByteArrayType>(
+    values: &GenericByteArray<T>,
+    range: Range<usize>,
+    data: &mut BytesMut,
+) -> Put {
+    for at in range {
+        let text: &[u8] = values.value(at).as_ref();
+        let length = u32::try_from(text.len()).map_err(|_| "a text is too long".to_owned())?;
+        data.put_u32_le(length);
+        data.extend_from_slice(text);
+    }
+    Ok(())
+}
+
+/// Appends numbers, rounded to the size of the tensor's.
+fn put_floats<T: ArrowPrimitiveType<Native: Into<f64>>>(
+    values: &dyn Array,
+    range: Range<usize>,
+    datatype: DataType,
+    data: &mut BytesMut,
+) -> Put {
+    let values = values.as_primitive::<T>();
+    if arrow_type(datatype) == T::DATA_TYPE {
+        return copy(values, range, data);
+    }
+    let values = values.values()[range].iter().map(|value| -> f64 { (*value).into() });
+    match datatype {
+        DataType::Fp32 => values.for_each(|value| data.put_f32_le(value as f32)),
+        _ => values.for_each(|value| data.put_f64_le(value)),
+    }
+    Ok(())
+}
+
+/// Appends integers, as integers of another size or as floats.
+fn put_integers<T: ArrowPrimitiveType<Native: Into<i128>>>(
+    values: &dyn Array,
+    range: Range<usize>,
+    datatype: DataType,
+    data: &mut BytesMut,
+) -> Put {
+    let values = values.as_primitive::<T>();
+    if arrow_type(datatype) == T::DATA_TYPE {
+        return copy(values, range, data);
+    }
+    let values = &values.values()[range];
+    values.iter().try_for_each(|value| put_integer((*value).into(), datatype, data))
+}
+
+fn put_integer(value: i128, datatype: DataType, data: &mut BytesMut) -> Put {
+    let refused = |_| format!("{value} is out of the range of {datatype}");
+    match datatype {
+        DataType::Fp32 => data.put_f32_le(value as f32),
+        DataType::Fp64 => data.put_f64_le(value as f64),
+        DataType::Int8 => data.put_i8(value.try_into().map_err(refused)?),
+        DataType::Int16 => data.put_i16_le(value.try_into().map_err(refused)?),
+        DataType::Int32 => data.put_i32_le(value.try_into().map_err(refused)?),
+        DataType::Int64 => data.put_i64_le(value.try_into().map_err(refused)?),
+        DataType::Uint8 => data.put_u8(value.try_into().map_err(refused)?),
+        DataType::Uint16 => data.put_u16_le(value.try_into().map_err(refused)?),
+        DataType::Uint32 => data.put_u32_le(value.try_into().map_err(refused)?),
+        DataType::Uint64 => data.put_u64_le(value.try_into().map_err(refused)?),
+        other => return Err(format!("an integer is not a value of {other}")),
+    }
+    Ok(())
+}

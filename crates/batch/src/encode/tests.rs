@@ -1,0 +1,121 @@
+use std::sync::Arc;
+
+use arrow_array::{
+    Array as _, ArrayRef, BooleanArray, Float32Array, Float64Array, Int64Array, ListArray,
+    StringArray,
+    types::{Float32Type, Int64Type},
+};
+use outrigger_oip::DataType;
+
+use super::*;
+
+fn input(datatype: DataType, row: &[i64], columns: &[&str]) -> InputTensor {
+    let columns = columns.iter().map(ToString::to_string).collect();
+    InputTensor { name: "x".to_owned(), datatype, row: row.to_vec(), columns }
+}
+
+fn table<const N: usize>(columns: [(&str, ArrayRef); N]) -> RecordBatch {
+    RecordBatch::try_from_iter(columns).expect("a table")
+}
+
+fn lists(rows: &[Option<Vec<Option<f32>>>]) -> ArrayRef {
+    Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(rows.to_vec()))
+}
+
+fn list(values: &[f32]) -> Option<Vec<Option<f32>>> {
+    Some(values.iter().copied().map(Some).collect())
+}
+
+fn singles(tensor: &Tensor) -> Vec<f32> {
+    tensor.data.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
+
+#[test]
+fn rows_that_no_tensor_holds_are_left_out_of_all() {
+    let x = lists(&[
+        list(&[1.0, 2.0]),
+        None,
+        list(&[3.0]),
+        Some(vec![Some(4.0), None]),
+        list(&[5.0, 6.0]),
+    ]);
+    let n: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 4, 300]));
+    let inputs = [input(DataType::Fp32, &[2], &["x"]), input(DataType::Uint8, &[], &["n"])];
+    let encoded = encode(&table([("x", x), ("n", n)]), &inputs);
+    assert_eq!((&encoded.rows[..], encoded.read), (&[0][..], 5));
+    assert_eq!(singles(&encoded.tensors[0]), [1.0, 2.0]);
+    assert_eq!((&encoded.tensors[1].shape[..], &encoded.tensors[1].data[..]), (&[1][..], &[1][..]));
+    let reasons: Vec<_> = encoded.invalid.iter().map(|(row, reason)| (*row, &**reason)).collect();
+    assert_eq!(
+        reasons,
+        [
+            (1, "input x: a value is absent"),
+            (2, "input x: 1 values do not fill a row of [2]"),
+            (3, "input x: a value is absent"),
+            (4, "input x: 300 is out of the range of UINT8"),
+        ]
+    );
+    encoded.tensors.iter().for_each(|tensor| tensor.check().expect("a valid tensor"));
+}
+
+#[test]
+fn columns_are_joined_and_numbers_converted() {
+    let a: ArrayRef = Arc::new(Float64Array::from(vec![0.5, 1.5]));
+    let b: ArrayRef = Arc::new(Int64Array::from(vec![7, -8]));
+    let encoded = encode(&table([("a", a), ("b", b)]), &[input(DataType::Fp32, &[2], &["b", "a"])]);
+    assert_eq!(encoded.tensors[0].shape, [2, 2]);
+    assert_eq!(singles(&encoded.tensors[0]), [7.0, 0.5, -8.0, 1.5]);
+}
+
+#[test]
+fn texts_and_flags_have_their_forms() {
+    let t: ArrayRef = Arc::new(StringArray::from(vec!["a", "", "数"]));
+    let f: ArrayRef = Arc::new(BooleanArray::from(vec![true, false, true]));
+    let whole = table([("t", t), ("f", f)]);
+    let inputs = [input(DataType::Bytes, &[1], &["t"]), input(DataType::Bool, &[1], &["f"])];
+    // The rows of a slice are those of the whole table.
+    let encoded = encode(&whole.slice(1, 2), &inputs);
+    let [texts, flags] = &encoded.tensors[..] else { panic!("two tensors") };
+    assert_eq!(texts.texts().collect::<Vec<_>>(), [&b""[..], "数".as_bytes()]);
+    assert_eq!(&flags.data[..], [0, 1]);
+    assert_eq!(flags.shape, [2, 1]);
+}
+
+#[test]
+fn a_row_of_another_open_size_ends_the_batch() {
+    let x = lists(&[None, list(&[1.0, 2.0]), list(&[3.0, 4.0]), list(&[5.0]), list(&[6.0])]);
+    let whole = table([("x", x)]);
+    let inputs = [input(DataType::Fp32, &[-1], &["x"])];
+    let encoded = encode(&whole, &inputs);
+    assert_eq!((&encoded.rows[..], encoded.read), (&[1, 2][..], 3));
+    assert_eq!(encoded.tensors[0].shape, [2, 2]);
+    let rest = encode(&whole.slice(3, 2), &inputs);
+    assert_eq!((rest.read, &rest.tensors[0].shape[..]), (2, &[2, 1][..]));
+    let pairs = encode(&whole, &[input(DataType::Fp32, &[-1, 2], &["x"])]);
+    assert_eq!((pairs.read, &pairs.tensors[0].shape[..]), (5, &[2, 1, 2][..]));
+    assert_eq!(pairs.invalid.len(), 3);
+}
+
+#[test]
+fn nested_lists_are_flattened() {
+    let inner = ListArray::from_iter_primitive::<Int64Type, _, _>(
+        [[1, 2], [3, 4], [5, 6], [7, 8]].map(|pair| Some(pair.map(Some))),
+    );
+    let field = Arc::new(arrow_schema::Field::new_list_field(inner.data_type().clone(), true));
+    let offsets = arrow_buffer::OffsetBuffer::from_lengths([2, 2]);
+    let outer: ArrayRef = Arc::new(ListArray::new(field, offsets, Arc::new(inner), None));
+    let whole = table([("x", outer)]);
+    let encoded = encode(&whole.slice(1, 1), &[input(DataType::Int64, &[2, 2], &["x"])]);
+    let values: Vec<_> =
+        encoded.tensors[0].data.as_chunks().0.iter().map(|it| i64::from_le_bytes(*it)).collect();
+    assert_eq!(values, [5, 6, 7, 8]);
+    assert_eq!(encoded.tensors[0].shape, [1, 2, 2]);
+}
+
+#[test]
+fn a_column_of_floats_is_copied() {
+    let a: ArrayRef = Arc::new(Float32Array::from(vec![0.1, f32::NAN]));
+    let encoded = encode(&table([("a", a)]), &[input(DataType::Fp32, &[1], &["a"])]);
+    assert_eq!(singles(&encoded.tensors[0])[0], 0.1);
+    assert!(singles(&encoded.tensors[0])[1].is_nan());
+}

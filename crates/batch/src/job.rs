@@ -1,0 +1,163 @@
+//! The settings of a job, as its file in YAML has them.
+
+mod value;
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::Deserialize;
+
+use crate::Error;
+
+pub(crate) use self::value::datatype;
+pub use self::value::{Host, MaxErrors, Model, OneOrMore, Period, Size, Source};
+
+/// The settings of a job. Those marked *live* may change while it runs, and between two runs of the
+/// same job.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// The files with the rows: paths, whose last part may have `*` and `?`.
+    #[serde(default)]
+    pub input: OneOrMore<String>,
+    /// The output of a finished job, whose dead letters are the rows in place of `input`.
+    #[serde(default)]
+    pub retry: Option<PathBuf>,
+    /// The directory of the output. It must not exist, or hold this job.
+    pub output: PathBuf,
+    /// The model, by its name on the hosts. A job with `retry` has that of the first one without it.
+    #[serde(default)]
+    pub model: Model,
+    /// The hosts, which all have the model. Live.
+    pub hosts: OneOrMore<Host>,
+    /// A file in PEM with the certificate authorities of the hosts; the system's if it is absent.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
+    /// The columns of each input tensor. An input that is not named here is read from the column of
+    /// its name.
+    #[serde(default)]
+    pub inputs: BTreeMap<String, Source>,
+    /// The input's columns that the output has too; all that the model does not take if it is
+    /// absent.
+    #[serde(default)]
+    pub keys: Option<Vec<String>>,
+    /// The output's further columns, each with the name of the output tensor; all tensors under their
+    /// own names if it is empty.
+    #[serde(default)]
+    pub outputs: BTreeMap<String, String>,
+    /// The most rows in a request. Live.
+    #[serde(default = "defaults::batch_size")]
+    pub batch_size: u32,
+    /// The most requests in flight at one host. Live.
+    #[serde(default = "defaults::concurrency")]
+    pub concurrency: u32,
+    /// The time limit of one request.
+    #[serde(default = "defaults::timeout")]
+    pub timeout: Period,
+    /// The most memory for rows, requests and answers.
+    #[serde(default = "defaults::memory")]
+    pub memory: Size,
+    /// The rows of a chunk, which is the unit of a commit. Chosen from the size of rows if absent.
+    #[serde(default)]
+    pub chunk_rows: Option<u64>,
+    /// The dead rows after which the job stops; no limit if absent.
+    #[serde(default)]
+    pub max_errors: Option<MaxErrors>,
+}
+
+/// The values of settings that a job file leaves out.
+mod defaults {
+    use std::time::Duration;
+
+    use super::{Period, Size};
+
+    pub(super) const fn batch_size() -> u32 {
+        256
+    }
+
+    pub(super) const fn concurrency() -> u32 {
+        64
+    }
+
+    pub(super) const fn timeout() -> Period {
+        Period(Duration::from_secs(300))
+    }
+
+    pub(super) const fn memory() -> Size {
+        Size(512 << 20)
+    }
+}
+
+/// The least memory of a job: less would not hold one row group of a file.
+const LEAST_MEMORY: u64 = 64 << 20;
+
+impl Job {
+    /// The job that needs no further settings.
+    pub fn new(
+        input: Vec<String>,
+        output: impl Into<PathBuf>,
+        model: &str,
+        hosts: Vec<Host>,
+    ) -> Self {
+        Self {
+            input: OneOrMore(input),
+            retry: None,
+            output: output.into(),
+            model: Model::named(model),
+            hosts: OneOrMore(hosts),
+            ca: None,
+            inputs: BTreeMap::new(),
+            keys: None,
+            outputs: BTreeMap::new(),
+            batch_size: defaults::batch_size(),
+            concurrency: defaults::concurrency(),
+            timeout: defaults::timeout(),
+            memory: defaults::memory(),
+            chunk_rows: None,
+            max_errors: None,
+        }
+    }
+
+    /// Reads a job file.
+    ///
+    /// # Errors
+    /// It is not YAML, or a key is unknown, absent or has a wrong value.
+    pub fn read(text: &str) -> Result<Self, Error> {
+        serde_saphyr::from_str(text).map_err(Error::usage)
+    }
+
+    /// Checks the values that depend on nothing else.
+    ///
+    /// # Errors
+    /// The first value that is not valid.
+    pub fn check(&self) -> Result<(), Error> {
+        let refused = |key: &str, problem: &str| Err(Error::usage(format!("{key}: {problem}")));
+        if self.input.0.is_empty() == self.retry.is_none() {
+            return refused("input", "needs a file, or retry a job, and not both");
+        }
+        if self.hosts.0.is_empty() {
+            return refused("hosts", "needs a host");
+        }
+        if self.model.name.is_empty() && self.retry.is_none() {
+            return refused("model", "needs a name");
+        }
+        if self.batch_size == 0 {
+            return refused("batch_size", "must be at least 1");
+        }
+        if self.concurrency == 0 {
+            return refused("concurrency", "must be at least 1");
+        }
+        if self.timeout.0.is_zero() {
+            return refused("timeout", "must be longer than 0");
+        }
+        if self.chunk_rows == Some(0) {
+            return refused("chunk_rows", "must be at least 1");
+        }
+        if self.memory.0 < LEAST_MEMORY {
+            return refused("memory", "must be at least 64MiB");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+use std::time::Duration;
+
+use outrigger_oip::DataType;
+use outrigger_oip_client::HostConfig;
+
+use super::*;
+
+const SHORT: &str = "
+input: rows.parquet
+output: scored
+model: churn
+hosts: localhost:8001
+";
+
+#[test]
+fn a_short_job_has_defaults() {
+    let job = Job::read(SHORT).expect("a job");
+    let expected = Job::new(
+        vec!["rows.parquet".to_owned()],
+        "scored",
+        "churn",
+        vec![Host::new("localhost:8001")],
+    );
+    assert_eq!(job, expected);
+    assert_eq!(job.check(), Ok(()));
+}
+
+#[test]
+fn every_key_is_read() {
+    let text = r#"
+input: [a.parquet, "b/*.parquet"]
+output: out
+model: {name: m, version: "3"}
+hosts:
+  - one:8001
+  - {endpoint: "https://two", prefix: /p, headers: {x-team: a}, token_file: /token}
+ca: ca.pem
+inputs:
+  x: features
+  y: [a, b]
+  z: {column: text, datatype: BYTES, shape: [1]}
+keys: [id]
+outputs: {score: SCORE}
+batch_size: 32
+concurrency: 4
+timeout: 2h
+memory: 1GiB
+chunk_rows: 1000
+max_errors: 1%
+"#;
+    let job = Job::read(text).expect("a job");
+    assert_eq!(job.input.0, ["a.parquet", "b/*.parquet"]);
+    assert_eq!(job.model.version.as_deref(), Some("3"));
+    let headers = vec![("x-team".to_owned(), "a".to_owned())];
+    let two = HostConfig {
+        endpoint: "https://two".to_owned(),
+        prefix: "/p".to_owned(),
+        headers,
+        token_file: Some("/token".into()),
+    };
+    assert_eq!(job.hosts.0, [Host::new("one:8001"), Host(two)]);
+    assert_eq!(job.inputs["x"].columns, ["features"]);
+    assert_eq!(job.inputs["y"].columns, ["a", "b"]);
+    let z = Source {
+        columns: vec!["text".to_owned()],
+        datatype: Some(DataType::Bytes),
+        shape: Some(vec![1]),
+    };
+    assert_eq!(job.inputs["z"], z);
+    assert_eq!((job.timeout.0, job.memory.0), (Duration::from_secs(7200), 1 << 30));
+    assert_eq!((job.chunk_rows, job.max_errors), (Some(1000), Some(MaxErrors::Share(0.01))));
+    assert_eq!((job.batch_size, job.concurrency), (32, 4));
+    assert_eq!(job.outputs["score"], "SCORE");
+}
+
+#[test]
+fn faults_are_refused() {
+    for (line, fault) in [
+        ("batchsize: 3", "batchsize"),
+        ("timeout: soon", "soon"),
+        ("max_errors: 101%", "101%"),
+        ("inputs: {x: {column: a, columns: [b]}}", "either column or columns"),
+        ("inputs: {x: {datatype: FP8}}", "FP8"),
+        ("inputs: {x: {colum: a}}", "colum"),
+    ] {
+        let error = Job::read(&format!("{SHORT}{line}\n")).expect_err(line);
+        assert!(matches!(&error, Error::Usage(message) if message.contains(fault)), "{error}");
+    }
+    for (line, fault) in [
+        ("batch_size: 0", "batch_size: must be at least 1"),
+        ("memory: 1MiB", "memory: must be at least 64MiB"),
+        ("timeout: 0s", "timeout: must be longer than 0"),
+    ] {
+        let job = Job::read(&format!("{SHORT}{line}\n")).expect(line);
+        assert_eq!(job.check(), Err(Error::Usage(fault.to_owned())));
+    }
+}

@@ -1,0 +1,245 @@
+//! The output of a chunk: the file of its rows, its dead letters, and its commit.
+
+mod hashed;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write as _,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+};
+
+use arrow_array::{Array as _, ArrayRef, RecordBatch, UInt32Array};
+use arrow_schema::SchemaRef;
+use arrow_select::take::take_record_batch;
+use outrigger_tables::BatchWriter;
+use serde::Serialize;
+
+use self::hashed::Hashed;
+use crate::{
+    Error,
+    batch::{Death, Settled, ToOutput},
+    columns::OutputColumn,
+    commit::{Commit, DATA, DEAD, DataFile},
+    decode::decode,
+    input::InputFile,
+    memory::Charge,
+    plan::Chunk,
+    store::{NewObject, Store},
+};
+
+/// The settings of all outputs of a job.
+#[derive(Debug)]
+pub(crate) struct Outputs {
+    pub(crate) store: Store,
+    pub(crate) schema: SchemaRef,
+    pub(crate) columns: Vec<OutputColumn>,
+    pub(crate) version: Option<String>,
+}
+
+/// The end of a chunk's output. Without a commit the job was stopped before all rows were there.
+pub(crate) type Ended = Result<Option<(Commit, bool)>, Error>;
+
+/// A dead letter, as its file has it: one line of JSON.
+#[derive(Debug, Serialize)]
+struct DeadLetter<'a> {
+    file: &'a Path,
+    /// The number of the row in the file, from 0.
+    row: u64,
+    #[serde(flatten)]
+    death: &'a Death,
+}
+
+/// The file of a chunk's rows.
+type RowFile = BatchWriter<Hashed<NewObject>>;
+
+/// Writes the output of one chunk, on a thread of its own.
+struct Output {
+    outputs: Arc<Outputs>,
+    chunk: Chunk,
+    file: InputFile,
+    attempt: String,
+    rows: Option<RowFile>,
+    letters: Option<Hashed<NewObject>>,
+    /// The number of rows that were written to either.
+    read: u64,
+    scored: u64,
+    dead: u64,
+    hosts: BTreeSet<String>,
+}
+
+/// Begins the output of a chunk of `file`. `ended` is called at its end. `place` is held until then.
+///
+/// # Errors
+/// There is no further thread.
+pub(crate) fn begin(
+    outputs: &Arc<Outputs>,
+    (chunk, file): (&Chunk, InputFile),
+    place: Charge,
+    ended: impl FnOnce(Ended) + Send + 'static,
+) -> Result<Sender<ToOutput>, Error> {
+    let (sender, receiver) = channel();
+    let output = Output {
+        outputs: Arc::clone(outputs),
+        chunk: chunk.clone(),
+        file,
+        attempt: format!("{:08x}", rand::random::<u32>()),
+        rows: None,
+        letters: None,
+        read: 0,
+        scored: 0,
+        dead: 0,
+        hosts: BTreeSet::new(),
+    };
+    let work = move || {
+        let written = catch_unwind(AssertUnwindSafe(|| output.write(&receiver)));
+        ended(written.unwrap_or_else(|_| Err(Error::failed("the output of a chunk panicked"))));
+        drop(place);
+    };
+    let thread = thread::Builder::new().name(format!("output-{}", chunk.number)).spawn(work);
+    thread.map(|_| sender).map_err(Error::failed)
+}
+
+impl Output {
+    /// Writes batches in their order, which is not that of their arrival, and commits the chunk.
+    fn write(mut self, batches: &Receiver<ToOutput>) -> Ended {
+        let (mut early, mut next, mut count) = (BTreeMap::new(), 0, None);
+        while count != Some(next) {
+            match batches.recv() {
+                Ok(ToOutput::End { batches }) => count = Some(batches),
+                Ok(ToOutput::Settled(settled)) => {
+                    early.insert(settled.batch.sequence, settled);
+                }
+                // The job stops.
+                Err(_) => return Ok(None),
+            }
+            while let Some(settled) = early.remove(&next) {
+                self.batch(*settled)?;
+                next += 1;
+            }
+        }
+        self.commit().map(Some)
+    }
+
+    fn batch(&mut self, settled: Settled) -> Result<(), Error> {
+        let Settled { batch, mut pieces } = settled;
+        pieces.sort_by_key(|piece| piece.rows.start);
+        for piece in pieces {
+            let range = piece.rows.start as usize..piece.rows.end as usize;
+            let rows = batch.rows.get(range).unwrap_or_default();
+            let answer = decode(&piece.outputs, &self.outputs.columns).map_err(Error::failed)?;
+            self.rows(&batch.keys, rows, answer)?;
+            self.hosts.insert(piece.host);
+        }
+        let mut dead = batch.dead;
+        dead.sort_by_key(|(row, _)| *row);
+        for (row, death) in &dead {
+            let position = self.chunk.rows.start + self.read + u64::from(*row);
+            self.letter(position, death)?;
+        }
+        self.read += batch.keys.num_rows() as u64;
+        Ok(())
+    }
+
+    /// Writes scored rows: those of `keys` at these positions, and their answers.
+    fn rows(
+        &mut self,
+        keys: &RecordBatch,
+        rows: &[u32],
+        answer: Vec<ArrayRef>,
+    ) -> Result<(), Error> {
+        let Outputs { schema, .. } = &*self.outputs;
+        let is_whole = rows.len() == keys.num_rows() || keys.num_columns() == 0;
+        let keys = match is_whole {
+            true => keys.clone(),
+            false => {
+                take_record_batch(keys, &UInt32Array::from(rows.to_vec())).map_err(Error::failed)?
+            }
+        };
+        if answer.iter().any(|column| column.len() != rows.len()) {
+            return Err(Error::failed("an answer has another number of rows than its request"));
+        }
+        let columns = keys.columns().iter().cloned().chain(answer).collect();
+        let table =
+            RecordBatch::try_new(SchemaRef::clone(schema), columns).map_err(Error::failed)?;
+        self.scored += rows.len() as u64;
+        let name = self.name(DATA, "parquet");
+        let failed = |error: &str| Error::failed(format!("{name}: {error}"));
+        if self.rows.is_none() {
+            let file = Hashed::new(self.begin(&name)?);
+            self.rows = Some(BatchWriter::new(file, schema).map_err(|error| failed(&error))?);
+        }
+        let Some(file) = &mut self.rows else { return Ok(()) };
+        file.write(&table).map_err(|error| failed(&error))
+    }
+
+    fn letter(&mut self, position: u64, death: &Death) -> Result<(), Error> {
+        self.dead += 1;
+        let name = self.name(DEAD, "jsonl");
+        if self.letters.is_none() {
+            self.letters = Some(Hashed::new(self.begin(&name)?));
+        }
+        let letter = DeadLetter { file: &self.file.path, row: self.file.row(position), death };
+        let mut line = serde_json::to_vec(&letter).map_err(Error::failed)?;
+        line.push(b'\n');
+        let Some(file) = &mut self.letters else { return Ok(()) };
+        file.write_all(&line).map_err(|error| Error::store(&name, &error))
+    }
+
+    fn name(&self, directory: &str, ending: &str) -> String {
+        format!("{directory}/{}-{}.{ending}", self.chunk.name(), self.attempt)
+    }
+
+    fn begin(&self, name: &str) -> Result<NewObject, Error> {
+        self.outputs.store.begin(name).map_err(|error| Error::store(name, &error))
+    }
+
+    /// Completes both files, and commits them.
+    fn commit(mut self) -> Result<(Commit, bool), Error> {
+        let name = self.name(DATA, "parquet");
+        let rows = self
+            .rows
+            .take()
+            .map(|file| file.finish().map_err(|error| Error::failed(format!("{name}: {error}"))));
+        let data = rows.transpose()?.map(|file| finish(&name, file)).transpose()?;
+        let name = self.name(DEAD, "jsonl");
+        let dead_letters = self.letters.take().map(|file| finish(&name, file)).transpose()?;
+        let Self { outputs, chunk, attempt, read, scored, dead, hosts, .. } = self;
+        if read != chunk.count() || scored + dead != read {
+            return Err(Error::failed(format!(
+                "the chunk {} has {} rows, of which {scored} were scored and {dead} are dead",
+                chunk.number,
+                chunk.count()
+            )));
+        }
+        let commit = Commit {
+            chunk: chunk.number,
+            attempt,
+            rows: read,
+            scored,
+            dead,
+            data,
+            dead_letters,
+            version: outputs.version.clone(),
+            hosts,
+            time: crate::time::now(),
+        };
+        let counts = commit.write(&outputs.store)?;
+        Ok((commit, counts))
+    }
+}
+
+/// Completes a file.
+fn finish(name: &str, file: Hashed<NewObject>) -> Result<DataFile, Error> {
+    let (object, bytes, sha256) = file.end();
+    let is_new = object.finish().map_err(|error| Error::store(name, &error))?;
+    match is_new {
+        true => Ok(DataFile { name: name.to_owned(), bytes, sha256 }),
+        false => Err(Error::failed(format!("{name} exists already"))),
+    }
+}

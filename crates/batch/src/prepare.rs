@@ -1,0 +1,155 @@
+//! The preparation of a job: matches the input with the model and measures a first answer, before
+//! anything is written.
+
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use http::StatusCode;
+use outrigger_dispatch::HostId;
+use outrigger_oip::metadata::ModelMetadata;
+use outrigger_oip_client::{Failure, ModelRef, Reply, Request, Status};
+use tokio::time::Instant;
+use tonic::Code;
+
+use crate::{
+    Error,
+    columns::{InputTensor, check_outputs, resolve_inputs, resolve_keys, resolve_outputs},
+    encode::encode,
+    hosts::Hosts,
+    input::{self, Input},
+    job::Job,
+    plan::{Plan, Scoring},
+    readers,
+};
+
+/// The time limit of a question to a host.
+const QUESTION: Duration = Duration::from_secs(30);
+/// The most rows of the first request, and those that are tried alone if it fails.
+const FIRST_ROWS: u64 = 64;
+const ROWS_ALONE: usize = 8;
+/// The bytes of a chunk in memory, if the job does not set its rows, and its most rows then.
+const CHUNK_BYTES: u64 = 64 << 20;
+const CHUNK_ROWS: u64 = 100_000;
+
+/// The plan of a new job.
+///
+/// # Errors
+/// The input or the model does not match the job's settings, or no host answers.
+pub(crate) async fn prepare(
+    job: &Job,
+    input: Input,
+    (hosts, numbers): (&Hosts, &[HostId]),
+) -> Result<Plan, Error> {
+    let metadata = metadata(job, hosts, numbers).await?;
+    let inputs = resolve_inputs(&metadata.inputs, &job.inputs, &input.schema)?;
+    let keys = resolve_keys(job.keys.as_deref(), &inputs, &input.schema)?;
+    check_outputs(&job.outputs, &metadata.outputs)?;
+    let mut scoring = Scoring {
+        files: input.files,
+        model: job.model.name.clone(),
+        version: job.model.version.clone(),
+        is_pinned: job.model.version.is_some(),
+        inputs,
+        keys,
+        outputs: Vec::new(),
+        chunk_rows: job.chunk_rows.unwrap_or(CHUNK_ROWS),
+    };
+    let rows = first_rows(&scoring)?;
+    let mut request = readers::request(&scoring);
+    request.outputs = job.outputs.values().map(|tensor| tensor.as_str().into()).collect();
+    request.outputs.sort_unstable();
+    request.outputs.dedup();
+    let (reply, row_bytes) =
+        first_answer(&rows, &scoring.inputs, (job, request), hosts, numbers).await?;
+    scoring.outputs = resolve_outputs(&job.outputs, &scoring.keys, (&reply.outputs, &metadata))?;
+    if let Some(version) = reply.version {
+        if scoring.version.as_ref().is_some_and(|wanted| *wanted != version) {
+            let model = &job.model.name;
+            return Err(Error::failed(format!(
+                "the model {model} answers with version {version}, not the one of the job"
+            )));
+        }
+        scoring.is_pinned |= metadata.versions.contains(&version);
+        scoring.version = Some(version);
+    }
+    let count = reply.outputs.first().and_then(|output| output.shape.first()).copied();
+    let count = count.and_then(|rows| u64::try_from(rows).ok()).unwrap_or(1).max(1);
+    let bytes: usize = reply.outputs.iter().map(|output| output.data.len()).sum();
+    let answer_bytes = (bytes as u64).div_ceil(count);
+    let chunk = (CHUNK_BYTES / (row_bytes + answer_bytes).max(1)).clamp(1, CHUNK_ROWS);
+    scoring.chunk_rows = job.chunk_rows.unwrap_or(chunk);
+    Plan::new(scoring, answer_bytes)
+}
+
+/// The description of the model by the first host that answers.
+async fn metadata(job: &Job, hosts: &Hosts, numbers: &[HostId]) -> Result<ModelMetadata, Error> {
+    let model = ModelRef { name: &job.model.name, version: job.model.version.as_deref() };
+    let mut failures = Vec::new();
+    for number in numbers {
+        let Some(client) = hosts.client(*number) else { continue };
+        match client.metadata(0, model, Instant::now() + QUESTION).await {
+            Ok(metadata) => return Ok(metadata),
+            Err(failure) if failure.is_not_served() => {
+                let message = format!("the model {:?} is not there: {failure}", model.name);
+                return Err(Error::Usage(message));
+            }
+            Err(failure) if is_unknown(&failure) => return Ok(ModelMetadata::default()),
+            Err(failure) => failures.push(failure.to_string()),
+        }
+    }
+    Err(Error::failed(format!("no host answers: {}", failures.join("; "))))
+}
+
+/// True if the host does not describe models.
+fn is_unknown(failure: &Failure) -> bool {
+    matches!(
+        failure.status,
+        Status::Grpc(Code::Unimplemented)
+            | Status::Http(StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED)
+    )
+}
+
+/// The first rows of the input.
+fn first_rows(scoring: &Scoring) -> Result<RecordBatch, Error> {
+    let file = scoring.files.iter().find(|file| file.rows > 0);
+    let file = file.ok_or_else(|| Error::usage("input: the files have no rows"))?;
+    let end = file.rows.min(FIRST_ROWS);
+    let mut rows = input::open(&file.path)?.read(&file.ranges(0..end), &scoring.columns())?;
+    let rows = rows.next(FIRST_ROWS as usize)?;
+    rows.ok_or_else(|| Error::failed(format!("{} ends early", file.path.display())))
+}
+
+/// The answer of any host for the first rows, and the bytes of one of them. Rows are tried alone if
+/// they fail together: one of them may be at fault.
+async fn first_answer(
+    rows: &RecordBatch,
+    inputs: &[InputTensor],
+    (job, request): (&Job, Request),
+    hosts: &Hosts,
+    numbers: &[HostId],
+) -> Result<(Reply, u64), Error> {
+    let whole = (0, rows.num_rows().min(job.batch_size as usize));
+    let alone = (0..rows.num_rows().min(ROWS_ALONE)).map(|row| (row, 1));
+    let mut reason = "the first rows are not valid".to_owned();
+    for (start, count) in std::iter::once(whole).chain(alone) {
+        let encoded = encode(&rows.slice(start, count), inputs);
+        if encoded.rows.is_empty() {
+            if let Some((_, invalid)) = encoded.invalid.into_iter().next() {
+                reason = invalid;
+            }
+            continue;
+        }
+        let count = encoded.rows.len() as u64;
+        let bytes: usize = encoded.tensors.iter().map(|tensor| tensor.data.len()).sum();
+        let mut request = Request { inputs: encoded.tensors, rows: Some(count), ..request.clone() };
+        for number in numbers {
+            let Some(client) = hosts.client(*number) else { continue };
+            request.deadline = Instant::now() + job.timeout.0;
+            match client.infer_at(0, &request).await {
+                Ok(reply) => return Ok((reply, (bytes as u64).div_ceil(count))),
+                Err(failure) => reason = failure.to_string(),
+            }
+        }
+    }
+    Err(Error::failed(format!("the first rows cannot be scored: {reason}")))
+}

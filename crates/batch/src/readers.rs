@@ -1,0 +1,237 @@
+//! The reading of chunks: rows of files as batches for the hosts. Each reader has a thread.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        mpsc::Sender,
+    },
+    time::Duration,
+};
+
+use arrow_array::RecordBatch;
+use http::HeaderMap;
+use outrigger_oip_client::Request;
+use tokio::{sync::mpsc, time::Instant};
+
+use crate::{
+    Error,
+    batch::{Batch, Death, Settled, ToOutput},
+    control::Control,
+    encode::{Encoded, encode},
+    input::{self, InputFile},
+    lease::Leases,
+    memory::{Charge, Memory},
+    output::{self, Ended, Outputs},
+    plan::{Chunk, Scoring},
+    work::{Next, Work},
+};
+
+/// The pause before chunks of other workers are looked at again.
+const ELSEWHERE: Duration = Duration::from_secs(1);
+/// A batch takes at most this part of the memory, whatever its number of rows.
+const SHARE: u64 = 8;
+
+/// The values by which readers form batches, which change while they read.
+#[derive(Debug)]
+pub(crate) struct Sizes {
+    /// The most rows in a batch.
+    pub(crate) batch_rows: AtomicU32,
+    /// The bytes of an answer for one row.
+    pub(crate) answer_bytes: AtomicU64,
+    /// The bytes of a row before it is answered.
+    pub(crate) row_bytes: AtomicU64,
+}
+
+/// A message from a reader or an output.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A batch with rows for the hosts.
+    Batch(Box<Batch>),
+    /// A chunk was begun.
+    Begun,
+    /// The output of a chunk has ended.
+    Ended(Chunk, Ended),
+    /// A reader has nothing left to read.
+    Read(Result<(), Error>),
+    /// The control object, as it is now.
+    Control(Control),
+}
+
+/// Reads chunks. Several threads share one.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    pub(crate) scoring: Scoring,
+    /// The request of a batch, without inputs.
+    pub(crate) request: Request,
+    pub(crate) sizes: Arc<Sizes>,
+    pub(crate) memory: Memory,
+    /// The places for chunks that are open at a time.
+    pub(crate) places: Memory,
+    pub(crate) work: Mutex<Work>,
+    pub(crate) leases: Arc<Leases>,
+    pub(crate) outputs: Arc<Outputs>,
+    /// For batches, which are bounded.
+    pub(crate) batches: mpsc::Sender<Event>,
+    /// For all else.
+    pub(crate) events: mpsc::UnboundedSender<Event>,
+}
+
+impl Readers {
+    /// Reads chunks until none is left, or the job stops. Blocks.
+    pub(crate) fn run(&self) {
+        let result = catch_unwind(AssertUnwindSafe(|| self.read_all()));
+        let result = result.unwrap_or_else(|_| Err(Error::failed("a reader panicked")));
+        // Nobody listens to a job that has stopped.
+        let _ = self.events.send(Event::Read(result));
+    }
+
+    fn read_all(&self) -> Result<(), Error> {
+        while let Some(place) = self.places.take(1) {
+            let goes_on = match self.next()? {
+                Next::Chunk(chunk) => self.chunk(&chunk, place)?,
+                Next::Wait => {
+                    drop(place);
+                    self.memory.pause(ELSEWHERE)
+                }
+                Next::Done => false,
+            };
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&self) -> Result<Next, Error> {
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        work.next(&self.leases)
+    }
+
+    /// Reads one chunk. Returns false if the job stops.
+    fn chunk(&self, chunk: &Chunk, place: Charge) -> Result<bool, Error> {
+        let file = self.scoring.files.get(chunk.file);
+        let file = file.ok_or_else(|| Error::failed("the plan has no such file"))?;
+        let (events, ended) = (self.events.clone(), chunk.clone());
+        let ended = move |end: Ended| {
+            let _ = events.send(Event::Ended(ended, end));
+        };
+        let output = output::begin(&self.outputs, (chunk, file.clone()), place, ended)?;
+        // The output cannot end before, since its sender is here.
+        let _ = self.events.send(Event::Begun);
+        let mut rows = Rows::open(self, chunk, file)?;
+        let mut sequence = 0;
+        while let Some((table, encoded)) = rows.next(self)? {
+            let Some(batch) = self.batch((sequence, table), encoded, &output) else {
+                return Ok(false);
+            };
+            if !self.send(batch) {
+                return Ok(false);
+            }
+            sequence += 1;
+        }
+        // An output that has failed reports it.
+        let _ = output.send(ToOutput::End { batches: sequence });
+        Ok(true)
+    }
+
+    /// The rows of the next batch.
+    fn batch_rows(&self) -> usize {
+        let Sizes { batch_rows, answer_bytes, row_bytes } = &*self.sizes;
+        let bytes = row_bytes.load(Relaxed) + answer_bytes.load(Relaxed);
+        let most = (self.memory.limit() / SHARE / bytes.max(1)).max(1);
+        usize::try_from(most.min(batch_rows.load(Relaxed).into())).unwrap_or(1)
+    }
+
+    /// A batch within the memory; `None` if the job stops.
+    fn batch(
+        &self,
+        (sequence, keys): (u64, RecordBatch),
+        encoded: Encoded,
+        output: &Sender<ToOutput>,
+    ) -> Option<Batch> {
+        let Encoded { tensors, rows, invalid, read } = encoded;
+        let columns = keys.columns().iter();
+        let keys_bytes: usize =
+            columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0)).sum();
+        let tensor_bytes: usize = tensors.iter().map(|tensor| tensor.data.len()).sum();
+        let (keys_bytes, bytes) = (keys_bytes as u64, (keys_bytes + 2 * tensor_bytes) as u64);
+        self.sizes.row_bytes.fetch_max(bytes / read.max(1) as u64, Relaxed);
+        let answer = self.sizes.answer_bytes.load(Relaxed) * rows.len() as u64;
+        let charge = self.memory.take(bytes + answer)?;
+        let request =
+            Request { inputs: tensors, rows: Some(rows.len() as u64), ..self.request.clone() };
+        let death = |(row, reason)| (row, Death::invalid(reason));
+        let dead = invalid.into_iter().map(death).collect();
+        let output = output.clone();
+        Some(Batch { sequence, keys, rows, request, dead, keys_bytes, bytes, charge, output })
+    }
+
+    /// Passes a batch on: to the hosts, or to the output if no row of it can be sent. Returns false
+    /// if the job stops.
+    fn send(&self, batch: Batch) -> bool {
+        if batch.rows.is_empty() {
+            let output = batch.output.clone();
+            let settled = Box::new(Settled { batch, pieces: Vec::new() });
+            return output.send(ToOutput::Settled(settled)).is_ok();
+        }
+        self.batches.blocking_send(Event::Batch(Box::new(batch))).is_ok()
+    }
+}
+
+/// The rows of one chunk.
+struct Rows {
+    batches: outrigger_tables::Batches,
+    /// Rows that could not be in one request with those before them.
+    rest: Option<RecordBatch>,
+    keys: Vec<usize>,
+}
+
+impl Rows {
+    fn open(readers: &Readers, chunk: &Chunk, file: &InputFile) -> Result<Self, Error> {
+        let table = input::open(&file.path)?;
+        if !input::is_unchanged(file, &table) {
+            let path = file.path.display();
+            return Err(Error::failed(format!("{path} has changed since the job was planned")));
+        }
+        let columns = readers.scoring.columns();
+        let batches = table.read(&file.ranges(chunk.rows.clone()), &columns)?;
+        let schema = batches.schema();
+        let keys = readers.scoring.keys.iter().map(|key| schema.index_of(key));
+        let keys = keys.collect::<Result<_, _>>().map_err(Error::failed)?;
+        Ok(Self { batches, rest: None, keys })
+    }
+
+    /// The key columns of the next rows, and their tensors.
+    fn next(&mut self, readers: &Readers) -> Result<Option<(RecordBatch, Encoded)>, Error> {
+        let rows = match self.rest.take() {
+            Some(rest) => Some(rest),
+            None => self.batches.next(readers.batch_rows())?,
+        };
+        let Some(rows) = rows else { return Ok(None) };
+        let encoded = encode(&rows, &readers.scoring.inputs);
+        if encoded.read < rows.num_rows() {
+            self.rest = Some(rows.slice(encoded.read, rows.num_rows() - encoded.read));
+        }
+        let keys = rows.slice(0, encoded.read).project(&self.keys).map_err(Error::failed)?;
+        Ok(Some((keys, encoded)))
+    }
+}
+
+/// A request without inputs. Its deadline is set for each call.
+pub(crate) fn request(scoring: &Scoring) -> Request {
+    let version = scoring.version.as_deref().filter(|_| scoring.is_pinned);
+    let mut outputs: Vec<_> = scoring.outputs.iter().map(|output| &*output.tensor).collect();
+    outputs.sort_unstable();
+    outputs.dedup();
+    Request {
+        model: scoring.model.as_str().into(),
+        version: version.map(Into::into),
+        inputs: Vec::new(),
+        outputs: outputs.into_iter().map(Into::into).collect(),
+        rows: None,
+        deadline: Instant::now(),
+        headers: HeaderMap::new(),
+    }
+}

@@ -1,0 +1,117 @@
+//! The dead letters of a finished job as the input of another one.
+
+use std::{collections::BTreeMap, ops::Range, path::PathBuf};
+
+use serde::Deserialize;
+
+use crate::{
+    Error, Job, Manifest, Source, Store,
+    columns::InputTensor,
+    input::{Input, InputFile},
+    plan::{Plan, Scoring},
+};
+
+/// The part of a dead letter that finds its row.
+#[derive(Debug, Deserialize)]
+struct Letter {
+    file: PathBuf,
+    row: u64,
+}
+
+/// The job over the dead letters of the one in `store`, and its input. The settings of the columns
+/// that `job` leaves out are those of the first job; the model's version may be another.
+///
+/// # Errors
+/// The first job is not finished or has no dead letters, or its input has changed.
+pub(crate) fn retried(job: Job, store: &Store) -> Result<(Job, Input), Error> {
+    let root = store.root().display();
+    let plan = Plan::read(store)?;
+    let plan = plan.ok_or_else(|| Error::usage(format!("retry: {root} is not a job")))?;
+    let manifest = Manifest::read(store)?;
+    let manifest =
+        manifest.ok_or_else(|| Error::usage(format!("retry: the job {root} is not finished")))?;
+    let rows = dead_rows(&manifest, store)?;
+    if rows.is_empty() {
+        return Err(Error::usage(format!("retry: the job {root} has no dead letters")));
+    }
+    let input =
+        Input::picked(rows.into_iter().map(|(file, rows)| (file, ranges(&rows))).collect())?;
+    check_is_unchanged(&input.files, &plan.scoring)?;
+    Ok((completed(job, plan.scoring), input))
+}
+
+/// The dead rows of each file.
+fn dead_rows(manifest: &Manifest, store: &Store) -> Result<BTreeMap<PathBuf, Vec<u64>>, Error> {
+    let mut rows: BTreeMap<PathBuf, Vec<u64>> = BTreeMap::new();
+    for file in manifest.chunks.iter().filter_map(|chunk| chunk.dead_letters.as_ref()) {
+        let name = &file.name;
+        let content = store.read(name).map_err(|error| Error::store(name, &error))?;
+        let content = content.ok_or_else(|| Error::failed(format!("{name} was removed")))?;
+        for line in content.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let letter = serde_json::from_slice(line);
+            let Letter { file, row } =
+                letter.map_err(|error| Error::failed(format!("{name}: {error}")))?;
+            rows.entry(file).or_default().push(row);
+        }
+    }
+    Ok(rows)
+}
+
+/// Row numbers as ranges, in order.
+fn ranges(rows: &[u64]) -> Vec<Range<u64>> {
+    let mut rows = rows.to_vec();
+    rows.sort_unstable();
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for row in rows {
+        match ranges.last_mut() {
+            Some(last) if last.end >= row => last.end = last.end.max(row + 1),
+            _ => ranges.push(row..row + 1),
+        }
+    }
+    ranges
+}
+
+fn check_is_unchanged(files: &[InputFile], first: &Scoring) -> Result<(), Error> {
+    for file in files {
+        let planned = first.files.iter().find(|planned| planned.path == file.path);
+        let is_same =
+            planned.is_some_and(|it| (it.size, it.modified) == (file.size, file.modified));
+        if !is_same {
+            let path = file.path.display();
+            return Err(Error::usage(format!("retry: {path} has changed since the first job")));
+        }
+    }
+    Ok(())
+}
+
+/// The job with the settings of the first one where it has none.
+fn completed(mut job: Job, first: Scoring) -> Job {
+    if job.inputs.is_empty() {
+        let source = |input: InputTensor| {
+            let InputTensor { name, datatype, row, columns } = input;
+            (name, Source { columns, datatype: Some(datatype), shape: Some(row) })
+        };
+        job.inputs = first.inputs.into_iter().map(source).collect();
+    }
+    job.keys.get_or_insert(first.keys);
+    if job.outputs.is_empty() {
+        let outputs = first.outputs.into_iter().map(|output| (output.column, output.tensor));
+        job.outputs = outputs.collect();
+    }
+    if job.model.name.is_empty() {
+        job.model.name = first.model;
+    }
+    job
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_become_ranges() {
+        assert_eq!(ranges(&[7, 3, 4, 9, 8]), [3..5, 7..10]);
+        assert_eq!(ranges(&[1, 1]), std::slice::from_ref(&(1..2)));
+        assert_eq!(ranges(&[]), []);
+    }
+}

@@ -1,0 +1,103 @@
+//! Jobs that cannot run, or stop.
+
+use std::{
+    fs,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use outrigger_batch::{Error, Job, Manifest, MaxErrors, Source};
+use outrigger_testkit::oip::{Answer, Protocol, Server, identity};
+
+use crate::harness::{Place, expected, host, ids, model, score, scored};
+
+async fn refused(job: Job, fault: &str) {
+    match score(job).await {
+        Err(Error::Usage(message)) if message.contains(fault) => {}
+        other => panic!("{fault}: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn faults_are_found_before_anything_is_written() {
+    let (place, host) = (Place::new(), host().await);
+    let file = place.rows("a.parquet", 0..20);
+    let job = || place.job(&[&file], &[&host.address()]);
+    refused(Job { keys: Some(vec!["key".to_owned()]), ..job() }, "no column \"key\"").await;
+    let mut other = job();
+    other.inputs.clear();
+    refused(other, "do not describe").await;
+    let mut other = job();
+    let y = Source { columns: vec!["y".to_owned()], ..job().inputs["x"].clone() };
+    other.inputs.insert("x".to_owned(), y);
+    refused(other, "no column \"y\"").await;
+    let mut other = job();
+    other.input.0 = vec![place.path("b.parquet").to_string_lossy().into_owned()];
+    refused(other, "b.parquet").await;
+    let none =
+        Server::start(Protocol::Http2, |_| Answer::Status(5, "unknown model".to_owned())).await;
+    refused(place.job(&[&file], &[&none.address()]), "the model \"m\" is not there").await;
+    assert!(!place.output().exists());
+    fs::create_dir(place.output()).expect("a directory");
+    fs::write(place.output().join("notes.txt"), "mine").expect("a file");
+    refused(job(), "is not a job").await;
+    assert_eq!(fs::read_dir(place.output()).expect("a directory").count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_file_is_found_before_the_first_row() {
+    let (place, host) = (Place::new(), host().await);
+    let file = place.rows("a.parquet", 0..20);
+    let content = fs::read(&file).expect("a file");
+    fs::write(&file, &content[..content.len() / 2]).expect("a shorter file");
+    refused(place.job(&[&file], &[&host.address()]), "a.parquet").await;
+    assert_eq!(host.count("/ModelInfer"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_job_does_not_get_the_output_of_one() {
+    let (place, host) = (Place::new(), host().await);
+    let file = place.rows("a.parquet", 0..20);
+    let job = || place.job(&[&file], &[&host.address()]);
+    score(job()).await.expect("scored");
+    refused(Job { chunk_rows: Some(9), ..job() }, "another chunk_rows").await;
+    place.rows("a.parquet", 0..21);
+    refused(job(), "another input").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_model_changes_stops_and_keeps_one_version() {
+    let (place, calls) = (Place::new(), AtomicUsize::new(0));
+    let server = model(move |seen| {
+        let calls = calls.fetch_add(1, Relaxed);
+        identity::grpc_with(seen, |reply| {
+            reply.model_version = if calls < 6 { "1" } else { "2" }.to_owned();
+        })
+    })
+    .await;
+    let file = place.rows("a.parquet", 0..60);
+    let job = || place.job(&[&file], &[&server.address()]);
+    let error = score(job()).await.expect_err("the version changed");
+    assert!(
+        matches!(&error, Error::Failed(it) if it.contains("version 2 of the model m")),
+        "{error}"
+    );
+    assert_eq!(Manifest::read(&place.store()), Ok(None));
+    server.script(identity::server);
+    let manifest = score(job()).await.expect("the first version is there again");
+    assert!(manifest.chunks.iter().all(|chunk| chunk.version.as_deref() == Some("1")));
+    assert_eq!(scored(&place.output()), expected(0..60));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_with_too_many_dead_rows_stops() {
+    let script = |seen: &_| match ids(seen).iter().any(|id| *id >= 10) {
+        true => Answer::Status(3, "not this one".to_owned()),
+        false => identity::grpc(seen),
+    };
+    let (place, one, two) = (Place::new(), model(script).await, model(script).await);
+    let file = place.rows("a.parquet", 0..60);
+    let mut job = place.job(&[&file], &[&one.address(), &two.address()]);
+    job.max_errors = Some(MaxErrors::Rows(5));
+    let error = score(job).await.expect_err("too many");
+    assert!(matches!(&error, Error::Failed(it) if it.contains("max_errors")), "{error}");
+}

@@ -1,0 +1,160 @@
+//! Inputs, hosts, jobs and outputs of the tests.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use arrow_array::{
+    Array as _, ArrayRef, Int64Array, ListArray, RecordBatch,
+    cast::AsArray as _,
+    types::{Float32Type, Int64Type},
+};
+use outrigger_batch::{Error, Host, Job, Manifest, Source, Store, Watch, run};
+use outrigger_proto::inference::ModelInferRequest;
+use outrigger_tables::{BatchWriter, Limits, Root, Table};
+use outrigger_testkit::oip::{Answer, Protocol, Seen, Server, identity};
+use prost::Message as _;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A directory with an input and an output.
+pub(crate) struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self { directory: tempfile::tempdir().expect("a directory") }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Writes a file of these rows: `id`, and `x` with two numbers, the id and its double. A negative
+    /// id has no numbers.
+    pub(crate) fn rows(&self, name: &str, ids: impl Iterator<Item = i64>) -> String {
+        let ids: Vec<_> = ids.collect();
+        let x = ids.iter().map(|id| (*id >= 0).then(|| [*id as f32, 2.0 * *id as f32].map(Some)));
+        let x: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(x));
+        let table = RecordBatch::try_from_iter([
+            ("id", Arc::new(Int64Array::from(ids.clone())) as ArrayRef),
+            ("x", x),
+        ]);
+        let table = table.expect("a table");
+        let path = self.path(name);
+        let file = File::create(&path).expect("a file");
+        let mut writer = BatchWriter::new(file, &table.schema()).expect("a writer");
+        writer.write(&table).expect("written");
+        writer.finish().expect("finished");
+        path.to_string_lossy().into_owned()
+    }
+
+    pub(crate) fn output(&self) -> PathBuf {
+        self.path("out")
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        Store::local(self.output())
+    }
+
+    /// A job over these files, in small batches and chunks.
+    pub(crate) fn job(&self, files: &[&str], hosts: &[&str]) -> Job {
+        job(self.output(), files, hosts)
+    }
+}
+
+/// A job with this output over these files, in small batches and chunks.
+pub(crate) fn job(output: PathBuf, files: &[&str], hosts: &[&str]) -> Job {
+    let input = files.iter().map(ToString::to_string).collect();
+    let hosts = hosts.iter().map(|host| Host::new(host)).collect();
+    let mut job = Job::new(input, output, "m", hosts);
+    let x = Source {
+        datatype: Some(outrigger_oip::DataType::Fp32),
+        shape: Some(vec![2]),
+        ..Source::default()
+    };
+    job.inputs = BTreeMap::from([("x".to_owned(), x)]);
+    job.batch_size = 3;
+    job.chunk_rows = Some(7);
+    job
+}
+
+/// Runs a job.
+pub(crate) async fn score(job: Job) -> Result<Manifest, Error> {
+    let store = Store::local(&job.output);
+    run(job, store, Watch::default()).await
+}
+
+/// A host over gRPC that returns its inputs.
+pub(crate) async fn host() -> Server {
+    Server::start(Protocol::Http2, identity::server).await
+}
+
+/// A host over gRPC whose model answers as `script` says.
+pub(crate) async fn model(script: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Server {
+    Server::start(Protocol::Http2, move |seen| match seen.call.ends_with("/ModelInfer") {
+        true => script(seen),
+        false => identity::server(seen),
+    })
+    .await
+}
+
+/// The ids of the rows of a request.
+pub(crate) fn ids(seen: &Seen) -> Vec<i64> {
+    let request = ModelInferRequest::decode(seen.body.clone()).expect("a request");
+    let numbers = request.raw_input_contents[0].as_chunks::<8>().0;
+    let first = |pair: &[u8; 8]| f32::from_le_bytes([pair[0], pair[1], pair[2], pair[3]]);
+    numbers.iter().map(|pair| first(pair) as i64).collect()
+}
+
+/// The rows of an output in the order of its manifest: the id, and the scores.
+pub(crate) fn scored(output: &Path) -> Vec<(i64, Vec<f32>)> {
+    let manifest = Manifest::read(&Store::local(output)).expect("readable").expect("a manifest");
+    let mut rows = Vec::new();
+    for data in manifest.chunks.iter().filter_map(|chunk| chunk.data.as_ref()) {
+        let path = output.join(&data.name);
+        let size = std::fs::metadata(&path).expect("the file of the manifest").len();
+        assert_eq!(size, data.bytes);
+        let table = Table::open(&Root::Any, &path, Limits::default()).expect("a table");
+        let mut batches = table.read(&[0..table.rows()], &["id", "OUT_x"]).expect("its rows");
+        while let Some(batch) = batches.next(1000).expect("readable") {
+            let ids = batch.column_by_name("id").expect("ids").as_primitive::<Int64Type>();
+            let lists = batch.column_by_name("OUT_x").expect("scores").as_list::<i32>();
+            for row in 0..batch.num_rows() {
+                let scores = lists.value(row);
+                let scores = scores.as_primitive::<Float32Type>().values().to_vec();
+                assert!(lists.is_valid(row));
+                rows.push((ids.value(row), scores));
+            }
+        }
+    }
+    rows
+}
+
+/// The expected rows of these ids.
+pub(crate) fn expected(ids: impl Iterator<Item = i64>) -> Vec<(i64, Vec<f32>)> {
+    ids.map(|id| (id, vec![id as f32, 2.0 * id as f32])).collect()
+}
+
+/// The dead letters of an output, in the order of its manifest.
+pub(crate) fn dead(output: &Path) -> Vec<Value> {
+    let manifest = Manifest::read(&Store::local(output)).expect("readable").expect("a manifest");
+    let files = manifest.chunks.iter().filter_map(|chunk| chunk.dead_letters.as_ref());
+    let text = files.map(|file| std::fs::read_to_string(output.join(&file.name)).expect("a file"));
+    let lines: Vec<_> =
+        text.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// The rows and reasons of dead letters.
+pub(crate) fn reasons(output: &Path) -> Vec<(u64, String)> {
+    let of = |letter: &Value| {
+        let reason = letter["reason"].as_str().expect("a reason").to_owned();
+        (letter["row"].as_u64().expect("a row"), reason)
+    };
+    dead(output).iter().map(of).collect()
+}

@@ -1,0 +1,84 @@
+//! SIGKILL at every step of a commit.
+
+use std::{
+    env,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use outrigger_batch::{Size, Store, Watch, run};
+use rustix::process::{Signal, getpid, kill_process};
+
+use crate::harness::{Place, expected, host, job, reasons, score, scored};
+
+/// The step at which the child ends itself, and the file, the host and the output of its job.
+const STEP: &str = "OUTRIGGER_TEST_KILLED_AT";
+const FILE: &str = "OUTRIGGER_TEST_FILE";
+const HOST: &str = "OUTRIGGER_TEST_HOST";
+const OUTPUT: &str = "OUTRIGGER_TEST_OUTPUT";
+
+/// The rows of the job; two of them are dead.
+fn rows() -> impl Iterator<Item = i64> {
+    (0..14).map(|id| if id % 6 == 5 { -1 } else { id })
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).expect("the parent sets it")
+}
+
+/// The worker that is killed: a test that only does something in a process of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn child() {
+    let Ok(step) = env::var(STEP) else { return };
+    let (step, taken) = (step.parse::<usize>().expect("a number"), AtomicUsize::new(0));
+    let mut job = job(variable(OUTPUT).into(), &[&variable(FILE)], &[&variable(HOST)]);
+    job.memory = Size(64 << 20);
+    let store = Store::local(&job.output).observed(move |_| {
+        if taken.fetch_add(1, Relaxed) == step {
+            kill_process(getpid(), Signal::KILL).expect("killed");
+        }
+    });
+    run(job, store, Watch::default()).await.expect("scored");
+}
+
+/// Runs the job in a process that is killed at this step. Returns true if it has come so far.
+fn is_killed_at(step: usize, (file, host): (&str, &str), place: &Place) -> bool {
+    let mut command = Command::new(env::current_exe().expect("this test"));
+    command.args(["--exact", "kills::child"]);
+    command.env(STEP, step.to_string()).env(FILE, file).env(HOST, host);
+    command.env(OUTPUT, place.output());
+    let output = command.stdout(Stdio::null()).stderr(Stdio::piped()).output().expect("a process");
+    let is_killed = output.status.code().is_none();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(is_killed || output.status.success(), "step {step}: {errors}");
+    is_killed
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_output_is_the_same_after_a_kill_at_any_step() {
+    let host = host().await;
+    let input = Place::new();
+    let file = input.rows("a.parquet", rows());
+    let mut steps = 0;
+    loop {
+        let place = Place::new();
+        let is_killed = is_killed_at(steps, (&file, &host.address()), &place);
+        let mut job = place.job(&[&file], &[&host.address()]);
+        job.memory = Size(64 << 20);
+        let manifest = score(job).await.unwrap_or_else(|error| panic!("step {steps}: {error}"));
+        assert_eq!((manifest.rows, manifest.dead), (14, 2), "step {steps}");
+        let scores = expected(rows().filter(|id| *id >= 0));
+        assert_eq!(scored(&place.output()), scores, "step {steps}");
+        let dead = [5, 11].map(|row| (row, "invalid_input".to_owned()));
+        assert_eq!(reasons(&place.output()), dead, "step {steps}");
+        for directory in ["data", "dead", "commit"] {
+            let entries = std::fs::read_dir(place.output().join(directory)).expect("a directory");
+            assert_eq!(entries.count(), 2, "step {steps}: {directory}");
+        }
+        if !is_killed {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(steps > 50, "{steps} steps");
+}

@@ -1,0 +1,197 @@
+//! `outrigger batch run`.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use outrigger_batch::{
+    Error, Host, Job, MANIFEST, Manifest, MaxErrors, Model, OneOrMore, Period, Size, Source, Store,
+    Watch,
+};
+use tokio::runtime::Builder;
+
+use super::{exit_of, text};
+use crate::{
+    exit::{self, Exit, Output},
+    progress::{bar, follow},
+};
+
+/// Scores the rows of Parquet files, and writes Parquet files with their keys and scores.
+///
+/// The settings come from a job file, from flags, or from both; a flag replaces the key of the file.
+/// The input must not change while the job runs. A row that no host scores becomes a dead letter.
+/// When the command is repeated, it goes on with what is not committed; several processes may run one
+/// job at the same time.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  outrigger batch run job.yaml
+  outrigger batch run --input 'rows/*.parquet' --to scored --model churn \\
+    --host a:8001 --host b:8001 --map x=features")]
+pub(crate) struct Arguments {
+    /// The job file.
+    #[arg(value_name = "JOB.yaml")]
+    file: Option<PathBuf>,
+    /// Files with rows; the last part of a path may have * and ?; may be given several times.
+    #[arg(long, value_name = "PATH", required_unless_present = "file")]
+    input: Vec<String>,
+    /// The directory of the output.
+    #[arg(long, value_name = "DIR", required_unless_present = "file")]
+    to: Option<PathBuf>,
+    /// The model's name on the hosts.
+    #[arg(long, value_name = "NAME", required_unless_present = "file")]
+    model: Option<String>,
+    /// The model's version [default: the one that answers first].
+    #[arg(long, value_name = "VERSION")]
+    model_version: Option<String>,
+    /// host:port or URL of a server with the model; may be given several times.
+    #[arg(long, value_name = "ENDPOINT", required_unless_present = "file")]
+    host: Vec<String>,
+    /// An input tensor and the column with its rows, if their names differ; may be given several
+    /// times.
+    #[arg(long, value_name = "TENSOR=COLUMN", value_parser = pair)]
+    map: Vec<(String, String)>,
+    /// A column that the output has too; may be given several times [default: all that the model
+    /// does not take].
+    #[arg(long, value_name = "COLUMN")]
+    key: Vec<String>,
+    /// The most rows in a request [default: 256].
+    #[arg(long, value_name = "N")]
+    batch_size: Option<u32>,
+    /// The most requests in flight at one host [default: 64].
+    #[arg(long, value_name = "N")]
+    concurrency: Option<u32>,
+    /// Time limit of a request [default: 5m].
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<Period>,
+    /// The most memory for rows, requests and answers [default: 512MiB].
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+    /// The dead rows after which the job stops: a number, or a share such as 1% [default: no
+    /// limit].
+    #[arg(long, value_name = "N|PERCENT")]
+    max_errors: Option<MaxErrors>,
+    /// Format of the summary.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// Scores the dead letters of a finished job again, as a job with an output of its own.
+///
+/// Columns, outputs and model are those of the first job; the model's version may be another.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  outrigger batch retry-dead scored --to scored-2 --host a:8001")]
+pub(crate) struct Retry {
+    /// The output of the finished job.
+    #[arg(value_name = "JOB")]
+    job: PathBuf,
+    /// The directory of the output.
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+    /// host:port or URL of a server with the model; may be given several times.
+    #[arg(long, value_name = "ENDPOINT", required = true)]
+    host: Vec<String>,
+    /// The most rows in a request [default: 256].
+    #[arg(long, value_name = "N")]
+    batch_size: Option<u32>,
+    /// Time limit of a request [default: 5m].
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<Period>,
+    /// Format of the summary.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// A name and a value with an equals sign between them.
+fn pair(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
+    pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .ok_or_else(|| format!("{text:?} is not TENSOR=COLUMN"))
+}
+
+/// Runs the command.
+pub(super) fn run(arguments: Arguments) -> Result<(), Exit> {
+    let format = arguments.output;
+    finish(arguments.job()?, format)
+}
+
+/// Runs the command `retry-dead`.
+pub(super) fn retry(arguments: Retry) -> Result<(), Exit> {
+    let Retry { job: first, to, host, batch_size, timeout, output } = arguments;
+    let hosts = host.iter().map(|host| Host::new(host)).collect();
+    let mut job = Job { retry: Some(first), ..Job::new(Vec::new(), to, "", hosts) };
+    job.batch_size = batch_size.unwrap_or(job.batch_size);
+    job.timeout = timeout.unwrap_or(job.timeout);
+    finish(job, output)
+}
+
+/// Runs a job, and prints its summary.
+fn finish(job: Job, format: Output) -> Result<(), Exit> {
+    let (directory, start) = (job.output.clone(), Instant::now());
+    let runtime = Builder::new_multi_thread().enable_all().build().map_err(Exit::failed)?;
+    let manifest = runtime.block_on(with_progress_bar(job));
+    // Threads that wait for the hosts or the disk end with the process.
+    runtime.shutdown_background();
+    let summary = text::Summary::new(&manifest?, &directory.join(MANIFEST), start.elapsed());
+    match format {
+        Output::Text => exit::print(summary),
+        Output::Json => exit::print_json(&serde_json::json!(summary)),
+    }
+}
+
+/// Runs a job until its end or Ctrl-C.
+async fn with_progress_bar(job: Job) -> Result<Manifest, Exit> {
+    let (store, watch) = (Store::local(&job.output), Watch::default());
+    let bar = bar("{msg}");
+    let update = |bar: &indicatif::ProgressBar| bar.set_message(text::progress(&watch.get()));
+    let work = outrigger_batch::run(job, store, watch.clone());
+    tokio::select! {
+        done = follow(&bar, update, work) => done.map_err(exit_of),
+        _ = tokio::signal::ctrl_c() => Err(Exit::Interrupted),
+    }
+}
+
+impl Arguments {
+    /// The job of the file and the flags.
+    fn job(self) -> Result<Job, Exit> {
+        let mut job = match &self.file {
+            Some(file) => read(file)?,
+            None => {
+                let to = self.to.clone().unwrap_or_default();
+                Job::new(Vec::new(), to, self.model.as_deref().unwrap_or_default(), Vec::new())
+            }
+        };
+        if !self.input.is_empty() {
+            job.input = OneOrMore(self.input);
+        }
+        if !self.host.is_empty() {
+            job.hosts = OneOrMore(self.host.iter().map(|host| Host::new(host)).collect());
+        }
+        if let Some(name) = self.model {
+            job.model = Model { name, ..job.model };
+        }
+        job.model.version = self.model_version.or(job.model.version);
+        job.output = self.to.unwrap_or(job.output);
+        let source = |column| Source { columns: vec![column], ..Source::default() };
+        let map = self.map.into_iter().map(|(tensor, column)| (tensor, source(column)));
+        job.inputs.extend(map.collect::<BTreeMap<_, _>>());
+        if !self.key.is_empty() {
+            job.keys = Some(self.key);
+        }
+        job.batch_size = self.batch_size.unwrap_or(job.batch_size);
+        job.concurrency = self.concurrency.unwrap_or(job.concurrency);
+        job.timeout = self.timeout.unwrap_or(job.timeout);
+        job.memory = self.memory.unwrap_or(job.memory);
+        job.max_errors = self.max_errors.or(job.max_errors);
+        Ok(job)
+    }
+}
+
+fn read(path: &Path) -> Result<Job, Exit> {
+    let named = |error: &dyn std::fmt::Display| Exit::usage(format!("{}: {error}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| named(&error))?;
+    Job::read(&text).map_err(|error: Error| named(&error))
+}

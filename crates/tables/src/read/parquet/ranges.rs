@@ -1,0 +1,204 @@
+//! Ranges of rows of a Parquet file, as arrays of its columns.
+
+use std::{fs::File, ops::Range, path::Path, path::PathBuf, sync::Arc};
+
+use arrow_array::{RecordBatch, RecordBatchReader as _};
+use arrow_schema::SchemaRef;
+use arrow_select::concat::concat_batches;
+use parquet::{
+    arrow::{
+        ProjectionMask,
+        arrow_reader::{
+            ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, RowSelection,
+            RowSelector,
+        },
+        parquet_to_arrow_field_levels,
+    },
+    file::metadata::RowGroupMetaData,
+};
+
+use super::{Budget, Pages, batch_rows, cause, check_footer, count, unless_damaged};
+use crate::{Error, Limits, Root, error::Cause};
+
+/// A Parquet file whose rows are read in ranges, as arrays of its columns. Unlike
+/// [`Reader`](crate::Reader) it reads columns of all types.
+#[derive(Debug, Clone)]
+pub struct Table {
+    path: PathBuf,
+    file: Arc<File>,
+    metadata: ArrowReaderMetadata,
+    limits: Limits,
+}
+
+/// The rows of some ranges of a [`Table`].
+#[derive(Debug)]
+pub struct Batches {
+    path: PathBuf,
+    decoded: ParquetRecordBatchReader,
+    budget: Arc<Budget>,
+    schema: SchemaRef,
+    /// Rows that were decoded and not taken.
+    rest: Option<RecordBatch>,
+}
+
+impl Table {
+    /// Opens the file at a path that leads to `root`, and reads its footer.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or its footer is not valid.
+    pub fn open(root: &Root, path: &Path, limits: Limits) -> Result<Self, Error> {
+        let open = || -> Result<Self, Cause> {
+            let file = root.open(path)?;
+            check_footer(&file, &limits)?;
+            let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+            let metadata = ArrowReaderMetadata::load(&file, options).map_err(Cause::of)?;
+            Ok(Self { path: path.to_owned(), file: file.into(), metadata, limits })
+        };
+        unless_damaged(open).map_err(|cause| Error::new(path, cause))
+    }
+
+    /// The columns, with their types.
+    pub fn schema(&self) -> &SchemaRef {
+        self.metadata.schema()
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> u64 {
+        count(self.metadata.metadata())
+    }
+
+    /// The size and the time of modification of the open file.
+    ///
+    /// # Errors
+    /// The file system failed.
+    pub fn stat(&self) -> std::io::Result<std::fs::Metadata> {
+        self.file.metadata()
+    }
+
+    /// The rows of `ranges`, which are in order and do not overlap, with the columns named in
+    /// `columns`, in the order of the file.
+    ///
+    /// # Errors
+    /// A column does not exist or exists twice, or the file is damaged.
+    pub fn read(&self, ranges: &[Range<u64>], columns: &[&str]) -> Result<Batches, Error> {
+        unless_damaged(|| self.batches(ranges, columns))
+            .map_err(|cause| Error::new(&self.path, cause))
+    }
+
+    fn batches(&self, ranges: &[Range<u64>], columns: &[&str]) -> Result<Batches, Cause> {
+        let roots = columns.iter().map(|name| self.root(name)).collect::<Result<Vec<_>, _>>()?;
+        let metadata = Arc::clone(self.metadata.metadata());
+        let sizes: Vec<_> = metadata.row_groups().iter().map(rows_of).collect();
+        let (groups, start) = groups(&sizes, ranges);
+        let budget = Arc::new(Budget::new(self.limits.pages));
+        let batch = batch_rows(&metadata, &self.limits);
+        let schema = self.metadata.parquet_schema();
+        let mask = ProjectionMask::roots(schema, roots);
+        let levels = parquet_to_arrow_field_levels(schema, mask, None).map_err(Cause::of)?;
+        let pages = Pages {
+            file: Arc::clone(&self.file),
+            metadata,
+            budget: Arc::clone(&budget),
+            groups,
+            batch,
+        };
+        let selection = selection(start, ranges)?;
+        let decoded = ParquetRecordBatchReader::try_new_with_row_groups(
+            &levels,
+            &pages,
+            batch,
+            Some(selection),
+        );
+        let decoded = decoded.map_err(|error| cause(error, &budget))?;
+        let schema = decoded.schema();
+        Ok(Batches { path: self.path.clone(), decoded, budget, schema, rest: None })
+    }
+
+    /// The position of the column with this name.
+    fn root(&self, name: &str) -> Result<usize, Cause> {
+        let fields = self.metadata.schema().fields().iter().enumerate();
+        let mut found = fields.filter(|(_, field)| field.name() == name).map(|(root, _)| root);
+        match (found.next(), found.next()) {
+            (Some(root), None) => Ok(root),
+            (None, _) => Err(Cause::of(format_args!("there is no column {name:?}"))),
+            (Some(_), Some(_)) => Err(Cause::of(format_args!("there are two columns {name:?}"))),
+        }
+    }
+}
+
+impl Batches {
+    /// The columns that are read, with their types.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The next rows, at most `most`; fewer only at the end of the ranges. `None` if none are left.
+    ///
+    /// # Errors
+    /// The file cannot be read any further.
+    pub fn next(&mut self, most: usize) -> Result<Option<RecordBatch>, Error> {
+        let (mut parts, mut missing) = (Vec::new(), most.max(1));
+        while missing > 0 {
+            let Some(rows) = self.decode()? else { break };
+            let taken = missing.min(rows.num_rows());
+            parts.push(rows.slice(0, taken));
+            self.rest =
+                (taken < rows.num_rows()).then(|| rows.slice(taken, rows.num_rows() - taken));
+            missing -= taken;
+        }
+        match &parts[..] {
+            [] => Ok(None),
+            [one] => Ok(Some(one.clone())),
+            several => concat_batches(&self.schema, several)
+                .map(Some)
+                .map_err(|error| Error::new(&self.path, Cause::of(error))),
+        }
+    }
+
+    /// The rows that are left, or else the next ones of the file.
+    fn decode(&mut self) -> Result<Option<RecordBatch>, Error> {
+        if let Some(rest) = self.rest.take() {
+            return Ok(Some(rest));
+        }
+        self.budget.begin_batch();
+        let Self { path, decoded, budget, .. } = self;
+        unless_damaged(|| decoded.next().transpose().map_err(|error| cause(error, budget)))
+            .map_err(|cause| Error::new(path, cause))
+    }
+}
+
+fn rows_of(group: &RowGroupMetaData) -> u64 {
+    u64::try_from(group.num_rows()).unwrap_or_default()
+}
+
+/// The row groups of the given sizes from the first one with rows of `ranges` to the last one, and
+/// the number of the first row of the first group.
+fn groups(sizes: &[u64], ranges: &[Range<u64>]) -> (Range<usize>, u64) {
+    let first = ranges.first().map_or(0, |range| range.start);
+    let end = ranges.last().map_or(0, |range| range.end);
+    let (mut start, mut found) = (0_u64, None::<(Range<usize>, u64)>);
+    for (group, rows) in sizes.iter().enumerate() {
+        let next = start.saturating_add(*rows);
+        if next > first && start < end {
+            let (groups, start) = found.unwrap_or((group..group, start));
+            found = Some((groups.start..group + 1, start));
+        }
+        start = next;
+    }
+    found.unwrap_or((0..0, 0))
+}
+
+/// Selects the rows of `ranges` from those that begin with number `start`.
+fn selection(start: u64, ranges: &[Range<u64>]) -> Result<RowSelection, Cause> {
+    let (mut at, mut selectors) = (start, Vec::new());
+    let count = |from: u64, to: u64| usize::try_from(to.saturating_sub(from)).map_err(Cause::of);
+    for range in ranges {
+        selectors.push(RowSelector::skip(count(at, range.start)?));
+        selectors.push(RowSelector::select(count(range.start, range.end)?));
+        at = range.end;
+    }
+    Ok(RowSelection::from(selectors))
+}
+
+#[cfg(test)]
+mod tests;

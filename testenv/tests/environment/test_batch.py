@@ -1,0 +1,153 @@
+"""Stage 1, environment: `outrigger batch` scores the rows of files with a real Triton, and a job
+that is killed goes on where it was.
+"""
+
+import json
+import signal
+import subprocess
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from outrigger_testenv.binary import outrigger
+from outrigger_testenv.oip import environments
+from outrigger_testenv.oip.models import Served
+from outrigger_testenv.oip.peers import Triton
+
+ROWS = Served("rows", dimensions=(-1, 2))
+TEXTS = Served("identity_bytes", datatype="BYTES")
+TIMEOUT = 300
+
+
+@pytest.fixture(scope="module")
+def triton(tmp_path_factory):
+    """Triton with two models that return their inputs."""
+    environments.needs(environments.TRITON)
+    with Triton(tmp_path_factory.mktemp("batch") / "triton", (ROWS, TEXTS)) as server:
+        yield server
+
+
+def _command(verb, *arguments):
+    return [outrigger(), "batch", verb, *map(str, arguments)]
+
+
+def _batch(verb, *arguments):
+    """Runs a command, and returns its JSON."""
+    command = _command(verb, *arguments, "-o", "json")
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def _write(path, count, seed):
+    """Writes rows with an id, a text that the model does not take, and two numbers."""
+    x = np.random.default_rng(seed).normal(size=(count, 2)).astype(np.float32)
+    ids = [f"{path.stem}-{row}" for row in range(count)]
+    table = pa.table({"id": ids, "x": pa.array(list(x)), "day": pa.array(range(count), pa.date32())})
+    pq.write_table(table, path, row_group_size=70)
+    return table
+
+
+def _output(job):
+    """The rows of the manifest's files, in their order, and the manifest."""
+    manifest = json.loads((job / "manifest.json").read_text())
+    files = [chunk["data"]["name"] for chunk in manifest["chunks"]]
+    return pa.concat_tables(pq.read_table(job / name) for name in files), manifest
+
+
+def _job_file(path, triton, rows, job):
+    """Writes a job with many small chunks."""
+    path.write_text(
+        json.dumps(
+            {
+                "input": f"{rows}/*.parquet",
+                "output": str(job),
+                "model": "rows",
+                "hosts": triton.grpc,
+                "outputs": {"score": "OUT_x"},
+                "batch_size": 8,
+                "chunk_rows": 20,
+            }
+        )
+    )
+    return path
+
+
+@pytest.mark.parametrize("interface", ["grpc", "rest"])
+def test_rows_are_scored_with_their_keys_in_their_order(interface, triton, tmp_path):
+    written = [_write(tmp_path / f"{name}.parquet", 150, seed) for seed, name in enumerate("ab")]
+    job = tmp_path / "scored"
+    summary = _batch(
+        *("run", "--input", tmp_path / "*.parquet", "--to", job, "--model", "rows"),
+        *("--host", getattr(triton, interface), "--batch-size", 32),
+    )
+    assert (summary["rows"], summary["scored"], summary["dead"]) == (300, 300, 0)
+    found, manifest = _output(job)
+    expected = pa.concat_tables(written)
+    assert found.column_names == ["id", "day", "OUT_x"]
+    assert found["id"].to_pylist() == expected["id"].to_pylist()
+    assert found["day"].to_pylist() == expected["day"].to_pylist()
+    assert found["OUT_x"].to_pylist() == expected["x"].to_pylist()
+    assert {chunk["version"] for chunk in manifest["chunks"]} == {"1"}
+    assert _batch("status", job)["state"] == "finished"
+
+
+def test_texts_of_any_length_are_scored(triton, tmp_path):
+    texts = [["a", ""], ["数", "b" * 1000], ["c"], ["d", "e", "f"], None]
+    pq.write_table(pa.table({"id": range(5), "x": pa.array(texts)}), tmp_path / "a.parquet")
+    job = tmp_path / "scored"
+    summary = _batch(
+        *("run", "--input", tmp_path / "a.parquet", "--to", job, "--model", TEXTS.name),
+        *("--host", triton.grpc),
+    )
+    assert (summary["scored"], summary["dead"]) == (4, 1)
+    found, manifest = _output(job)
+    assert found["OUT_x"].to_pylist() == texts[:4]
+    letters = (job / manifest["chunks"][0]["dead_letters"]["name"]).read_text().splitlines()
+    assert [json.loads(line)["row"] for line in letters] == [4]
+
+
+def test_a_job_that_is_killed_goes_on_where_it_was(triton, tmp_path):
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    written = _write(rows / "a.parquet", 600, seed=7)
+    job = tmp_path / "scored"
+    settings = _job_file(tmp_path / "job.yaml", triton, rows, job)
+    before, kills = 0, 0
+    while not (job / "manifest.json").exists():
+        process = subprocess.Popen(_command("run", settings), stderr=subprocess.DEVNULL)
+        # Each process commits a few chunks, and is killed in the middle of the next ones.
+        while process.poll() is None and _commits(job) < before + 4:
+            pass
+        process.send_signal(signal.SIGKILL)
+        kills += process.wait() == -signal.SIGKILL
+        assert _commits(job) >= before, "no commit is lost"
+        before = _commits(job)
+    assert kills > 2
+    summary = _batch("run", settings)
+    assert (summary["rows"], summary["scored"], summary["dead"]) == (600, 600, 0)
+    found, _ = _output(job)
+    assert found["id"].to_pylist() == written["id"].to_pylist()
+    assert found["score"].to_pylist() == written["x"].to_pylist()
+
+
+def _commits(job):
+    return len(list((job / "commit").glob("[0-9]*.json")))
+
+
+def test_faults_are_found_before_the_first_row(triton, tmp_path):
+    _write(tmp_path / "a.parquet", 10, seed=0)
+    given = ("--input", tmp_path / "a.parquet", "--to", tmp_path / "scored", "--host", triton.grpc)
+    for arguments, fault in [
+        (("--model", "no_such_model"), "no_such_model"),
+        (("--model", "rows", "--map", "x=features"), "no column"),
+        (("--model", "rows", "--map", "x=id"), "takes FP32"),
+        (("--model", "rows", "--map", "y=x"), "no input"),
+        (("--model", "rows", "--key", "key"), "no column"),
+    ]:
+        command = _command("run", *given, *arguments)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+        assert (ended.returncode, fault in ended.stderr) == (64, True), ended.stderr
+    assert not (tmp_path / "scored").exists()
