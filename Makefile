@@ -13,11 +13,13 @@ LOCK := testenv/requirements.lock
 PROTOS := $(wildcard proto/outrigger/v1/*.proto proto/inference/*.proto)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(TARGET)/release/outrigger
+TESTED := $(TARGET)/debug/outrigger
 SHIPPED := $(TARGET)/dist/outrigger
 
 # The binary that is measured and packed, unless OUTRIGGER_BIN names another one.
 ifeq ($(origin OUTRIGGER_BIN),undefined)
 bench image: export OUTRIGGER_BIN = $(abspath $(SHIPPED))
+test test-python: export OUTRIGGER_BIN = $(abspath $(TESTED))
 endif
 export OUTRIGGER_BIN ?= $(abspath $(BINARY))
 export TF_CPP_MIN_LOG_LEVEL ?= 3
@@ -34,44 +36,47 @@ demo: venv build tools ## see the whole system work; DATA=path takes the MineTha
 demo-trees: venv build tools ## the same for a model of XGBoost, without TensorFlow; DATA=path as above
 	@$(PY) -m outrigger_testenv.demo_trees $(if $(DATA),--data '$(DATA)')
 
-# The tests mostly wait. What the Rust tests and the fuzz targets need is compiled beside the Python
-# tests, at the lowest priority; the output of each part is printed when it ends. Of make's flags,
-# cargo would take the number of its jobs.
-BESIDE :=
+# Everything is compiled once, and then runs side by side, since the tests mostly wait. The output of
+# each part is printed when it ends. Of make's flags, cargo would take the number of its jobs.
 .PHONY: test
-test: venv tools ## all tests, Rust and Python, and a moment of fuzzing
+test: venv tools programs ## all tests, Rust and Python, and a moment of fuzzing
 	@$(MAKE) --no-print-directory oip-peers || [ -z "$${CI:-}" ]
-	@$(MAKE) --no-print-directory build
-	@$(MAKE) --no-print-directory --jobs=5 --output-sync=target \
-	  BESIDE='nice -n 19 env --unset=MAKEFLAGS' test-rust test-fuzz $(PYTHON_GROUPS)
+	@$(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=target test-rust test-fuzz $(PYTHON_GROUPS)
+
+# The Rust tests and the binary for the tests on real processes, of one build with checks of
+# overflow and debug assertions.
+.PHONY: programs
+programs:
+	$(CARGO) test --workspace --no-run
 
 # The engine's tests run in its own directory, so they need the path of the library.
 .PHONY: test-rust
 test-rust: export OUTRIGGER_TENSORFLOW ?= $(abspath $(VENV))
 test-rust: venv tools ## the Rust tests
-	$(BESIDE) $(CARGO) test --workspace --no-run
 	env --unset=MAKEFLAGS $(CARGO) test --workspace
 
 .PHONY: test-fuzz
 test-fuzz: ## the fuzz targets that build fast, on their corpora and for some seconds
-	$(BESIDE) fuzz/run 5 quick
+	nice env --unset=MAKEFLAGS fuzz/run 5 quick
 
-# Three groups side by side: the tests on running stacks, of which there are two halves, mostly wait.
-# The output of each is printed when it ends.
-STACKS := testenv/tests/orchestration
-PYTHON_GROUPS := test-stacks-a-l test-stacks-m-z test-rest
+# Groups of like length, side by side: the tests on running stacks, of which there are two halves, mostly
+# wait. The output of each is printed when it ends.
+TESTS := testenv/tests
+PYTHON_GROUPS := test-stacks-a-l test-stacks-m-z test-parts test-environment
 .PHONY: test-python
-test-python: venv build tools ## the tests on real processes, of the chart and of the image
+test-python: venv tools programs ## the tests on real processes, of the chart and of the image
 	@$(MAKE) --no-print-directory oip-peers || [ -z "$${CI:-}" ]
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target $(PYTHON_GROUPS)
+	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=target $(PYTHON_GROUPS)
 
 .PHONY: $(PYTHON_GROUPS)
 test-stacks-a-l:
-	$(PY) -m pytest $(STACKS)/test_[a-l]*.py
+	$(PY) -m pytest $(TESTS)/orchestration/test_[a-l]*.py
 test-stacks-m-z:
-	$(PY) -m pytest $(STACKS)/test_[m-z]*.py
-test-rest:
-	$(PY) -m pytest $(addprefix testenv/tests/,unit chart image environment attack upgrade execution)
+	$(PY) -m pytest $(TESTS)/orchestration/test_[m-z]*.py
+test-parts:
+	$(PY) -m pytest $(addprefix $(TESTS)/,unit chart image upgrade)
+test-environment:
+	$(PY) -m pytest $(addprefix $(TESTS)/,environment attack execution)
 
 .PHONY: lint
 lint: venv ## the checks of CI: formatting, clippy, the fuzz targets, rustdoc, cargo-deny, ruff
@@ -93,7 +98,7 @@ format: venv ## format Rust and Python
 
 .PHONY: build
 build: ## the release binary
-	$(BESIDE) $(CARGO) build --release --package outrigger-cli
+	$(CARGO) build --release --package outrigger-cli
 
 .PHONY: dist
 dist: export CARGO := $(CARGO)

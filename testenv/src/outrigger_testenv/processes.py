@@ -24,6 +24,22 @@ class ProcessError(RuntimeError):
     """A process ended or did not become ready; the message has the end of its log."""
 
 
+def resident(pid: int, line: str = "VmRSS") -> int:
+    """Bytes of resident memory of a process; 0 if it has ended.
+
+    `line` is a name in /proc/PID/status: VmRSS is all, VmHWM the peak, and RssAnon what the process
+    has to itself, without the pages of files such as its binary.
+    """
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    for each in status.splitlines():
+        if each.startswith(f"{line}:"):
+            return int(each.split()[1]) * 1024
+    return 0
+
+
 class Process:
     """A program in a process group of its own, with its output in one log file.
 

@@ -6,7 +6,7 @@ import subprocess
 import pandas as pd
 import pytest
 
-from outrigger_testenv.bench.process import resident
+from outrigger_testenv.processes import resident
 
 USERS = pd.DataFrame({"age": [30]})
 OFFERS = pd.DataFrame({"price": [1.0]})
@@ -120,4 +120,6 @@ def damaged(stack, file, used):
 
 
 def test_an_idle_control_plane_is_small(stack):
-    assert resident(stack.serve.process) <= 40
+    # The pages of the binary depend on how it was optimised.
+    own = resident(stack.serve.process.pid, "RssAnon")
+    assert own <= 20e6

@@ -4,23 +4,11 @@ import threading
 from pathlib import Path
 
 from outrigger_testenv.attack.case import MIB
-from outrigger_testenv.processes import Process
+from outrigger_testenv.processes import Process, resident
 
 # An attack that succeeds must not take the memory of the machine: the attacked process is killed.
 STOP = 3072 * MIB
 _EVERY = 0.02
-
-
-def resident(pid: int, line: str = "VmRSS") -> int:
-    """Bytes of a line of /proc/PID/status: VmRSS, or VmHWM for the peak. 0 if it has ended."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    for each in status.splitlines():
-        if each.startswith(f"{line}:"):
-            return int(each.split()[1]) * 1024
-    return 0
 
 
 def processor_seconds(pid: int) -> float:

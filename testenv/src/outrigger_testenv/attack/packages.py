@@ -13,10 +13,9 @@ from outrigger_testenv.attack import layouts, lying
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.attack.case import MIB, Case, Turn
 from outrigger_testenv.attack.downloads import download
-from outrigger_testenv.attack.memory import resident
 from outrigger_testenv.attack.messages import varint
 from outrigger_testenv.attack.scene import Scene, during
-from outrigger_testenv.processes import ProcessError
+from outrigger_testenv.processes import ProcessError, resident
 
 METADATA = "data/metadata.json"
 GOLDEN = "data/golden.jsonl"

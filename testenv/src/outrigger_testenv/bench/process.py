@@ -8,7 +8,7 @@ from pathlib import Path
 
 from outrigger_testenv.bench.figure import Effort, Measurement
 from outrigger_testenv.bench.setup import Setup
-from outrigger_testenv.processes import Process
+from outrigger_testenv.processes import resident
 from outrigger_testenv.stack import Stack
 
 _MODELS = 4
@@ -45,13 +45,6 @@ def start_to_ready_both(_: Setup, effort: Effort) -> Measurement:
 
     with warm() as stack:
         return Measurement([both(stack) for _ in range(effort.repeats)], _CONDITIONS)
-
-
-def resident(process: Process) -> float:
-    """Resident memory of a running process in megabytes, shared pages included."""
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
-    return int(line.split()[1]) * 1024 / 1e6
 
 
 _CONDITIONS = {"models": _MODELS}
@@ -91,4 +84,4 @@ def idle(stack: Stack) -> float:
     """Resident memory of the control plane in megabytes, restarted and settled."""
     restart(stack)
     time.sleep(SETTLED)
-    return resident(stack.serve.process)
+    return resident(stack.serve.process.pid) / 1e6
