@@ -2,7 +2,6 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use outrigger_core::Failure;
 use outrigger_onnx::{Config, Endpoint, Engine, ONNX};
 use outrigger_run as run;
 
