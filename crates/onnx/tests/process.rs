@@ -138,7 +138,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn version(number: u64) -> ServableId {
+fn version(number: i64) -> ServableId {
     let name: ModelName = "churn".parse().expect("a name");
     ServableId { name: ServableName::of(&name), version: Version(number) }
 }
