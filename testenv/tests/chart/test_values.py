@@ -172,6 +172,10 @@ def test_the_schema_refuses(values, complaint):
             },
             "must be at least config.server.max_users, 65",
         ),
+        (
+            {"onnx": {"enabled": True}, "engine": {"nativeSidecar": False}},
+            "onnx.enabled: needs native sidecars",
+        ),
         ({"registry": {"useImagePullSecret": True}}, "imagePullSecrets"),
         (
             {"registry": {"caBundle": {"existingSecret": "a", "existingConfigMap": "b"}}},
