@@ -103,13 +103,15 @@ impl Task {
     async fn load_ended(&mut self, ended: Result<(Id, Result<(), LoadError>), JoinError>) {
         let (task, result) = match ended {
             Ok(ended) => ended,
+            // The process has restarted since.
+            Err(error) if error.is_cancelled() => return,
             Err(defect) => {
                 tracing::error!("a load panicked: {defect}");
                 let failure = Failure::new(Reason::Internal, "a task ended unexpectedly");
                 (defect.id(), Err(LoadError::Refused(failure)))
             }
         };
-        let id = self.loading.remove(&task).expect("each load has a version");
+        let Some(id) = self.loading.remove(&task) else { return };
         let Some(state) = self.versions.get_mut(&id).filter(|it| **it == State::Loading) else {
             return;
         };
@@ -157,6 +159,8 @@ impl Task {
                 engine = %self.start.engine,
                 "the engine has restarted; its models are loaded again"
             );
+            self.loads.abort_all();
+            self.loading.clear();
         }
         let ready = |id: &ServableId| {
             let name = wire_name(id);

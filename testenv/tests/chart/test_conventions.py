@@ -104,7 +104,7 @@ def test_request_batching():
     assert "--enable_per_model_batching_parameters=true" in arguments
     assert "--batching_parameters_file=/etc/outrigger/config/batching.config" in arguments
     assert "max_batch_size { value: 64 }" in EVERYTHING.config["batching.config"]
-    engine = yaml.safe_load(EVERYTHING.config["outrigger.yaml"])["engine"]
+    engine = yaml.safe_load(EVERYTHING.config["outrigger.yaml"])["engines"]["default"]
     assert (engine["batching"], engine["max_batch_size"]) == (True, 64)
     assert not any("batching" in each for each in MINIMAL.container("engine")["args"])
 
@@ -435,7 +435,7 @@ def test_extra_environment_volumes_mounts_containers_and_arguments():
     assert mounts(EVERYTHING, "outrigger")["more"] == mounts(EVERYTHING, "engine")["more"]
     assert volume(EVERYTHING, "more") == {"name": "more", "emptyDir": {}}
     names = [each["name"] for each in pod["initContainers"]]
-    assert names == ["credential-helpers", "before", "engine"]
+    assert names == ["credential-helpers", "before", "engine", "onnx"]
     assert [each["name"] for each in pod["containers"]] == ["outrigger", "helper"]
     extra = "--enable_serialization_as_tensor_content=true"
     assert EVERYTHING.container("engine")["args"][-1] == extra
@@ -511,3 +511,17 @@ def test_a_pod_for_tree_models_has_no_engine():
     writable = {"operator-token", "store"}
     mounted = trees.container("outrigger")["volumeMounts"]
     assert {each["name"] for each in mounted if not each.get("readOnly")} == writable
+
+
+def test_a_pod_for_onnx_models_has_a_container_of_outriggers_image_that_shares_store_and_socket():
+    onnx = CASES["onnx"].rendered
+    engine, control = onnx.container("onnx"), onnx.container("outrigger")
+    assert engine["image"] == control["image"]
+    assert engine["restartPolicy"] == "Always"
+    assert "--threads=2" in engine["args"]
+    mounts = {each["name"]: each for each in engine["volumeMounts"]}
+    assert mounts["store"]["readOnly"]
+    assert {"run", "store"} <= {each["name"] for each in control["volumeMounts"]}
+    entry = yaml.safe_load(onnx.config["outrigger.yaml"])["engines"]["onnx"]
+    assert f"--socket={entry['endpoint'].removeprefix('unix:')}" in engine["args"]
+    assert entry["batcher"] == {"max_rows": 64}

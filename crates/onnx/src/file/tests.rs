@@ -165,3 +165,23 @@ fn files_that_are_no_models_are_refused() {
     let error = found(model(many)).map(drop).expect_err("it is too large").to_string();
     assert!(error.contains("more than"), "{error}");
 }
+
+#[test]
+fn a_damaged_file_causes_no_panic() {
+    let node = message().bytes(4, "If").bytes(7, "ai.onnx.ml");
+    let branch = message().bytes(5, external("w")).bytes(1, &node.0);
+    let graph = message()
+        .bytes(1, node.bytes(5, message().bytes(6, branch.0).0).0)
+        .bytes(11, port("x", 1, &[None, Some(3)]))
+        .bytes(12, port("y", 11, &[None]));
+    let whole = model(graph).bytes(25, message().bytes(10, "own").0).0;
+    assert!(read_from(Cursor::new(whole.clone())).is_ok());
+    for at in 0..whole.len() {
+        read_from(Cursor::new(&whole[..at])).ok();
+        for bit in 0..8 {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1 << bit;
+            read_from(Cursor::new(flipped)).ok();
+        }
+    }
+}

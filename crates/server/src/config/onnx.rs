@@ -7,7 +7,7 @@ use super::{Period, section::section};
 section! {
     /// An engine of the kind `onnx`: `outrigger onnx`, over ONNX Runtime (docs/onnx.md).
     Onnx {
-        /// Its address: `unix:/path/of/socket`, or `host:port`.
+        /// The address of its socket: `unix:/path/of/socket`.
         endpoint: String = "unix:/run/outrigger/onnx.sock";
         /// The path of the model store in the engine's file system, if it differs from
         /// `store.path`.

@@ -46,6 +46,7 @@ engines:
 | `tfserving` | those of `engine`: TensorFlow Serving, or `outrigger engine` |
 | `trees` | none: tree models in this process (docs/trees.md) |
 | `oip` | `endpoint` and others, below: servers of the Open Inference Protocol (docs/oip.md) |
+| `onnx` | those below: ONNX models, in `outrigger onnx` (docs/onnx.md) |
 
 The keys of an engine of the kind `oip`:
 
@@ -59,7 +60,6 @@ The keys of an engine of the kind `oip`:
 | `load` | `false` | loads and unloads models through the model repository extension |
 | `repository` | none | the absolute path of a directory from which the servers read models; those that packages carry are published there and loaded, as with `load` (docs/oip.md) |
 | `max_in_flight` | `128` | the most calls in flight at one server; fewer while it is overloaded |
-| `onnx` | those below: ONNX models, in `outrigger onnx` (docs/onnx.md) |
 
 The key `batcher` of an engine, of any kind, joins calls (below); `tfserving` can do so by itself
 (`batching`), and takes only one of both.

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use outrigger_core::Failure;
+use outrigger_core::EngineId;
 use outrigger_onnx::{Config, Endpoint, Engine, ONNX};
 use outrigger_run as run;
 
@@ -43,13 +43,32 @@ fn read(settings: &Settings<'_>) -> Result<Make, Vec<Problem>> {
 
 fn connect(onnx: &Onnx, endpoint: Endpoint, context: &Context<'_>) -> Arc<dyn run::Engine> {
     let config = Config {
-        connections: onnx.connections as usize,
-        max_in_flight: onnx.max_in_flight as usize,
         max_message: context.max_message,
-        load_timeout: onnx.load_timeout.0,
-        ..Config::new(context.engine.clone(), endpoint)
+        ..client_config(onnx, context.engine.clone(), endpoint)
     };
     let here = context.store.path().to_owned();
     let roots = onnx.store_path.clone().map(|there| (here, there));
     Arc::new(Engine::new(config, context.serving, roots))
+}
+
+fn client_config(onnx: &Onnx, name: EngineId, endpoint: Endpoint) -> Config {
+    Config {
+        connections: onnx.connections as usize,
+        max_in_flight: onnx.max_in_flight as usize,
+        load_timeout: onnx.load_timeout.0,
+        ..Config::new(name, endpoint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_and_configuration_have_the_same_defaults() {
+        let ours = Onnx::default();
+        let endpoint: Endpoint = ours.endpoint.parse().expect("an endpoint");
+        let theirs = Config::new(EngineId::default(), endpoint.clone());
+        assert_eq!(client_config(&ours, EngineId::default(), endpoint), theirs);
+    }
 }
