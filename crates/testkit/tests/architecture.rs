@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("net", &[]),
     ("budget", &["core"]),
     ("compression", &["core"]),
-    ("features", &["core", "json", "proto"]),
+    ("features", &["core", "json", "proto", "vectors"]),
     ("json", &[]),
     ("oip", &["core", "json", "proto"]),
     ("canary", &["core", "proto"]),
@@ -32,7 +32,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("linear", &["budget", "core", "run"]),
     ("forest", &["budget", "core", "fm", "run", "trees"]),
     ("tables", &[]),
-    ("trees", &[]),
+    ("vectors", &[]),
+    ("xgboost-serving", &["core", "features", "proto"]),
+    ("trees", &["vectors"]),
     ("fm", &["trees"]),
     ("validation", &["core", "features", "proto", "score", "tables"]),
     (
@@ -66,6 +68,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "trials",
             "ui",
             "validation",
+            "xgboost-serving",
         ],
     ),
     ("engine", &["proto", "net", "run"]),
@@ -119,8 +122,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// Crates without a runtime, and the runtimes and network libraries that they must not depend on.
-const SYNC: &[&str] =
-    &["core", "compression", "features", "canary", "json", "oip", "store", "tables", "trees", "fm"];
+const SYNC: &[&str] = &[
+    "core",
+    "compression",
+    "features",
+    "canary",
+    "json",
+    "oip",
+    "store",
+    "tables",
+    "trees",
+    "fm",
+    "vectors",
+    "xgboost-serving",
+];
 const ASYNC: &[&str] = &["tokio", "tonic", "hyper", "reqwest", "kube"];
 
 /// Each of our crates with the names it depends on outside of tests.

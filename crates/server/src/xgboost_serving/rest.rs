@@ -13,13 +13,13 @@ use axum::{
 use outrigger_core::{Failure, Reason};
 use outrigger_lifecycle::Handle;
 use outrigger_proto::tensorflow::serving::ModelSpec;
+use outrigger_xgboost_serving::{Asked, Platform};
 
 use self::path::Path;
 use super::{
-    Platform, json,
+    json,
     models::{states, statuses},
     predict::predict,
-    request::Asked,
 };
 use crate::{
     call::Call,
