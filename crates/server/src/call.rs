@@ -20,6 +20,7 @@ use crate::{
     front::{Front, Method},
     held::Held,
     metrics::{self, ServedAs, Stage},
+    priority::LowPlace,
 };
 
 /// A call in progress. Clones share its state. The last clone to be dropped records the call, so
@@ -37,6 +38,8 @@ struct Inner {
     started: Instant,
     deadline: Instant,
     held: OnceLock<Arc<Held>>,
+    /// Set if it has a low priority.
+    low: OnceLock<LowPlace>,
     turn: Turn,
     caller: OnceLock<Caller>,
     request_id: OnceLock<String>,
@@ -74,6 +77,7 @@ impl Call {
             started,
             deadline: by,
             held: OnceLock::new(),
+            low: OnceLock::new(),
             turn: Turn::default(),
             caller: OnceLock::new(),
             request_id: OnceLock::new(),
@@ -125,6 +129,17 @@ impl Call {
     pub(crate) fn seat(&self, held: Arc<Held>) {
         // The guard calls this once per call, so the cell is empty.
         let _ = self.inner.held.set(held);
+    }
+
+    /// Records that the call has a low priority, and the place that it takes until it ends.
+    pub(crate) fn gives_way(&self, place: LowPlace) {
+        // The guard calls this once per call, so the cell is empty.
+        let _ = self.inner.low.set(place);
+    }
+
+    /// True if the call has a low priority.
+    pub(crate) fn is_low(&self) -> bool {
+        self.inner.low.get().is_some()
     }
 
     /// The resources of the call.

@@ -56,6 +56,9 @@ impl Predictor {
             call.enters_at_once(&lease.load);
             return Ok(());
         }
+        if call.is_low() {
+            return self.limits.give_way_at(call, &lease.load).await;
+        }
         call.caller().peer().habit().asked_for(&lease.load);
         match call.has_entered(&lease.load) {
             true => Ok(()),

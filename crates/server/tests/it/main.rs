@@ -22,6 +22,7 @@ mod oip;
 mod oip_rest;
 mod overload;
 mod predict;
+mod priority;
 mod reload;
 mod shutdown;
 mod stack;
