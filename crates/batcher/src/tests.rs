@@ -162,7 +162,7 @@ async fn a_call_ends_at_its_deadline_and_does_not_take_the_others_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_whose_outputs_have_other_rows_runs_without_batches() {
-    let model = Arc::new(Sums { is_short: true, ..Sums::default() });
+    let model = Arc::new(Sums::short());
     let batcher = batcher(&model, settings());
     let both = || join_all([1.0, 2.0].map(|value| sum(&batcher, value)));
     for runs in [&[2, 1, 1][..], &[2, 1, 1, 1, 1]] {

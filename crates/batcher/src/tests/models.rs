@@ -51,12 +51,17 @@ pub(super) struct Sums {
     /// A permit for each run that may end; without it all end at once.
     gate: Option<Semaphore>,
     /// True if the output has a row too few.
-    pub(super) is_short: bool,
+    is_short: bool,
 }
 
 impl Sums {
     pub(super) fn gated() -> Self {
         Self { gate: Some(Semaphore::new(0)), ..Self::default() }
+    }
+
+    /// A model whose output has a row too few.
+    pub(super) fn short() -> Self {
+        Self { is_short: true, ..Self::default() }
     }
 
     pub(super) fn runs(&self) -> Vec<usize> {
