@@ -1,155 +1,22 @@
 //! Tests over a scripted model: its output is the sum of each row, and a row of a negative number
 //! makes a run fail.
 
+mod models;
 mod properties;
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use bytes::{BufMut as _, BytesMut};
-use futures::{
-    FutureExt as _,
-    future::{BoxFuture, join_all},
-};
-use http::HeaderMap;
+use futures::{FutureExt as _, future::join_all};
 use outrigger_budget::Budget;
-use outrigger_core::{
-    Content, DType, EngineId, ModelName, ServableId, ServableName, Tensor, Version,
-};
+use outrigger_core::Reason;
 use outrigger_run::{Call, RowLayout, Run, RunError};
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, sleep, timeout},
+use tokio::time::{Instant, sleep, timeout};
+
+use self::models::{
+    Fails, Panics, Sums, batcher, batcher_of, padding, row, settings, settle, sum, values,
 };
-
-use crate::{Settings, batcher::Batcher, metrics::Metrics};
-
-/// A tensor of numbers.
-pub(crate) fn numbers(name: &str, shape: &[i64], elements: &[f32]) -> Tensor {
-    let mut bytes = BytesMut::new();
-    elements.iter().for_each(|element| bytes.put_f32_le(*element));
-    let content = Content::Bytes(bytes.freeze());
-    Tensor { name: name.into(), dtype: DType::Float32, shape: shape.to_vec(), content }
-}
-
-/// A tensor of zeros.
-pub(crate) fn floats(name: &str, shape: &[i64]) -> Tensor {
-    let elements = shape.iter().product::<i64>().unsigned_abs();
-    numbers(name, shape, &vec![0.0; usize::try_from(elements).expect("it is small")])
-}
-
-/// A call that waits for an hour.
-pub(crate) fn call(inputs: Vec<Tensor>) -> Call {
-    let deadline = Instant::now() + Duration::from_secs(3600);
-    Call { inputs, outputs: Vec::new(), deadline, headers: HeaderMap::new() }
-}
-
-fn values(tensor: &Tensor) -> Vec<f32> {
-    let Content::Bytes(bytes) = &tensor.content else { panic!("numbers") };
-    let values = bytes.chunks_exact(4).map(|it| f32::from_le_bytes(it.try_into().expect("four")));
-    values.collect()
-}
-
-/// A model whose output `sum` has the sum of each row of its input.
-#[derive(Default)]
-struct Sums {
-    /// The rows of each run.
-    runs: Mutex<Vec<usize>>,
-    /// A permit for each run that may end; without it all end at once.
-    gate: Option<Semaphore>,
-    /// True if the output has a row too few.
-    is_short: bool,
-}
-
-impl Sums {
-    fn gated() -> Self {
-        Self { gate: Some(Semaphore::new(0)), ..Self::default() }
-    }
-
-    fn runs(&self) -> Vec<usize> {
-        self.runs.lock().expect("not poisoned").clone()
-    }
-
-    fn let_one_end(&self) {
-        self.gate.as_ref().expect("gated").add_permits(1);
-    }
-
-    fn answer(&self, call: &Call) -> Result<Vec<Tensor>, RunError> {
-        let input = &call.inputs[0];
-        let rows = usize::try_from(input.shape[0]).expect("not negative");
-        let all = values(input);
-        if all.iter().any(|value| *value < 0.0) {
-            let (code, message) = ("InvalidArgument".to_owned(), "a negative number".to_owned());
-            return Err(RunError::Failed { code, message });
-        }
-        let sums: Vec<f32> = all.chunks(all.len() / rows).map(|row| row.iter().sum()).collect();
-        let sums = if self.is_short { &sums[1..] } else { &sums };
-        Ok(vec![numbers("sum", &[i64::try_from(sums.len()).expect("small")], sums)])
-    }
-}
-
-impl Run for Sums {
-    fn run(&self, call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
-        let rows = usize::try_from(call.inputs[0].shape[0]).expect("not negative");
-        self.runs.lock().expect("not poisoned").push(rows);
-        Box::pin(async move {
-            if let Some(gate) = &self.gate {
-                gate.acquire().await.expect("open").forget();
-            }
-            self.answer(&call)
-        })
-    }
-}
-
-fn settings() -> Settings {
-    Settings {
-        max_rows: 8,
-        max_delay: Duration::from_millis(10),
-        max_in_flight: 1,
-        max_calls: 100,
-        max_bytes: 1 << 20,
-    }
-}
-
-/// Batches for `model`, whose inputs have this layout, within `budget`.
-fn batcher_of(
-    model: &Arc<impl Run>,
-    layout: RowLayout,
-    settings: Settings,
-    budget: &Budget,
-) -> Batcher {
-    let name: ModelName = "churn".parse().expect("a name");
-    let id = ServableId { name: ServableName::of(&name), version: Version(1) };
-    let metrics = Arc::new(Metrics::new(&EngineId::default()));
-    Batcher::new((id, layout), Arc::clone(model) as _, settings, budget.requests.clone(), metrics)
-}
-
-fn batcher(model: &Arc<impl Run>, settings: Settings) -> Batcher {
-    batcher_of(model, RowLayout::Joined, settings, &Budget::unlimited())
-}
-
-/// Batches for a model that pads treatments.
-fn padding(model: &Arc<impl Run>, settings: Settings) -> Batcher {
-    batcher_of(model, RowLayout::PerEntity, settings, &Budget::unlimited())
-}
-
-/// A call of one row of one number.
-fn row(value: f32) -> Call {
-    call(vec![numbers("x", &[1, 1], &[value])])
-}
-
-async fn sum(batcher: &Batcher, value: f32) -> Result<Vec<f32>, RunError> {
-    batcher.run(row(value)).await.map(|outputs| values(&outputs[0]))
-}
-
-/// Lets all tasks go on until each waits for something other than the time.
-async fn settle() {
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
-}
+pub(crate) use self::models::{call, floats, numbers};
+use crate::Settings;
 
 #[tokio::test(start_paused = true)]
 async fn calls_within_the_delay_are_one_run_and_each_gets_its_own_rows() {
@@ -232,7 +99,7 @@ async fn calls_beyond_the_limits_are_refused() {
         let mut waiting = [1.0, 2.0].map(|value| batcher.run(row(value)));
         assert!(waiting.iter_mut().all(|call| call.now_or_never().is_none()));
         let error = batcher.run(row(3.0)).await.expect_err("the queue is full");
-        assert_eq!(error.reason(), outrigger_core::Reason::Overloaded);
+        assert_eq!(error.reason(), Reason::Overloaded);
         // A caller that goes away makes room.
         let [one, other] = waiting;
         drop(one);
@@ -295,7 +162,7 @@ async fn a_call_ends_at_its_deadline_and_does_not_take_the_others_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_whose_outputs_have_other_rows_runs_without_batches() {
-    let model = Arc::new(Sums { is_short: true, ..Sums::default() });
+    let model = Arc::new(Sums::short());
     let batcher = batcher(&model, settings());
     let both = || join_all([1.0, 2.0].map(|value| sum(&batcher, value)));
     for runs in [&[2, 1, 1][..], &[2, 1, 1, 1, 1]] {
@@ -315,15 +182,6 @@ async fn calls_that_cannot_be_joined_run_at_once() {
         assert_eq!(start.elapsed(), Duration::ZERO);
     }
     assert_eq!(model.runs(), [3, 8, 9]);
-}
-
-/// A model whose runs all end with the same failure.
-struct Fails(fn(Vec<Tensor>) -> RunError);
-
-impl Run for Fails {
-    fn run(&self, call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
-        Box::pin(std::future::ready(Err((self.0)(call.inputs))))
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -355,16 +213,6 @@ async fn without_memory_for_joined_inputs_calls_run_alone() {
     let sums = join_all([1.0, 2.0].map(|value| sum(&batcher, value))).await;
     assert!(sums.iter().all(Result::is_ok));
     assert_eq!((model.runs(), budget.requests.used()), (vec![1, 1], 0));
-}
-
-/// A model that panics on a negative number.
-struct Panics(Sums);
-
-impl Run for Panics {
-    fn run(&self, call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
-        assert!(self.0.answer(&call).is_ok(), "a negative number");
-        self.0.run(call)
-    }
 }
 
 #[tokio::test(start_paused = true)]

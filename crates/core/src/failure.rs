@@ -115,6 +115,11 @@ impl Failure {
         self
     }
 
+    /// A failure because of a field of the request.
+    pub fn of_field(reason: Reason, field: &str, problem: &str) -> Self {
+        Self::new(reason, format!("{field}: {problem}")).violation(field, problem)
+    }
+
     /// Adds a field at fault.
     #[must_use]
     pub fn violation(mut self, field: impl Into<String>, description: impl Into<String>) -> Self {

@@ -1,26 +1,26 @@
 //! One call, independent of its wire format: its method, its deadline and its outcome.
 
+mod outcome;
 mod part;
 mod turn;
 
 use std::sync::{Arc, OnceLock};
 
 use axum::http::{Extensions, HeaderMap};
-use outrigger_core::{Arm, Failure, ModelKey, Reason};
+use outrigger_core::{Failure, ModelKey, Reason};
 use outrigger_features::Meter;
 use outrigger_lifecycle::Lease;
 use outrigger_trace::{Span, SpanKind};
 use tokio::time::Instant;
-use tonic::{Code, Status};
 
 pub(crate) use self::part::Part;
-use self::turn::Turn;
+use self::{outcome::Outcome, turn::Turn};
 use crate::{
     caller::Caller,
-    failure,
     front::{Front, Method},
     held::Held,
     metrics::{self, ServedAs, Stage},
+    priority::LowPlace,
 };
 
 /// A call in progress. Clones share its state. The last clone to be dropped records the call, so
@@ -38,6 +38,8 @@ struct Inner {
     started: Instant,
     deadline: Instant,
     held: OnceLock<Arc<Held>>,
+    /// Set if it has a low priority.
+    low: OnceLock<LowPlace>,
     turn: Turn,
     caller: OnceLock<Caller>,
     request_id: OnceLock<String>,
@@ -60,12 +62,6 @@ struct Details {
     message: OnceLock<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Answered,
-    Failed(Reason),
-}
-
 impl Call {
     /// Begins a call with the deadline `by`, traced by `span`.
     pub(crate) fn begin(
@@ -81,6 +77,7 @@ impl Call {
             started,
             deadline: by,
             held: OnceLock::new(),
+            low: OnceLock::new(),
             turn: Turn::default(),
             caller: OnceLock::new(),
             request_id: OnceLock::new(),
@@ -132,6 +129,17 @@ impl Call {
     pub(crate) fn seat(&self, held: Arc<Held>) {
         // The guard calls this once per call, so the cell is empty.
         let _ = self.inner.held.set(held);
+    }
+
+    /// Records that the call has a low priority, and the place that it takes until it ends.
+    pub(crate) fn gives_way(&self, place: LowPlace) {
+        // The guard calls this once per call, so the cell is empty.
+        let _ = self.inner.low.set(place);
+    }
+
+    /// True if the call has a low priority.
+    pub(crate) fn is_low(&self) -> bool {
+        self.inner.low.get().is_some()
     }
 
     /// The resources of the call.
@@ -212,54 +220,6 @@ impl Call {
     pub(crate) fn request(&self, stage: Stage) -> Span {
         self.inner.span.child(stage.as_str(), SpanKind::Client)
     }
-
-    /// Records that the call ended with this failure, unless it has ended already.
-    pub(crate) fn failed(&self, failure: &Failure) {
-        if self.inner.outcome.set(Outcome::Failed(failure.reason)).is_ok() {
-            self.log(failure);
-            if self.inner.span.is_recorded() {
-                let _ = self.inner.details.message.set(failure.message.clone());
-            }
-        }
-    }
-
-    /// Records that the call was answered, unless it has ended already.
-    pub(crate) fn answered(&self) {
-        let _ = self.inner.outcome.set(Outcome::Answered);
-    }
-
-    /// Records the outcome of the call, and turns a failure into a status.
-    pub(crate) fn conclude<T>(&self, result: Result<T, Failure>) -> Result<T, Status> {
-        match &result {
-            Ok(_) => self.answered(),
-            Err(failure) => self.failed(failure),
-        }
-        result.map_err(|failure| failure::to_status(&failure))
-    }
-
-    /// Logs a failure: the server's own at level error, others at debug, as callers see them.
-    fn log(&self, failure: &Failure) {
-        /// Logs one event at the given level.
-        macro_rules! say {
-            ($level:ident) => {
-                tracing::$level!(
-                    surface = self.inner.front.name,
-                    method = self.inner.method.as_str(),
-                    request.id = self.inner.request_id.get().map(String::as_str),
-                    trace.id = self.inner.span.trace_id().map(tracing::field::display),
-                    model.name = %self.served_as().model,
-                    reason = failure.reason.as_str(),
-                    error = %failure.message,
-                    "call failed"
-                )
-            };
-        }
-        if matches!(failure.reason, Reason::Internal | Reason::ScoresInvalid) {
-            say!(error);
-        } else {
-            say!(debug);
-        }
-    }
 }
 
 /// Packing is charged to the call, and ends at its deadline.
@@ -280,82 +240,6 @@ impl Meter for Call {
 fn shortened(request_id: &str) -> &str {
     const MOST: usize = 128;
     &request_id[..request_id.floor_char_boundary(MOST)]
-}
-
-impl Inner {
-    fn served_as(&self) -> ServedAs {
-        let mut by = self.served_by.get().cloned().unwrap_or_default();
-        if self.stood_in.get().is_some() {
-            by.arm = Some(Arm::Live);
-        }
-        by
-    }
-
-    /// Records the call and its outcome on the span.
-    fn describe(&mut self, by: &ServedAs, reason: &'static str) {
-        let Self { span, details, .. } = self;
-        if !span.is_recorded() {
-            return;
-        }
-        span.set("outrigger.method", self.method.as_str());
-        if let Some(system) = self.front.rpc_system {
-            let code = self.outcome.get().map_or(Code::Cancelled, Outcome::code);
-            span.set("rpc.system", system);
-            span.set("rpc.grpc.status_code", i64::from(code as i32));
-        }
-        if let Some(version) = details.version.take() {
-            span.set("outrigger.model.name", version.name.to_string());
-            span.set("outrigger.model.digest", version.digest.to_string());
-            span.set("outrigger.arm", by.arm());
-        }
-        if let Some(id) = self.request_id.take().filter(|id| !id.is_empty()) {
-            span.set("outrigger.request.id", id);
-        }
-        if self.stood_in.get().is_some() {
-            span.set("outrigger.stood_in", true);
-        }
-        if reason != metrics::OK {
-            span.failed_with(reason, details.message.get().map_or("", String::as_str));
-        }
-    }
-}
-
-impl Outcome {
-    fn code(&self) -> Code {
-        match self {
-            Self::Answered => Code::Ok,
-            Self::Failed(reason) => Code::from_i32(reason.code() as i32),
-        }
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let reason = match self.outcome.get() {
-            Some(Outcome::Answered) => metrics::OK,
-            Some(Outcome::Failed(reason)) => reason.as_str(),
-            // No outcome was recorded, so the caller went away before the end.
-            None => metrics::CANCELLED,
-        };
-        match self.outcome.get() {
-            Some(Outcome::Answered) => self.turn.answered(),
-            Some(Outcome::Failed(Reason::Deadline)) => self.turn.missed(),
-            // A caller that gives up early does so for another reason than the deadline.
-            None if self.started.elapsed() >= (self.deadline - self.started) / 2 => {
-                self.turn.missed();
-            }
-            _ => {}
-        }
-        let by = self.served_as();
-        self.describe(&by, reason);
-        metrics::call_ended(&metrics::Ended {
-            front: self.front,
-            method: self.method,
-            by,
-            reason,
-            took: self.started.elapsed(),
-        });
-    }
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ use crate::{
     failure,
     front::{Front, Method, Route, Timeout},
     held, metrics,
+    priority::Priority,
     request_limits::RequestLimits,
     site::Site,
 };
@@ -128,7 +129,8 @@ impl Guard {
         call.made_by(self.admit(route, peer, &request)?);
         let counted = match method.computes() {
             true => {
-                self.limits.seat(call, method).await?;
+                let priority = Priority::of(request.headers())?;
+                self.limits.seat(call, method, priority).await?;
                 None
             }
             false => Some(metrics::in_flight(method)),

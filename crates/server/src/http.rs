@@ -9,6 +9,7 @@ use std::sync::Arc;
 use axum::{
     Extension, Json, Router,
     extract::{Path as InPath, Request, State, rejection::PathRejection},
+    handler::Handler,
     http::{StatusCode, header::CONTENT_TYPE},
     middleware,
     response::{IntoResponse, Response},
@@ -89,6 +90,18 @@ pub(crate) fn routes(
         .layer(middleware::from_fn_with_state(Arc::new(rules), guard))
 }
 
+/// The routes of a front that finds its resources by itself: one handler for all paths, within the
+/// rules of the front.
+pub(crate) fn guarded<H, T, S>(handler: H, state: S, rules: Arc<Guard>) -> Router
+where
+    H: Handler<T, S>,
+    T: 'static,
+    S: Clone + Send + Sync + 'static,
+{
+    let routes = Router::new().fallback(handler).with_state(state);
+    routes.layer(middleware::from_fn_with_state(rules, guard))
+}
+
 async fn predict(
     State(app): State<App>,
     Extension(call): Extension<Call>,
@@ -113,16 +126,8 @@ enum Computed {
 }
 
 async fn compute(app: &App, call: &Call, request: Request, computed: Computed) -> Response {
-    match answered(&app.documents, call, request, computed).await {
-        Ok(response) => {
-            call.answered();
-            response
-        }
-        Err(failure) => {
-            call.failed(&failure);
-            app.documents.refusal(&failure, failure::to_http_as)
-        }
-    }
+    let answered = answered(&app.documents, call, request, computed).await;
+    app.documents.conclude(call, answered, failure::to_http_as)
 }
 
 async fn answered(

@@ -90,8 +90,8 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Gauge,
         labels: &["for"],
         help: "Predictions that wait for their turn, by what they wait for: version (a crowded \
-               version) or place (server.max_in_flight, limits.per_caller, memory for requests). \
-               The bodies of most are unread.",
+               version), place (server.max_in_flight, limits.per_caller, memory for requests) or \
+               room (that others leave for those of low priority). The bodies of most are unread.",
     },
     Metric {
         name: TREATMENTS,
@@ -119,9 +119,9 @@ pub const METRICS: &[Metric] = &[
         help: "Requests refused as OVERLOADED before they were worked on, by limit: in_flight \
                (server.max_in_flight) and caller (limits.per_caller), for which it waited until \
                its deadline, waiting (server.max_waiting), model (limits.per_model), \
-               unknown_names, deadline (it would have been answered too late) or memory (there is \
+               unknown_names, deadline (it would have been answered too late), memory (there is \
                no room for one more that waits, or for what one needed that waited until its \
-               deadline).",
+               deadline) or priority (others left no room until its deadline).",
     },
     Metric {
         name: PANICS,

@@ -11,7 +11,10 @@ use axum::body::Bytes;
 use outrigger_core::Reason;
 use serde_json::{Map, Value, json};
 
-use crate::http::{DOCUMENT_PATH, EXPLAIN_PATH, MODELS_PATH, PREDICT_PATH, TIMEOUT_HEADER};
+use crate::{
+    http::{DOCUMENT_PATH, EXPLAIN_PATH, MODELS_PATH, PREDICT_PATH, TIMEOUT_HEADER},
+    priority,
+};
 
 /// The document as text, as it is served.
 pub(crate) static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| document().into());
@@ -60,7 +63,7 @@ fn predict() -> Value {
         "summary": "Scores one user's treatments.",
         "description": "Values get their types from the model's metadata.json. The body may be \
             compressed with gzip, zstd or deflate, unless server.compression is none.",
-        "parameters": [timeout()],
+        "parameters": [timeout(), priority()],
         "requestBody": {"required": true, "content": content("PredictRequest")},
         "responses": responses("The scores.", "PredictResponse", reasons),
     })
@@ -74,7 +77,7 @@ fn explain() -> Value {
         "summary": "Explains the scores of one user's treatments by the contributions of features.",
         "description": "The request is that of a prediction, with at most 100 treatments. \
             Contributions are SHAP values; models of trees have them (docs/trees.md).",
-        "parameters": [timeout()],
+        "parameters": [timeout(), priority()],
         "requestBody": {"required": true, "content": content("PredictRequest")},
         "responses": responses("The contributions.", "ExplainResponse", reasons),
     })
@@ -131,6 +134,16 @@ fn timeout() -> Value {
             server's default holds.",
         "schema": {"type": "string"},
         "example": "250ms",
+    })
+}
+
+fn priority() -> Value {
+    json!({
+        "name": priority::HEADER,
+        "in": "header",
+        "description": "Lowers the priority of the request: it runs only in the room that other \
+            predictions leave, and is refused with OVERLOADED if there is none until its deadline.",
+        "schema": {"type": "string", "enum": [priority::BATCH]},
     })
 }
 

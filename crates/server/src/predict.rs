@@ -2,14 +2,13 @@
 //! the model, check the outputs and write the answer. If a canary fails, the live version repeats
 //! it.
 
-use std::time::Duration;
+mod lease;
 
 use axum::http::HeaderMap;
 use outrigger_canary::Outcome;
-use outrigger_core::{Failure, ModelName, Selector, Tensor};
-use outrigger_features::{Arrived, Limits, Packed, Routing, Sample};
+use outrigger_core::{Failure, Tensor};
+use outrigger_features::{Arrived, Limits, Packed, Sample};
 use outrigger_lifecycle::{Answered, Handle, Lease};
-use outrigger_proto::outrigger::v1::ModelSelector;
 use outrigger_score::{Conditions, Scorer};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,11 +16,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     call::Call,
     config::View,
-    failure,
     heavy::Heavy,
     metrics::{self, Latency, Stage},
     request_limits::RequestLimits,
-    routing,
     statistics::Statistics,
     trial::{Attempts, Terms},
 };
@@ -177,112 +174,6 @@ impl Predictor {
             }
             packed = self.pack(call, attempts.lease(), &mut exchange);
         }
-    }
-
-    /// Loads a version, even if its failure counted as permanent, and waits for it until `deadline`.
-    ///
-    /// # Errors
-    /// The failure of the version; `SHUTTING_DOWN`.
-    pub(crate) async fn load(
-        &self,
-        selector: Option<&ModelSelector>,
-        deadline: Instant,
-    ) -> Result<Lease, Failure> {
-        if self.closing.is_cancelled() {
-            return Err(failure::stopping());
-        }
-        let (name, selector) = routing::target(selector, &self.models)?;
-        self.models.load(&name, &selector, deadline).await
-    }
-
-    /// Leases the version that a request selects, and waits until it is available, and for the
-    /// request's turn if it is crowded. `named` is the model's name as given beside the request.
-    ///
-    /// # Errors
-    /// The request names no model that can be served, or the version is crowded: then `OVERLOADED`.
-    pub(crate) async fn lease(
-        &self,
-        call: &Call,
-        routing: Routing<'_>,
-        named: Option<&[u8]>,
-    ) -> Result<Lease, Failure> {
-        let (lease, took) = self.find(call, routing, named).await?;
-        let entered = self.enter(call, &lease).await;
-        if entered.is_err() {
-            lease.refused(call.started().elapsed());
-        }
-        entered?;
-        call.queued(took);
-        Ok(lease)
-    }
-
-    /// Enters the version of `lease`, after a wait for the request's turn if it is crowded.
-    async fn enter(&self, call: &Call, lease: &Lease) -> Result<(), Failure> {
-        if lease.is_capped() {
-            call.enters_at_once(&lease.load);
-            return Ok(());
-        }
-        call.caller().peer().habit().asked_for(&lease.load);
-        match call.has_entered(&lease.load) {
-            true => Ok(()),
-            false => self.limits.enter_version(call, &lease.load, true).await,
-        }
-    }
-
-    /// Like [`Self::lease`], for a request that the engine does not see.
-    ///
-    /// # Errors
-    /// As [`Self::lease`], except for the load of the version.
-    pub(crate) async fn inspect(
-        &self,
-        call: &Call,
-        routing: Routing<'_>,
-        named: Option<&[u8]>,
-    ) -> Result<Lease, Failure> {
-        let (lease, took) = self.find(call, routing, named).await?;
-        call.queued(took);
-        Ok(lease)
-    }
-
-    /// Leases the version that a request selects. Returns the time that this took, too.
-    async fn find(
-        &self,
-        call: &Call,
-        routing: Routing<'_>,
-        named: Option<&[u8]>,
-    ) -> Result<(Lease, Duration), Failure> {
-        call.asked_as(routing.request_id);
-        let (model, selector) = routing::target(routing.model, &self.models)?;
-        routing::agree(named, &model)?;
-        call.held().count_for_model(self.limits.per_model.enter(|| model.clone())?);
-        self.acquire(call, &model, &selector, routing.routing_key).await
-    }
-
-    async fn acquire(
-        &self,
-        call: &Call,
-        model: &ModelName,
-        selector: &Selector,
-        routing_key: &str,
-    ) -> Result<(Lease, Duration), Failure> {
-        let (span, start) = (call.stage(Stage::Queue), Instant::now());
-        let lease = match self.models.try_acquire(model, selector, routing_key) {
-            Some(found) => found,
-            None if self.closing.is_cancelled() => Err(failure::stopping()),
-            None => {
-                let asking = self.models.is_unknown(model, selector);
-                let names = &self.limits.unknown_names;
-                let asking = asking.then(|| names.ask(call.caller().party())).transpose()?;
-                let wait = self.models.acquire(model, selector, routing_key, call.deadline());
-                let lease = call.wait_for(wait).await;
-                asking.into_iter().for_each(|asking| asking.end(&lease));
-                lease
-            }
-        };
-        span.end(&lease);
-        let lease = lease?;
-        call.served_by(&lease);
-        Ok((lease, start.elapsed()))
     }
 
     /// Runs the model on the packed tensors, checks its outputs and encodes the answer.

@@ -17,8 +17,10 @@ use crate::{
     admission::Admission,
     caller::Party,
     config::{Config, Model, View},
+    cpus,
     limits::Limit,
     metrics,
+    priority::Low,
     unknown_names::UnknownNames,
 };
 
@@ -30,6 +32,8 @@ const LEAST_SHARE: u32 = 16;
 pub(crate) struct RequestLimits {
     /// The places of calls that compute.
     pub(crate) admission: Admission,
+    /// The places of calls of low priority.
+    pub(crate) low: Low,
     /// The limit on one caller's calls that compute.
     pub(crate) per_caller: Limit<Party>,
     /// The limit on one model's calls.
@@ -64,8 +68,10 @@ impl RequestLimits {
         let budget = Budget::new(config.memory());
         let per_caller = Limit::new(0, "one caller", metrics::Limit::Caller);
         let places = (server.max_in_flight, server.max_waiting);
+        let admission = Admission::new(places, per_caller.clone(), budget.requests.clone());
         let limits = Self {
-            admission: Admission::new(places, per_caller.clone(), budget.requests.clone()),
+            low: Low::new(admission.clone(), cpus::detect(server.threads).threads),
+            admission,
             per_caller,
             per_model: Limit::new(0, "one model", metrics::Limit::Model),
             unknown_names: UnknownNames::new(config.images.poll_interval.0),

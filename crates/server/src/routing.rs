@@ -70,7 +70,7 @@ pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
 
 /// The failure for an unusable field of the request.
 pub(crate) fn invalid(field: &str, problem: &str) -> Failure {
-    Failure::new(Reason::RequestMalformed, format!("{field}: {problem}")).violation(field, problem)
+    Failure::of_field(Reason::RequestMalformed, field, problem)
 }
 
 #[cfg(test)]

@@ -15,7 +15,9 @@ use crate::{
     front::Method,
     held::Held,
     metrics::{self, Counted, Limit, WaitsFor},
+    priority::{self, Priority},
     request_limits::RequestLimits,
+    spare,
 };
 
 /// The memory of a request that waits at its headers, in bytes: its stream, its task and its
@@ -39,16 +41,23 @@ impl Drop for Wait<'_> {
 impl RequestLimits {
     /// Gives a call that computes its place, after it waited for its turn if need be: first at the
     /// gate of the version that its connection asks for lately, if that is crowded, and then for a
-    /// place.
+    /// place. A call of low priority waits until others leave room instead.
     ///
     /// # Errors
     /// `OVERLOADED`: it would be answered after its deadline, it waited for a place until then, or there
     /// is no room for one that waits.
-    pub(crate) async fn seat(&self, call: &Call, method: Method) -> Result<(), Failure> {
+    pub(crate) async fn seat(
+        &self,
+        call: &Call,
+        method: Method,
+        priority: Priority,
+    ) -> Result<(), Failure> {
         let (party, peer) = (call.caller().party(), call.caller().peer());
         let crowded = method.runs().then(|| peer.habit().crowded(call.started())).flatten();
-        if let Some(load) = crowded {
-            self.enter_version(call, &load, false).await?;
+        match (priority, crowded) {
+            (Priority::Batch, _) => self.give_way(call, &party).await?,
+            (Priority::Online, Some(load)) => self.enter_version(call, &load, false).await?,
+            (Priority::Online, None) => {}
         }
         let seat = match self.admission.enter(&party, peer) {
             Ok(seat) => seat,
@@ -63,6 +72,25 @@ impl RequestLimits {
         let counted = metrics::in_flight(method);
         call.seat(Held::new(seat, (&party, peer.clone()), &self.budget, counted));
         Ok(())
+    }
+
+    /// Lets a call of low priority begin once others leave room.
+    async fn give_way(&self, call: &Call, party: &Party) -> Result<(), Failure> {
+        let _wait = self.wait(call, WaitsFor::Room, Some(party))?;
+        let place = timeout_at(call.deadline(), self.low.place()).await;
+        call.gives_way(place.ok().flatten().ok_or_else(priority::refusal)?);
+        Ok(())
+    }
+
+    /// Lets a call of low priority use a version once no other call waits for it. The call is not
+    /// part of the version's load, whose estimates are those of calls that do not give way.
+    ///
+    /// # Errors
+    /// `OVERLOADED`: others waited until its deadline.
+    pub(crate) async fn give_way_at(&self, call: &Call, load: &Load) -> Result<(), Failure> {
+        let _wait = self.wait(call, WaitsFor::Room, None)?;
+        let calm = timeout_at(call.deadline(), spare::calm(load)).await;
+        calm.map_err(|_| priority::refusal())
     }
 
     /// Lets a call enter a version, after it waited for its turn if the version is crowded. If its

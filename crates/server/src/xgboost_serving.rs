@@ -7,9 +7,7 @@ mod json;
 mod message;
 mod models;
 mod predict;
-mod request;
 mod rest;
-mod rows;
 mod version;
 
 use std::sync::Arc;
@@ -25,6 +23,7 @@ use outrigger_lifecycle::Handle;
 use outrigger_proto::{
     raw::unary::Reply, tensorflow::serving::model_service_server::ModelServiceServer,
 };
+use outrigger_xgboost_serving::Platform;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
@@ -77,60 +76,13 @@ const fn models(path: Path) -> Route {
     Route::read(path, Method::Models, "tensorflow.serving.ModelService")
 }
 
-/// The kinds of models that XGBoost Serving calls platforms. Each has a method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Platform {
-    /// Trees.
-    Xgboost,
-    /// Trees and a factorisation machine of two classes.
-    Alphafm,
-    /// Trees and a factorisation machine of any number of classes.
-    AlphafmSoftmax,
-}
-
-/// The inputs of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Input {
-    /// The features of the trees, which a factorisation machine sees too.
-    Trees,
-    /// The features of a factorisation machine alone.
-    Machine,
-}
-
-impl Platform {
-    /// The platform whose method has this path.
-    fn of(path: &str) -> Option<Self> {
-        match path.strip_prefix("/tensorflow.serving.PredictionService/")? {
-            "Predict" => Some(Self::Xgboost),
-            "PredictAlphafm" => Some(Self::Alphafm),
-            "PredictAlphafmSoftmax" => Some(Self::AlphafmSoftmax),
-            _ => None,
-        }
-    }
-
-    /// The inputs that a request must have.
-    const fn inputs(self) -> &'static [Input] {
-        match self {
-            Self::Xgboost => &[Input::Trees],
-            Self::Alphafm | Self::AlphafmSoftmax => &[Input::Trees, Input::Machine],
-        }
-    }
-}
-
-impl Input {
-    const ALL: [Self; 2] = [Self::Trees, Self::Machine];
-    const COUNT: usize = Self::ALL.len();
-
-    /// The name in requests, which is that of the model's input.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Trees => "xgboost_features",
-            Self::Machine => "fm_features",
-        }
-    }
-
-    fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|input| input.name() == name)
+/// The platform whose method has this path.
+fn platform(path: &str) -> Option<Platform> {
+    match path.strip_prefix("/tensorflow.serving.PredictionService/")? {
+        "Predict" => Some(Platform::Xgboost),
+        "PredictAlphafm" => Some(Platform::Alphafm),
+        "PredictAlphafmSoftmax" => Some(Platform::AlphafmSoftmax),
+        _ => None,
     }
 }
 
@@ -172,14 +124,14 @@ impl Serving {
 impl App for Serving {
     type Body = Either<Reply, Body>;
 
-    const IS_MESSAGE: Option<fn(&str) -> bool> = Some(|path| Platform::of(path).is_some());
+    const IS_MESSAGE: Option<fn(&str) -> bool> = Some(|path| platform(path).is_some());
 
     async fn answer(self, peer: Peer, request: Request<Arriving>) -> Response<Self::Body> {
         if !is_grpc(request.headers()) {
             return self.rest.answer(peer, request).await.map(Either::Right);
         }
         let path = request.uri().path();
-        match Platform::of(path) {
+        match platform(path) {
             Some(platform) => {
                 self.prediction.answer(platform, GRPC.route(path), peer, request).await
             }

@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("net", &[]),
     ("budget", &["core"]),
     ("compression", &["core"]),
-    ("features", &["core", "json", "proto"]),
+    ("features", &["core", "json", "proto", "vectors"]),
     ("json", &[]),
     ("oip", &["core", "json", "proto"]),
     ("canary", &["core", "proto"]),
@@ -37,7 +37,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("linear", &["budget", "core", "run"]),
     ("forest", &["budget", "core", "fm", "run", "trees"]),
     ("tables", &[]),
-    ("trees", &[]),
+    ("vectors", &[]),
+    ("xgboost-serving", &["core", "features", "proto"]),
+    ("trees", &["vectors"]),
     ("fm", &["trees"]),
     ("validation", &["core", "features", "proto", "score", "tables"]),
     (
@@ -75,6 +77,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "trials",
             "ui",
             "validation",
+            "xgboost-serving",
         ],
     ),
     ("engine", &["proto", "net", "run"]),
@@ -145,6 +148,8 @@ const SYNC: &[&str] = &[
     "tables",
     "trees",
     "fm",
+    "vectors",
+    "xgboost-serving",
 ];
 const ASYNC: &[&str] = &["tokio", "tonic", "hyper", "reqwest", "kube"];
 

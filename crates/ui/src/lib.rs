@@ -110,5 +110,5 @@ async fn model(State(feed): State<Feed>, name: Result<Path<String>, PathRejectio
 
 fn unreadable(name: &PathRejection) -> Failure {
     let problem = name.body_text();
-    Failure::new(Reason::RequestMalformed, format!("name: {problem}")).violation("name", problem)
+    Failure::of_field(Reason::RequestMalformed, "name", &problem)
 }

@@ -1,5 +1,7 @@
 //! Batches of any calls.
 
+use futures::future::BoxFuture;
+use outrigger_core::Tensor;
 use proptest::prelude::*;
 
 use super::*;

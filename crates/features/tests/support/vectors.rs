@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-const VARIABLE: &str = "OUTRIGGER_VECTORS";
+use outrigger_vectors::VARIABLE;
 
 #[test]
 fn narrower_vectors_pass_the_same_tests() {

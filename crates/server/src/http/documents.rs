@@ -85,12 +85,27 @@ impl Documents {
         response
     }
 
-    /// The response for a failure, which `write` writes with a status.
-    pub(crate) fn refusal(
+    /// Records the outcome of a call. The response for a failure is what `write` writes with a
+    /// status.
+    pub(crate) fn conclude(
         &self,
-        failure: &Failure,
+        call: &Call,
+        answered: Result<Response, Failure>,
         write: fn(StatusCode, &Failure) -> Response,
     ) -> Response {
+        match answered {
+            Ok(response) => {
+                call.answered();
+                response
+            }
+            Err(failure) => {
+                call.failed(&failure);
+                self.refusal(&failure, write)
+            }
+        }
+    }
+
+    fn refusal(&self, failure: &Failure, write: fn(StatusCode, &Failure) -> Response) -> Response {
         let status = match failure.reason {
             Reason::EncodingUnsupported => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             _ => failure::http_status(failure),

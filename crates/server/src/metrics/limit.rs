@@ -20,10 +20,12 @@ pub(crate) enum Limit {
     /// The account of memory for requests, which has no room for one more that waits, or for the one
     /// that waited.
     Memory,
+    /// The room that other predictions leave for those of low priority.
+    Priority,
 }
 
 impl Limit {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::InFlight,
         Self::Waiting,
         Self::Caller,
@@ -31,6 +33,7 @@ impl Limit {
         Self::UnknownNames,
         Self::Deadline,
         Self::Memory,
+        Self::Priority,
     ];
 
     pub(super) const fn as_str(self) -> &'static str {
@@ -42,6 +45,7 @@ impl Limit {
             Self::UnknownNames => "unknown_names",
             Self::Deadline => "deadline",
             Self::Memory => "memory",
+            Self::Priority => "priority",
         }
     }
 }

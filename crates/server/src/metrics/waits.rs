@@ -13,6 +13,8 @@ pub(crate) enum WaitsFor {
     Version,
     /// A place in the process.
     Place,
+    /// The room that other predictions leave, at a low priority.
+    Room,
 }
 
 /// Counts a prediction that waits for its turn.
@@ -25,6 +27,6 @@ pub(super) fn begin() {
     LazyLock::force(&WAITING_FOR);
 }
 
-static WAITING_FOR: LazyLock<[Gauge; 2]> = LazyLock::new(|| {
-    ["version", "place"].map(|waits_for| metrics::gauge!(WAITING, "for" => waits_for))
+static WAITING_FOR: LazyLock<[Gauge; 3]> = LazyLock::new(|| {
+    ["version", "place", "room"].map(|waits_for| metrics::gauge!(WAITING, "for" => waits_for))
 });

@@ -10,7 +10,6 @@ use axum::{
     body::{Body, to_bytes},
     extract::{Request, State},
     http::{HeaderName, HeaderValue, Method as HttpMethod, StatusCode, header::ALLOW},
-    middleware,
     response::Response,
 };
 use outrigger_core::{Failure, Reason};
@@ -26,7 +25,7 @@ use crate::{
     failure,
     front::{Front, Method, Path, Route},
     grpc::QUESTION,
-    guard::{Guard, guard},
+    guard::Guard,
     http::{self, Documents},
 };
 
@@ -88,10 +87,7 @@ struct App {
 
 /// The routes under `/v2`.
 pub(super) fn routes(documents: Documents, states: States, rules: Arc<Guard>) -> Router {
-    Router::new()
-        .fallback(answer)
-        .with_state(App { documents, states })
-        .layer(middleware::from_fn_with_state(rules, guard))
+    http::guarded(answer, App { documents, states }, rules)
 }
 
 async fn answer(
@@ -103,21 +99,14 @@ async fn answer(
         Ok(resource) => resource,
         Err(unknown) => return unknown.respond(&call),
     };
-    match answered(&app, &call, request, resource).await {
-        Ok(response) => {
-            call.answered();
-            response
-        }
-        Err(failure) => {
-            call.failed(&failure);
-            let mut response = app.documents.refusal(&failure, failure::to_rest_as);
-            let id = call.request_id().filter(|id| !id.is_empty());
-            if let Some(id) = id.and_then(|id| HeaderValue::from_str(id).ok()) {
-                response.headers_mut().insert(REQUEST_ID, id);
-            }
-            response
-        }
+    let answered = answered(&app, &call, request, resource).await;
+    let id = call.request_id().filter(|id| answered.is_err() && !id.is_empty());
+    let id = id.and_then(|id| HeaderValue::from_str(id).ok());
+    let mut response = app.documents.conclude(&call, answered, failure::to_rest_as);
+    if let Some(id) = id {
+        response.headers_mut().insert(REQUEST_ID, id);
     }
+    response
 }
 
 /// A path or a method that does not exist here.

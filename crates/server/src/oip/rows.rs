@@ -4,6 +4,7 @@
 //! The rows become requests of `outrigger.v1`, so that they are packed, checked and answered as any
 //! other. The users of a table are answered by one version.
 
+mod cells;
 mod described;
 mod outputs;
 mod table;

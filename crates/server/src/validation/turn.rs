@@ -6,33 +6,27 @@ use outrigger_core::{Failure, Reason};
 use outrigger_lifecycle::Load;
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
-    time::{Instant, sleep},
+    time::timeout,
 };
 
-use crate::admission::Admission;
+use crate::{admission::Admission, spare::Spare};
 
-/// The interval at which a waiting call looks for its turn.
-const POLL: Duration = Duration::from_millis(1);
-/// A call yields to predictions in progress for this long, unless others wait.
-const YIELD: Duration = Duration::from_millis(100);
 /// A run whose turn does not come for this long is refused.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The turns of calls. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct Turns {
-    admission: Admission,
+    spare: Spare,
     calls: Arc<Semaphore>,
     most: usize,
-    /// With fewer predictions in progress the engine has room.
-    few: u32,
 }
 
 impl Turns {
     /// Turns for `most` calls at once, beside predictions that `threads` serve.
     pub(super) fn new(admission: Admission, most: u32, threads: usize) -> Self {
-        let (most, few) = (most as usize, u32::try_from(threads / 2).unwrap_or(u32::MAX).max(1));
-        Self { admission, calls: Arc::new(Semaphore::new(most)), most, few }
+        let (spare, most) = (Spare::new(admission, threads), most as usize);
+        Self { spare, calls: Arc::new(Semaphore::new(most)), most }
     }
 
     /// The most calls at once.
@@ -48,19 +42,8 @@ impl Turns {
     pub(super) async fn next(&self, load: &Load) -> Result<SemaphorePermit<'_>, Failure> {
         // The semaphore is never closed.
         let turn = self.calls.acquire().await.map_err(|_| refused())?;
-        let began = Instant::now();
-        loop {
-            let now = Instant::now();
-            let waited = now - began;
-            let is_contended = self.admission.is_contended() || load.is_contended(now);
-            if !is_contended && (self.admission.in_progress() < self.few || waited >= YIELD) {
-                return Ok(turn);
-            }
-            if waited >= PATIENCE {
-                return Err(refused());
-            }
-            sleep(POLL).await;
-        }
+        timeout(PATIENCE, self.spare.opens(Some(load))).await.map_err(|_| refused())?;
+        Ok(turn)
     }
 }
 
@@ -73,9 +56,10 @@ fn refused() -> Failure {
 mod tests {
     use futures::FutureExt as _;
     use outrigger_budget::Budget;
+    use tokio::time::Instant;
 
     use super::*;
-    use crate::{caller::Peer, limits::Limit, metrics};
+    use crate::{caller::Peer, limits::Limit, metrics, spare::YIELD};
 
     /// Turns for one call, beside `places` for predictions on two threads.
     fn turns(places: u32) -> (Turns, Admission) {

@@ -6,13 +6,10 @@ use outrigger_proto::{
     raw::{unary, write as wire},
     tensorflow::DataType,
 };
+use outrigger_xgboost_serving::{Answer, Asked, Platform};
 use prost::Message as _;
 
-use super::{
-    Platform,
-    predict::{Values, predict},
-    request::{Answer, Asked},
-};
+use super::predict::{Values, predict};
 use crate::{call::Call, grpc::InPlace, predict::Predictor};
 
 impl InPlace for Platform {

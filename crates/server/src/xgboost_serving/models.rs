@@ -9,11 +9,11 @@ use outrigger_proto::tensorflow::serving::{
     GetModelStatusRequest, GetModelStatusResponse, ReloadConfigRequest, ReloadConfigResponse,
     StatusProto, model_service_server::ModelService,
 };
+use outrigger_xgboost_serving::no_spec;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, async_trait};
 
 pub(super) use self::status::{states, statuses};
-use super::request::no_spec;
 use crate::{
     audit::{Record, Target, Verb},
     call::Call,

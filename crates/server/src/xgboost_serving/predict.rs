@@ -4,11 +4,9 @@ use outrigger_core::{Failure, Reason};
 use outrigger_features::{Arrived, GivenRows, GivenScores, Packed, Plan, Routing};
 use outrigger_proto::tensorflow::serving::ModelSpec;
 use outrigger_score::Scorer;
+use outrigger_xgboost_serving::{Answer, Asked};
 
-use super::{
-    request::{Answer, Asked},
-    version,
-};
+use super::version;
 use crate::{
     call::Call,
     metrics::Latency,

@@ -8,25 +8,24 @@ use axum::{
     Extension, Json, Router,
     extract::{Request, State},
     http::{Method as Verb, StatusCode},
-    middleware,
     response::{IntoResponse as _, Response},
 };
 use outrigger_core::{Failure, Reason};
 use outrigger_lifecycle::Handle;
 use outrigger_proto::tensorflow::serving::ModelSpec;
+use outrigger_xgboost_serving::{Asked, Platform};
 
 use self::path::Path;
 use super::{
-    Platform, json,
+    json,
     models::{states, statuses},
     predict::predict,
-    request::Asked,
 };
 use crate::{
     call::Call,
     failure,
     front::{self, Front, Method, Route},
-    guard::{Guard, guard},
+    guard::Guard,
     http::{self, Documents, Received},
     metrics::Latency,
     predict::Predictor,
@@ -66,10 +65,7 @@ struct App {
 
 /// The routes of the interface.
 pub(super) fn routes(documents: Documents, models: Handle, rules: Arc<Guard>) -> Router {
-    Router::new()
-        .fallback(answer)
-        .with_state(App { documents, models })
-        .layer(middleware::from_fn_with_state(rules, guard))
+    http::guarded(answer, App { documents, models }, rules)
 }
 
 async fn answer(
@@ -85,16 +81,7 @@ async fn answer(
         (Some(Path { spec, verb: None }), Verb::GET) => status(&app, spec).await,
         (path, _) => return unknown(&call, path.is_some()),
     };
-    match answered {
-        Ok(response) => {
-            call.answered();
-            response
-        }
-        Err(failure) => {
-            call.failed(&failure);
-            app.documents.refusal(&failure, failure::to_rest_as)
-        }
-    }
+    app.documents.conclude(&call, answered, failure::to_rest_as)
 }
 
 async fn scores(

@@ -23,6 +23,7 @@ mod oip_engine;
 mod oip_rest;
 mod overload;
 mod predict;
+mod priority;
 mod reload;
 mod shutdown;
 mod stack;

@@ -30,7 +30,7 @@ const OTHER: &str = "offers/other";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Lets the engine answer one prediction of [`MODEL`] at a time.
-fn work(stack: &Stack, time: Duration) {
+pub(crate) fn work(stack: &Stack, time: Duration) {
     let workers = Workers::new(1, time);
     stack.engine.on_predict(move |prediction| {
         Predicting::Worked(workers.clone(), Box::new(row_sums(prediction)))
@@ -61,13 +61,13 @@ fn assert_predicted(body: &[u8]) {
 }
 
 /// Callers that keep a version crowded: each sends again as soon as it is answered.
-struct Crowd {
+pub(crate) struct Crowd {
     answers: watch::Receiver<usize>,
     callers: JoinSet<()>,
 }
 
 impl Crowd {
-    fn of(stack: &Stack, count: usize) -> Self {
+    pub(crate) fn of(stack: &Stack, count: usize) -> Self {
         let (sender, answers) = watch::channel(0);
         let mut callers = JoinSet::new();
         for _ in 0..count {
@@ -83,7 +83,7 @@ impl Crowd {
     }
 
     /// Waits for so many further answers.
-    async fn goes_on(&mut self, more: usize) {
+    pub(crate) async fn goes_on(&mut self, more: usize) {
         let target = *self.answers.borrow() + more;
         tokio::select! {
             reached = timeout(PATIENCE, self.answers.wait_for(|answers| *answers >= target)) => {

@@ -9,6 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+#[cfg(target_arch = "x86_64")]
+use outrigger_vectors::Width;
+
 use super::{
     Leaves, ObliviousWork, Work, block, oblivious,
     portable::Portable,
@@ -40,17 +43,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All kinds that this processor has. `OUTRIGGER_VECTORS=32` or `=16` (bytes) leaves wider ones
-    /// out, so that a machine with AVX-512 tests the code for processors without it too.
+    /// All kinds that this processor has and the environment allows.
     pub(crate) fn all() -> Vec<Self> {
         let portable = Self::Portable(Portable);
         #[cfg(target_arch = "x86_64")]
         {
-            let limit = std::env::var("OUTRIGGER_VECTORS");
-            let limit = limit.as_deref().unwrap_or_default();
-            let avx2 = Avx2::detect().filter(|_| limit != "16").map(Self::Avx2);
-            let avx512 =
-                Avx512::detect().filter(|_| limit != "16" && limit != "32").map(Self::Avx512);
+            let limit = outrigger_vectors::limit();
+            let avx2 = Avx2::detect().filter(|_| limit >= Width::Of32).map(Self::Avx2);
+            let avx512 = Avx512::detect().filter(|_| limit >= Width::Of64).map(Self::Avx512);
             [Some(portable), avx2, avx512].into_iter().flatten().collect()
         }
         #[cfg(not(target_arch = "x86_64"))]

@@ -2,8 +2,9 @@
 
 use std::arch::x86_64::*;
 
+use outrigger_vectors::{Width, width};
+
 use super::{BRACKET, Masks, Skipped, WIDTH, skip_by};
-use crate::vectors::{Width, width};
 
 /// As [`super::skip`], with the widest vectors of this processor.
 pub(super) fn skip(text: &[u8]) -> Option<Skipped> {

@@ -125,16 +125,15 @@ mod x86_64 {
         sync::LazyLock,
     };
 
-    use super::{VALUE, Window};
-    use crate::{
-        column::floats,
-        vectors::{self, Width},
-    };
+    use outrigger_vectors::{Width, width};
 
-    /// Whether the processor has the features that [`take`] is compiled for.
+    use super::{VALUE, Window};
+    use crate::column::floats;
+
+    /// True if the processor has the features that [`take`] is compiled for.
     pub(super) fn can_take() -> bool {
         static CAN: LazyLock<bool> =
-            LazyLock::new(|| vectors::width() == Width::Of64 && has!("avx512vbmi2"));
+            LazyLock::new(|| width() == Width::Of64 && has!("avx512vbmi2"));
         *CAN
     }
 

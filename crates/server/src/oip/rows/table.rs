@@ -1,10 +1,10 @@
 //! A table of features, and the requests of its users.
 
 use outrigger_features::{Metadata, metadata::Entity};
-use outrigger_oip::{DataType, Malformed, Tensor};
+use outrigger_oip::{Malformed, Tensor};
 use outrigger_proto::raw::write;
 
-use super::values::put_value;
+use super::{cells::Cells, values::put_value};
 
 /// `PredictRequest.user_features`.
 const USER: u32 = 4;
@@ -34,24 +34,6 @@ struct Column<'a> {
     cells: Cells<'a>,
 }
 
-/// The cells of an input, row by row.
-pub(super) struct Cells<'a> {
-    pub(super) datatype: DataType,
-    /// The values of each row; `None` for one value without a dimension of its own.
-    pub(super) width: Option<usize>,
-    data: &'a [u8],
-    texts: Vec<&'a [u8]>,
-}
-
-/// The values of one row.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Cell<'a> {
-    /// Elements of a fixed size, little-endian.
-    Bytes(&'a [u8]),
-    /// Texts, or other bytes.
-    Texts(&'a [&'a [u8]]),
-}
-
 /// The encoded requests of the users.
 #[derive(Default)]
 pub(super) struct Requests {
@@ -66,36 +48,6 @@ impl Requests {
     pub(super) fn messages(&self) -> Vec<&[u8]> {
         let starts = [0].into_iter().chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end]).collect()
-    }
-}
-
-impl<'a> Cells<'a> {
-    /// Reads a tensor `[rows]` or `[rows, width]`.
-    fn read(tensor: &'a Tensor) -> Result<(usize, Self), Malformed> {
-        let size = |size: i64| usize::try_from(size).unwrap_or_default();
-        let (rows, width) = match tensor.shape[..] {
-            [rows] => (size(rows), None),
-            [rows, width] => (size(rows), Some(size(width))),
-            _ => {
-                let shape = &tensor.shape;
-                let message = format!("a feature is [rows] or [rows, width], not {shape:?}");
-                return Err(Malformed::at("shape", message));
-            }
-        };
-        let texts = match tensor.datatype {
-            DataType::Bytes => tensor.texts().collect(),
-            _ => Vec::new(),
-        };
-        Ok((rows, Self { datatype: tensor.datatype, width, data: &tensor.data, texts }))
-    }
-
-    /// The values of a row.
-    pub(super) fn cell(&self, row: usize) -> Cell<'_> {
-        let width = self.width.unwrap_or(1);
-        match self.datatype.size() {
-            None => Cell::Texts(&self.texts[row * width..][..width]),
-            Some(size) => Cell::Bytes(&self.data[row * width * size..][..width * size]),
-        }
     }
 }
 
@@ -250,6 +202,7 @@ fn feature<'a>(metadata: &Metadata, input: &'a str) -> Result<(Entity, &'a str),
 
 #[cfg(test)]
 mod tests {
+    use outrigger_oip::DataType;
     use outrigger_proto::outrigger::v1::{PredictRequest, predict_request::User, value::Kind};
     use prost::Message as _;
 

@@ -4,7 +4,7 @@ use bytes::BufMut as _;
 use outrigger_oip::{DataType, Malformed};
 use outrigger_proto::raw::write;
 
-use super::table::{Cell, Cells};
+use super::cells::{Cell, Cells};
 
 /// The key of `Value.number`, which has four bytes.
 const NUMBER: u8 = 1 << 3 | 5;

@@ -1,8 +1,9 @@
 //! Paths: `/v1/models/NAME[/versions/NUMBER][:VERB]`, of which the fixed parts may be in any case.
 
 use outrigger_proto::tensorflow::serving::{ModelSpec, model_spec::VersionChoice};
+use outrigger_xgboost_serving::Platform;
 
-use super::super::{Platform, version::number};
+use super::super::version::number;
 
 /// The prefix of all paths.
 pub(super) const MODELS: &str = "/v1/models/";

@@ -8,26 +8,32 @@ use outrigger_proto::{
 };
 use prost::{DecodeError, Message as _};
 
-use super::{
-    Input, Platform,
+use crate::{
+    Input, Platform, invalid,
     rows::{Rows, unreadable},
 };
-use crate::routing::invalid;
 
 /// A request whose rows have been read.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) spec: ModelSpec,
-    pub(super) rows: GivenRows,
-    pub(super) answer: Answer,
+pub struct Asked {
+    /// The model and the version that it names.
+    pub spec: ModelSpec,
+    /// The rows of its inputs.
+    pub rows: GivenRows,
+    /// The output that it asks for.
+    pub answer: Answer,
 }
 
 /// The output that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub enum Answer {
+    /// The value of trees, after the transformation of their objective.
     Value,
+    /// The sum of the trees' leaves, before that transformation.
     Margin,
+    /// The numbers of the leaves.
     Index,
+    /// The score of a factorisation machine.
     Score,
     /// A score for each class.
     Scores,
@@ -38,7 +44,7 @@ impl Answer {
     ///
     /// # Errors
     /// `REQUEST_MALFORMED`: there is no such output, or the options ask for what the model decides.
-    pub(super) fn of(platform: Platform, options: Options) -> Result<Self, Failure> {
+    pub(crate) fn of(platform: Platform, options: Options) -> Result<Self, Failure> {
         match platform {
             // Both options are XGBoost's, and concern no other platform.
             Platform::Alphafm => return Ok(Self::Score),
@@ -61,7 +67,7 @@ impl Answer {
     }
 
     /// The key of the output in the response.
-    pub(super) const fn key(self) -> &'static str {
+    pub const fn key(self) -> &'static str {
         match self {
             Self::Value => "value",
             Self::Margin => "margin",
@@ -71,7 +77,7 @@ impl Answer {
     }
 
     /// The tensor of the model's output.
-    pub(super) const fn tensor(self) -> &'static str {
+    pub const fn tensor(self) -> &'static str {
         match self {
             Self::Index => "leaf",
             Self::Value | Self::Margin | Self::Score | Self::Scores => self.key(),
@@ -81,13 +87,13 @@ impl Answer {
 
 /// The options of XGBoost's prediction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Options {
-    pub(super) option_mask: i32,
-    pub(super) ntree_limit: u32,
+pub(crate) struct Options {
+    pub(crate) option_mask: i32,
+    pub(crate) ntree_limit: u32,
 }
 
 /// The failure of a request without an input that the platform needs.
-pub(super) fn missing(input: Input) -> Failure {
+pub(crate) fn missing(input: Input) -> Failure {
     invalid("inputs", &format!("there is no {:?}", input.name()))
 }
 
@@ -95,7 +101,7 @@ pub(super) fn missing(input: Input) -> Failure {
 ///
 /// # Errors
 /// `REQUEST_MALFORMED`.
-pub(super) fn same_rows(counts: &[(Input, usize)]) -> Result<usize, Failure> {
+pub(crate) fn same_rows(counts: &[(Input, usize)]) -> Result<usize, Failure> {
     let Some((first, rows)) = counts.first() else { return Ok(0) };
     match counts.iter().find(|(_, other)| other != rows) {
         None => Ok(*rows),
@@ -121,7 +127,7 @@ impl Asked {
     ///
     /// # Errors
     /// The request is malformed, or over a limit.
-    pub(super) fn read(
+    pub fn read(
         platform: Platform,
         message: &[u8],
         limits: &Limits,
@@ -148,7 +154,7 @@ impl Asked {
 }
 
 /// The failure of a request that names no model, in XGBoost Serving's words.
-pub(super) fn no_spec() -> Failure {
+pub fn no_spec() -> Failure {
     let failure = invalid("model_spec", "Missing ModelSpec");
     failure.map_message(|_| "Missing ModelSpec".to_owned())
 }

@@ -5,8 +5,7 @@ use outrigger_core::{Failure, Reason};
 use outrigger_features::GivenInput;
 use outrigger_proto::raw::read::{MAX_DEPTH, Malformed, Reader, WireType};
 
-use super::Input;
-use crate::routing::invalid;
+use crate::{Input, invalid};
 
 /// Bytes of an id with its weight, and of the number of ids of a row, in the tensors.
 const ID: usize = size_of::<u64>() + size_of::<f32>();
@@ -14,7 +13,7 @@ const LENGTH: usize = size_of::<i64>();
 
 /// An encoded `FeatureScoreVector` whose rows have been counted.
 #[derive(Debug)]
-pub(super) struct Rows<'a> {
+pub(crate) struct Rows<'a> {
     input: Input,
     vector: &'a [u8],
     size: Size,
@@ -22,14 +21,14 @@ pub(super) struct Rows<'a> {
 
 /// The number of rows, and of their ids.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Size {
-    pub(super) rows: usize,
-    pub(super) ids: usize,
+pub(crate) struct Size {
+    pub(crate) rows: usize,
+    pub(crate) ids: usize,
 }
 
 impl Size {
     /// The size of the tensors in bytes.
-    pub(super) fn bytes(self) -> usize {
+    pub(crate) fn bytes(self) -> usize {
         self.ids * ID + self.rows * LENGTH
     }
 
@@ -37,7 +36,7 @@ impl Size {
     ///
     /// # Errors
     /// `TOO_MANY_TREATMENTS`; `REQUEST_MALFORMED` if it has more or fewer scores than ids.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         input: Input,
         (ids, scores): (usize, usize),
@@ -70,7 +69,7 @@ impl<'a> Rows<'a> {
     /// # Errors
     /// `REQUEST_MALFORMED`: it is no such message, or a row has more or fewer scores than ids.
     /// `TOO_MANY_TREATMENTS`.
-    pub(super) fn count(input: Input, vector: &'a [u8], most: usize) -> Result<Self, Failure> {
+    pub(crate) fn count(input: Input, vector: &'a [u8], most: usize) -> Result<Self, Failure> {
         let mut size = Size::default();
         let mut rest = Reader::new(vector);
         while let Some(row) = next_row(&mut rest).map_err(unreadable)? {
@@ -81,12 +80,12 @@ impl<'a> Rows<'a> {
     }
 
     /// The input that they are for.
-    pub(super) fn input(&self) -> Input {
+    pub(crate) fn input(&self) -> Input {
         self.input
     }
 
     /// The number of rows and of their ids.
-    pub(super) fn size(&self) -> Size {
+    pub(crate) fn size(&self) -> Size {
         self.size
     }
 
@@ -94,7 +93,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Errors
     /// `FEATURE_NOT_FINITE`: the input does not allow a score.
-    pub(super) fn write(self) -> Result<GivenInput, Failure> {
+    pub(crate) fn write(self) -> Result<GivenInput, Failure> {
         let mut written = Written::with_room(self.size);
         let mut rest = Reader::new(self.vector);
         while let Some(row) = next_row(&mut rest).map_err(unreadable)? {
@@ -106,14 +105,14 @@ impl<'a> Rows<'a> {
 
 /// Tensors that are being written.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(crate) struct Written {
     ids: BytesMut,
     weights: BytesMut,
     lengths: BytesMut,
 }
 
 impl Written {
-    pub(super) fn with_room(Size { rows, ids }: Size) -> Self {
+    pub(crate) fn with_room(Size { rows, ids }: Size) -> Self {
         Self {
             ids: BytesMut::with_capacity(ids * size_of::<u64>()),
             weights: BytesMut::with_capacity(ids * size_of::<f32>()),
@@ -121,16 +120,16 @@ impl Written {
         }
     }
 
-    pub(super) fn put_id(&mut self, id: u64) {
+    pub(crate) fn put_id(&mut self, id: u64) {
         self.ids.put_u64_le(id);
     }
 
-    pub(super) fn put_weight(&mut self, weight: f32) {
+    pub(crate) fn put_weight(&mut self, weight: f32) {
         self.weights.put_f32_le(weight);
     }
 
     /// Ends a row of so many ids.
-    pub(super) fn put_row(&mut self, ids: usize) {
+    pub(crate) fn put_row(&mut self, ids: usize) {
         self.lengths.put_u64_le(ids as u64);
     }
 
@@ -152,7 +151,7 @@ impl Written {
     ///
     /// # Errors
     /// `FEATURE_NOT_FINITE`: the input does not allow a weight.
-    pub(super) fn finish(self, input: Input) -> Result<GivenInput, Failure> {
+    pub(crate) fn finish(self, input: Input) -> Result<GivenInput, Failure> {
         let weights = self.weights.freeze();
         check(input, &weights)?;
         let (ids, lengths) = (self.ids.freeze(), self.lengths.freeze());
@@ -171,12 +170,11 @@ fn check(input: Input, weights: &Bytes) -> Result<(), Failure> {
     };
     let Some(weight) = weights.find(refused) else { return Ok(()) };
     let problem = format!("a score is {weight}");
-    let failure = Failure::new(Reason::FeatureNotFinite, format!("{}: {problem}", input.name()));
-    Err(failure.violation(input.name(), problem))
+    Err(Failure::of_field(Reason::FeatureNotFinite, input.name(), &problem))
 }
 
 /// The failure for a message that does not decode.
-pub(super) fn unreadable(error: Malformed) -> Failure {
+pub(crate) fn unreadable(error: Malformed) -> Failure {
     Failure::new(Reason::RequestMalformed, format!("the message cannot be read: {error}"))
 }
 

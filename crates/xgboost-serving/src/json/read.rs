@@ -8,8 +8,7 @@ use serde::{
     de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-use super::super::{Input, request::Options};
-use crate::routing::invalid;
+use crate::{Input, invalid, request::Options};
 
 /// Takes the values of an input's rows in their order.
 pub(super) trait Sink {

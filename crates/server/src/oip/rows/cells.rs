@@ -1,0 +1,51 @@
+//! The cells of a table.
+
+use outrigger_oip::{DataType, Malformed, Tensor};
+
+/// The cells of an input, row by row.
+pub(super) struct Cells<'a> {
+    pub(super) datatype: DataType,
+    /// The values of each row; `None` for one value without a dimension of its own.
+    pub(super) width: Option<usize>,
+    pub(super) data: &'a [u8],
+    texts: Vec<&'a [u8]>,
+}
+
+/// The values of one row.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Cell<'a> {
+    /// Elements of a fixed size, little-endian.
+    Bytes(&'a [u8]),
+    /// Texts, or other bytes.
+    Texts(&'a [&'a [u8]]),
+}
+
+impl<'a> Cells<'a> {
+    /// Reads a tensor `[rows]` or `[rows, width]`.
+    pub(super) fn read(tensor: &'a Tensor) -> Result<(usize, Self), Malformed> {
+        let size = |size: i64| usize::try_from(size).unwrap_or_default();
+        let (rows, width) = match tensor.shape[..] {
+            [rows] => (size(rows), None),
+            [rows, width] => (size(rows), Some(size(width))),
+            _ => {
+                let shape = &tensor.shape;
+                let message = format!("a feature is [rows] or [rows, width], not {shape:?}");
+                return Err(Malformed::at("shape", message));
+            }
+        };
+        let texts = match tensor.datatype {
+            DataType::Bytes => tensor.texts().collect(),
+            _ => Vec::new(),
+        };
+        Ok((rows, Self { datatype: tensor.datatype, width, data: &tensor.data, texts }))
+    }
+
+    /// The values of a row.
+    pub(super) fn cell(&self, row: usize) -> Cell<'_> {
+        let width = self.width.unwrap_or(1);
+        match self.datatype.size() {
+            None => Cell::Texts(&self.texts[row * width..][..width]),
+            Some(size) => Cell::Bytes(&self.data[row * width * size..][..width * size]),
+        }
+    }
+}
