@@ -10,7 +10,7 @@ use crate::{
     piece::{Piece, PieceId, Strike},
 };
 
-/// Failures in a row after which a host is tested with rows that were scored before.
+/// Failures in a row after which a host is tested with a row that was scored before.
 pub(crate) const DOUBT: u32 = 3;
 
 /// The verdict on a failure.

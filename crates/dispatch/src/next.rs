@@ -77,7 +77,7 @@ impl Dispatcher {
             return can_check.then_some(Work::Check);
         }
         let most = host.most_rows.unwrap_or(u32::MAX);
-        // Of rows that were not scored before, the fewest are at fault in a call of one.
+        // A single row is the one that is least likely to be at fault.
         let most = if is_trial { 1 } else { most.max(1) };
         self.piece_for(host, now)
             .map(|id| Work::Rows(id, most))
