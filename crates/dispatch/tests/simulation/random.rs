@@ -62,7 +62,6 @@ fn settings(rng: &mut StdRng) -> Settings {
     Settings {
         first_in_flight: rng.random_range(1..=8),
         breaker: EjectionSettings { pause, ..EjectionSettings::default() },
-        second_host: Duration::from_secs(2),
         patience: Duration::from_secs(3600),
         hedge: rng.random_range(1.0..4.0),
         ..Settings::default()
