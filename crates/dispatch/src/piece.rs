@@ -96,17 +96,32 @@ impl Piece {
     /// Decides about the piece by its failures. A piece with two is not sent again as a whole; a
     /// part of a guilty piece needs only one, unless it is a single row.
     pub(crate) fn fate(&self) -> Fate {
-        let is_single = self.len() == 1;
-        let needed = if self.is_convicted && !is_single { 1 } else { STRIKES };
+        if self.len() == 1 {
+            return self.fate_of_row();
+        }
         // To cut a part of a guilty piece further loses nothing, so an answer is enough.
-        let counts = |strike: &Strike| {
-            strike.is_proven || (self.is_convicted && !is_single && strike.is_answer())
-        };
+        let counts =
+            |strike: &Strike| strike.is_proven || (self.is_convicted && strike.is_answer());
+        let needed = if self.is_convicted { 1 } else { STRIKES };
         match self.strikes.len() {
             strikes if strikes < needed => Fate::Send,
             _ if self.strikes.iter().filter(|strike| counts(strike)).count() < needed => Fate::Wait,
-            _ if is_single => Fate::Dead,
             _ => Fate::Cut,
+        }
+    }
+
+    /// Decides about a single row. It needs two failures of one kind: a row that was beside one that
+    /// has ended the host, and meets a host that answers wrongly, is not at fault.
+    fn fate_of_row(&self) -> Fate {
+        let of_kind = |is_answer| {
+            let strikes = self.strikes.iter().filter(move |s| s.is_answer() == is_answer);
+            let proven = strikes.clone().filter(|strike| strike.is_proven).count();
+            (strikes.count(), proven)
+        };
+        match [of_kind(true), of_kind(false)] {
+            kinds if kinds.iter().any(|(_, proven)| *proven >= STRIKES) => Fate::Dead,
+            kinds if kinds.iter().any(|(strikes, _)| *strikes >= STRIKES) => Fate::Wait,
+            _ => Fate::Send,
         }
     }
 
@@ -165,4 +180,62 @@ impl Piece {
 /// True if a failure of this class may be the fault of the rows.
 pub(crate) fn is_strike(class: Class) -> bool {
     class.may_be_the_message() || is_answer(class)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn piece(rows: u32, is_convicted: bool, strikes: &[(Class, bool)]) -> Piece {
+        let at = |millis| Moment::at(Duration::from_millis(millis));
+        let strike = |(host, (class, is_proven)): (u32, &(Class, bool))| {
+            let failure = Failure::new(*class, "failed");
+            let (sent, ended) = (at(1), at(5));
+            Strike { host: HostId(host), sent, ended, failure, is_proven: *is_proven }
+        };
+        let strikes = (0..).zip(strikes).map(strike).collect();
+        Piece { strikes, is_convicted, ..Piece::new(BatchId(0), 0..rows) }
+    }
+
+    const ANSWER: (Class, bool) = (Class::Ambiguous, false);
+    const PROVEN: (Class, bool) = (Class::Refused, true);
+    const LOST: (Class, bool) = (Class::Lost, true);
+
+    #[test]
+    fn rows_are_cut_after_two_proven_failures_and_parts_after_one() {
+        let fate = |is_convicted, strikes: &[_]| piece(8, is_convicted, strikes).fate();
+        assert_eq!(fate(false, &[PROVEN]), Fate::Send);
+        assert_eq!(fate(false, &[PROVEN, ANSWER]), Fate::Wait);
+        assert_eq!(fate(false, &[PROVEN, LOST]), Fate::Cut);
+        assert_eq!(fate(true, &[]), Fate::Send);
+        assert_eq!(fate(true, &[ANSWER]), Fate::Cut);
+        assert_eq!(fate(true, &[(Class::Timeout, false)]), Fate::Wait);
+    }
+
+    #[test]
+    fn a_row_is_dead_after_two_proven_failures_of_one_kind() {
+        for is_convicted in [false, true] {
+            let fate = |strikes: &[_]| piece(1, is_convicted, strikes).fate();
+            assert_eq!(fate(&[PROVEN]), Fate::Send);
+            assert_eq!(fate(&[PROVEN, ANSWER]), Fate::Wait);
+            assert_eq!(fate(&[PROVEN, LOST]), Fate::Send, "two kinds");
+            assert_eq!(fate(&[PROVEN, PROVEN]), Fate::Dead);
+            assert_eq!(fate(&[LOST, PROVEN, LOST]), Fate::Dead);
+        }
+    }
+
+    #[test]
+    fn a_success_is_proof_by_the_kind_of_the_failure() {
+        let at = |millis| Moment::at(Duration::from_millis(millis));
+        let is_proof = |rows, class, sent, ended| {
+            let piece = piece(rows, false, &[(class, false)]);
+            piece.is_proof(&piece.strikes[0], (at(sent), at(ended)))
+        };
+        assert!(is_proof(8, Class::Ambiguous, 0, 3), "the host was well during the call");
+        assert!(!is_proof(8, Class::Ambiguous, 0, 0), "before it is too early");
+        assert!(!is_proof(8, Class::Timeout, 3, 9) && is_proof(8, Class::Timeout, 5, 9));
+        assert!(!is_proof(1, Class::Ambiguous, 3, 9) && is_proof(1, Class::Ambiguous, 5, 9));
+    }
 }
