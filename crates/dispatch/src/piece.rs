@@ -146,8 +146,10 @@ impl Piece {
         }
     }
 
-    /// Cuts the piece in two at this row. Both parts have its history.
+    /// Cuts the piece in two at this row. Both parts have its history, but the answers that it has
+    /// failed with count against neither: they are other calls, and the rest may be at fault.
     pub(crate) fn split_off(&mut self, at: u32) -> Self {
+        self.strikes.retain(|strike| !strike.is_answer());
         let mut tail = self.clone();
         tail.rows.start = at;
         tail.flights.clear();
@@ -224,6 +226,15 @@ mod tests {
             assert_eq!(fate(&[PROVEN, PROVEN]), Fate::Dead);
             assert_eq!(fate(&[LOST, PROVEN, LOST]), Fate::Dead);
         }
+    }
+
+    #[test]
+    fn parts_inherit_the_failures_without_an_answer() {
+        let mut head = piece(8, false, &[PROVEN, LOST]);
+        let tail = head.split_off(7);
+        assert_eq!((head.rows.clone(), tail.rows.clone()), (0..7, 7..8));
+        assert_eq!((head.strikes.len(), tail.strikes.len()), (1, 1));
+        assert!(head.is_fragile() && tail.is_fragile());
     }
 
     #[test]
