@@ -112,9 +112,10 @@ impl Dispatcher {
     }
 
     /// The present hosts to which a piece is confined; all if it is not, or if those were removed.
-    fn allowed<'a>(&'a self, piece: &'a Piece) -> impl Iterator<Item = &'a Host> {
-        let is_confined = self.present().any(|host| piece.confined.contains(&host.id));
-        self.present().filter(move |host| !is_confined || piece.confined.contains(&host.id))
+    fn allowed<'a>(&'a self, piece: &Piece) -> impl Iterator<Item = &'a Host> + use<'a> {
+        let hosts = piece.confined().unwrap_or_default();
+        let is_confined = self.present().any(|host| hosts.contains(&host.id));
+        self.present().filter(move |host| !is_confined || hosts.contains(&host.id))
     }
 
     /// The piece whose call at another host has taken longest, if that is much longer than usual at

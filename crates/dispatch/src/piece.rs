@@ -26,8 +26,8 @@ pub(crate) struct Piece {
     pub(crate) strikes: Vec<Strike>,
     /// True if the piece is part of a larger one that was found guilty.
     pub(crate) is_convicted: bool,
-    /// The only hosts that may get the rows, because they may have ended these; empty: all hosts.
-    pub(crate) confined: Vec<HostId>,
+    /// The hosts that the rows may have ended, as part of a larger piece.
+    pub(crate) ended: Vec<HostId>,
     /// The calls in flight; two while one is a hedge.
     pub(crate) flights: Vec<CallId>,
     /// The failures that say nothing about the rows; they set the pause before the next call.
@@ -79,7 +79,7 @@ impl Piece {
             rows,
             strikes: Vec::new(),
             is_convicted: false,
-            confined: Vec::new(),
+            ended: Vec::new(),
             flights: Vec::new(),
             unprocessed: 0,
             attempts: 0,
@@ -127,7 +127,26 @@ impl Piece {
 
     /// True if the rows may end a host: a connection broke, or no answer came.
     pub(crate) fn is_fragile(&self) -> bool {
-        !self.confined.is_empty() || self.strikes.iter().any(|strike| !strike.is_answer())
+        !self.ended.is_empty() || self.strikes.iter().any(|strike| !strike.is_answer())
+    }
+
+    /// The hosts that the rows may have ended.
+    fn ended_hosts(&self) -> Vec<HostId> {
+        let mut hosts = self.ended.clone();
+        let silent = self.strikes.iter().filter(|strike| !strike.is_answer());
+        for host in silent.map(|strike| strike.host) {
+            if !hosts.contains(&host) {
+                hosts.push(host);
+            }
+        }
+        hosts
+    }
+
+    /// The only hosts that may get the rows, because they may have ended two; `None`: all hosts.
+    pub(crate) fn confined(&self) -> Option<Vec<HostId>> {
+        let is_possible = self.ended.len() + self.strikes.len() >= STRIKES;
+        let hosts = if is_possible { self.ended_hosts() } else { Vec::new() };
+        (hosts.len() >= STRIKES).then_some(hosts)
     }
 
     pub(crate) fn has_strike_at(&self, host: HostId) -> bool {
@@ -157,16 +176,10 @@ impl Piece {
         tail
     }
 
-    /// Makes the parts of a guilty piece: they are tried afresh, but only at the hosts that the
-    /// piece may have ended.
+    /// Makes the parts of a guilty piece: they are tried afresh, but the hosts that it may have
+    /// ended are not forgotten.
     pub(crate) fn convict(&mut self) {
-        if self.is_fragile() {
-            for strike in &self.strikes {
-                if !self.confined.contains(&strike.host) {
-                    self.confined.push(strike.host);
-                }
-            }
-        }
+        self.ended = self.ended_hosts();
         self.is_convicted = true;
         self.strikes.clear();
     }
@@ -226,6 +239,18 @@ mod tests {
             assert_eq!(fate(&[PROVEN, PROVEN]), Fate::Dead);
             assert_eq!(fate(&[LOST, PROVEN, LOST]), Fate::Dead);
         }
+    }
+
+    #[test]
+    fn rows_that_may_have_ended_two_hosts_are_confined_to_them() {
+        let silent = |strikes: &[_]| piece(8, false, strikes);
+        assert_eq!(silent(&[LOST]).confined(), None);
+        assert_eq!(silent(&[LOST, PROVEN]).confined(), None, "one has answered");
+        let two = Some(vec![HostId(0), HostId(1)]);
+        let mut parent = silent(&[LOST, LOST]);
+        assert_eq!(parent.confined(), two);
+        parent.convict();
+        assert_eq!((parent.confined(), parent.strikes.len()), (two, 0));
     }
 
     #[test]
