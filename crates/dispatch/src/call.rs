@@ -43,7 +43,7 @@ pub enum Purpose {
     Score,
     /// Another host has these rows and takes long; the first answer counts.
     Hedge,
-    /// The host is to be tested with the rows of [`Settled::keep`], which were scored before. The
+    /// The host is to be tested with the row of [`Settled::keep`], which was scored before. The
     /// answer's scores are not used.
     Check,
 }
@@ -90,8 +90,8 @@ pub struct Settled {
     pub dead: Vec<Dead>,
     /// Calls that are no longer needed. Their ends need not be reported.
     pub cancel: Vec<CallId>,
-    /// The caller keeps the input of these rows until the dispatcher is dropped: calls for
-    /// [`Purpose::Check`] send them. It is there once, with the first rows that are scored.
+    /// The caller keeps the input of this row until the dispatcher is dropped: calls for
+    /// [`Purpose::Check`] send it. It is there once, with the first rows that are scored.
     pub keep: Option<(BatchId, Range<u32>)>,
 }
 

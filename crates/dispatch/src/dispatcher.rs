@@ -22,7 +22,7 @@ pub struct Dispatcher {
     pub(crate) pool: Pool,
     pub(crate) flights: BTreeMap<CallId, Flight>,
     pub(crate) last_call: u64,
-    /// Rows that were scored, to test hosts with.
+    /// A row that was scored, to test hosts with.
     pub(crate) reference: Option<(BatchId, Range<u32>)>,
     pub(crate) errors: Errors,
     /// The time since which no call has succeeded and some have failed.

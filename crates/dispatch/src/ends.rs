@@ -10,7 +10,6 @@ use crate::{
     dispatcher::{Dispatcher, Flight},
     host::Ended,
     piece::{Piece, PieceId, Strike, is_strike},
-    pool::head,
 };
 
 impl Dispatcher {
@@ -72,10 +71,11 @@ impl Dispatcher {
         self.count(piece.len(), false);
     }
 
-    /// Keeps the first rows that were scored, to test hosts with.
+    /// Keeps the first row that was scored, to test hosts with: a single one is not too large for
+    /// any host.
     fn keep(&mut self, piece: &Piece, settled: &mut Settled) {
         if self.reference.is_none() {
-            let kept = (piece.batch, head(&piece.rows, self.settings.probe_rows.max(1)));
+            let kept = (piece.batch, piece.rows.start..piece.rows.start + 1);
             self.reference = Some(kept.clone());
             settled.keep = Some(kept);
         }

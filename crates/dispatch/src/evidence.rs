@@ -10,7 +10,7 @@ use crate::{
     piece::{Piece, PieceId, Strike},
 };
 
-/// Failures in a row after which a host is tested with rows that were scored before.
+/// Failures in a row after which a host is tested with a row that was scored before.
 pub(crate) const DOUBT: u32 = 3;
 
 /// The verdict on a failure.
@@ -48,11 +48,13 @@ impl Dispatcher {
     /// A host has succeeded: rows that it failed on are at fault.
     pub(crate) fn acquit_others(&mut self, flight: &Flight, now: Moment, settled: &mut Settled) {
         let call = (flight.sent, now);
-        if let Some(host) = self.hosts.get_mut(&flight.host) {
-            host.in_a_row = 0;
-        }
+        let Some(host) = self.hosts.get_mut(&flight.host) else { return };
+        host.in_a_row = 0;
+        let was_faulty = std::mem::take(&mut host.is_faulty);
         let changed = self.judge_open(flight.host, now, |id, piece, strike| {
             match Some(id) != flight.piece && piece.is_proof(strike, call) {
+                // The host was at fault until now. One that rows have ended has started again.
+                true if was_faulty && strike.failure.class != Class::Lost => Verdict::Host,
                 true => Verdict::Rows,
                 false => Verdict::None,
             }
@@ -88,6 +90,7 @@ impl Dispatcher {
         });
         if let Some(host) = self.hosts.get_mut(&flight.host).filter(|_| is_check) {
             host.in_a_row = 0;
+            host.is_faulty = true;
         }
         self.place_again(changed, now, settled);
     }

@@ -37,6 +37,8 @@ pub(crate) struct Host {
     pub(crate) open: Vec<PieceId>,
     /// Such failures since the last success.
     pub(crate) in_a_row: u32,
+    /// True if it has failed a test since the last success.
+    pub(crate) is_faulty: bool,
     /// The most rows of a call, as the host's refusals have named it.
     pub(crate) most_rows: Option<u32>,
     /// The time at which the last success ended.
@@ -92,6 +94,7 @@ impl Host {
             fragile: 0,
             open: Vec::new(),
             in_a_row: 0,
+            is_faulty: false,
             most_rows: None,
             succeeded: None,
             is_failing: false,

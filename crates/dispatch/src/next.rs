@@ -77,7 +77,7 @@ impl Dispatcher {
             return can_check.then_some(Work::Check);
         }
         let most = host.most_rows.unwrap_or(u32::MAX);
-        // Of rows that were not scored before, the fewest are at fault in a call of one.
+        // A single row is the one that is least likely to be at fault.
         let most = if is_trial { 1 } else { most.max(1) };
         self.piece_for(host, now)
             .map(|id| Work::Rows(id, most))
@@ -112,9 +112,10 @@ impl Dispatcher {
     }
 
     /// The present hosts to which a piece is confined; all if it is not, or if those were removed.
-    fn allowed<'a>(&'a self, piece: &'a Piece) -> impl Iterator<Item = &'a Host> {
-        let is_confined = self.present().any(|host| piece.confined.contains(&host.id));
-        self.present().filter(move |host| !is_confined || piece.confined.contains(&host.id))
+    fn allowed<'a>(&'a self, piece: &Piece) -> impl Iterator<Item = &'a Host> + use<'a> {
+        let hosts = piece.confined().unwrap_or_default();
+        let is_confined = self.present().any(|host| hosts.contains(&host.id));
+        self.present().filter(move |host| !is_confined || hosts.contains(&host.id))
     }
 
     /// The piece whose call at another host has taken longest, if that is much longer than usual at

@@ -26,8 +26,8 @@ pub(crate) struct Piece {
     pub(crate) strikes: Vec<Strike>,
     /// True if the piece is part of a larger one that was found guilty.
     pub(crate) is_convicted: bool,
-    /// The only hosts that may get the rows, because they may have ended these; empty: all hosts.
-    pub(crate) confined: Vec<HostId>,
+    /// The hosts that the rows may have ended, as part of a larger piece.
+    pub(crate) ended: Vec<HostId>,
     /// The calls in flight; two while one is a hedge.
     pub(crate) flights: Vec<CallId>,
     /// The failures that say nothing about the rows; they set the pause before the next call.
@@ -79,7 +79,7 @@ impl Piece {
             rows,
             strikes: Vec::new(),
             is_convicted: false,
-            confined: Vec::new(),
+            ended: Vec::new(),
             flights: Vec::new(),
             unprocessed: 0,
             attempts: 0,
@@ -96,23 +96,57 @@ impl Piece {
     /// Decides about the piece by its failures. A piece with two is not sent again as a whole; a
     /// part of a guilty piece needs only one, unless it is a single row.
     pub(crate) fn fate(&self) -> Fate {
-        let is_single = self.len() == 1;
-        let needed = if self.is_convicted && !is_single { 1 } else { STRIKES };
+        if self.len() == 1 {
+            return self.fate_of_row();
+        }
         // To cut a part of a guilty piece further loses nothing, so an answer is enough.
-        let counts = |strike: &Strike| {
-            strike.is_proven || (self.is_convicted && !is_single && strike.is_answer())
-        };
+        let counts =
+            |strike: &Strike| strike.is_proven || (self.is_convicted && strike.is_answer());
+        let needed = if self.is_convicted { 1 } else { STRIKES };
         match self.strikes.len() {
             strikes if strikes < needed => Fate::Send,
             _ if self.strikes.iter().filter(|strike| counts(strike)).count() < needed => Fate::Wait,
-            _ if is_single => Fate::Dead,
             _ => Fate::Cut,
+        }
+    }
+
+    /// Decides about a single row. It needs two failures of one kind: a row that was beside one that
+    /// has ended the host, and meets a host that answers wrongly, is not at fault.
+    fn fate_of_row(&self) -> Fate {
+        let of_kind = |is_answer| {
+            let strikes = self.strikes.iter().filter(move |s| s.is_answer() == is_answer);
+            let proven = strikes.clone().filter(|strike| strike.is_proven).count();
+            (strikes.count(), proven)
+        };
+        match [of_kind(true), of_kind(false)] {
+            kinds if kinds.iter().any(|(_, proven)| *proven >= STRIKES) => Fate::Dead,
+            kinds if kinds.iter().any(|(strikes, _)| *strikes >= STRIKES) => Fate::Wait,
+            _ => Fate::Send,
         }
     }
 
     /// True if the rows may end a host: a connection broke, or no answer came.
     pub(crate) fn is_fragile(&self) -> bool {
-        !self.confined.is_empty() || self.strikes.iter().any(|strike| !strike.is_answer())
+        !self.ended.is_empty() || self.strikes.iter().any(|strike| !strike.is_answer())
+    }
+
+    /// The hosts that the rows may have ended.
+    fn ended_hosts(&self) -> Vec<HostId> {
+        let mut hosts = self.ended.clone();
+        let silent = self.strikes.iter().filter(|strike| !strike.is_answer());
+        for host in silent.map(|strike| strike.host) {
+            if !hosts.contains(&host) {
+                hosts.push(host);
+            }
+        }
+        hosts
+    }
+
+    /// The only hosts that may get the rows, because they may have ended two; `None`: all hosts.
+    pub(crate) fn confined(&self) -> Option<Vec<HostId>> {
+        let is_possible = self.ended.len() + self.strikes.len() >= STRIKES;
+        let hosts = if is_possible { self.ended_hosts() } else { Vec::new() };
+        (hosts.len() >= STRIKES).then_some(hosts)
     }
 
     pub(crate) fn has_strike_at(&self, host: HostId) -> bool {
@@ -131,8 +165,10 @@ impl Piece {
         }
     }
 
-    /// Cuts the piece in two at this row. Both parts have its history.
+    /// Cuts the piece in two at this row. Both parts have its history, but the answers that it has
+    /// failed with count against neither: they are other calls, and the rest may be at fault.
     pub(crate) fn split_off(&mut self, at: u32) -> Self {
+        self.strikes.retain(|strike| !strike.is_answer());
         let mut tail = self.clone();
         tail.rows.start = at;
         tail.flights.clear();
@@ -140,16 +176,10 @@ impl Piece {
         tail
     }
 
-    /// Makes the parts of a guilty piece: they are tried afresh, but only at the hosts that the
-    /// piece may have ended.
+    /// Makes the parts of a guilty piece: they are tried afresh, but the hosts that it may have
+    /// ended are not forgotten.
     pub(crate) fn convict(&mut self) {
-        if self.is_fragile() {
-            for strike in &self.strikes {
-                if !self.confined.contains(&strike.host) {
-                    self.confined.push(strike.host);
-                }
-            }
-        }
+        self.ended = self.ended_hosts();
         self.is_convicted = true;
         self.strikes.clear();
     }
@@ -165,4 +195,83 @@ impl Piece {
 /// True if a failure of this class may be the fault of the rows.
 pub(crate) fn is_strike(class: Class) -> bool {
     class.may_be_the_message() || is_answer(class)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn piece(rows: u32, is_convicted: bool, strikes: &[(Class, bool)]) -> Piece {
+        let at = |millis| Moment::at(Duration::from_millis(millis));
+        let strike = |(host, (class, is_proven)): (u32, &(Class, bool))| {
+            let failure = Failure::new(*class, "failed");
+            let (sent, ended) = (at(1), at(5));
+            Strike { host: HostId(host), sent, ended, failure, is_proven: *is_proven }
+        };
+        let strikes = (0..).zip(strikes).map(strike).collect();
+        Piece { strikes, is_convicted, ..Piece::new(BatchId(0), 0..rows) }
+    }
+
+    const ANSWER: (Class, bool) = (Class::Ambiguous, false);
+    const PROVEN: (Class, bool) = (Class::Refused, true);
+    const LOST: (Class, bool) = (Class::Lost, true);
+
+    #[test]
+    fn rows_are_cut_after_two_proven_failures_and_parts_after_one() {
+        let fate = |is_convicted, strikes: &[_]| piece(8, is_convicted, strikes).fate();
+        assert_eq!(fate(false, &[PROVEN]), Fate::Send);
+        assert_eq!(fate(false, &[PROVEN, ANSWER]), Fate::Wait);
+        assert_eq!(fate(false, &[PROVEN, LOST]), Fate::Cut);
+        assert_eq!(fate(true, &[]), Fate::Send);
+        assert_eq!(fate(true, &[ANSWER]), Fate::Cut);
+        assert_eq!(fate(true, &[(Class::Timeout, false)]), Fate::Wait);
+    }
+
+    #[test]
+    fn a_row_is_dead_after_two_proven_failures_of_one_kind() {
+        for is_convicted in [false, true] {
+            let fate = |strikes: &[_]| piece(1, is_convicted, strikes).fate();
+            assert_eq!(fate(&[PROVEN]), Fate::Send);
+            assert_eq!(fate(&[PROVEN, ANSWER]), Fate::Wait);
+            assert_eq!(fate(&[PROVEN, LOST]), Fate::Send, "two kinds");
+            assert_eq!(fate(&[PROVEN, PROVEN]), Fate::Dead);
+            assert_eq!(fate(&[LOST, PROVEN, LOST]), Fate::Dead);
+        }
+    }
+
+    #[test]
+    fn rows_that_may_have_ended_two_hosts_are_confined_to_them() {
+        let silent = |strikes: &[_]| piece(8, false, strikes);
+        assert_eq!(silent(&[LOST]).confined(), None);
+        assert_eq!(silent(&[LOST, PROVEN]).confined(), None, "one has answered");
+        let two = Some(vec![HostId(0), HostId(1)]);
+        let mut parent = silent(&[LOST, LOST]);
+        assert_eq!(parent.confined(), two);
+        parent.convict();
+        assert_eq!((parent.confined(), parent.strikes.len()), (two, 0));
+    }
+
+    #[test]
+    fn parts_inherit_the_failures_without_an_answer() {
+        let mut head = piece(8, false, &[PROVEN, LOST]);
+        let tail = head.split_off(7);
+        assert_eq!((head.rows.clone(), tail.rows.clone()), (0..7, 7..8));
+        assert_eq!((head.strikes.len(), tail.strikes.len()), (1, 1));
+        assert!(head.is_fragile() && tail.is_fragile());
+    }
+
+    #[test]
+    fn a_success_is_proof_by_the_kind_of_the_failure() {
+        let at = |millis| Moment::at(Duration::from_millis(millis));
+        let is_proof = |rows, class, sent, ended| {
+            let piece = piece(rows, false, &[(class, false)]);
+            piece.is_proof(&piece.strikes[0], (at(sent), at(ended)))
+        };
+        assert!(is_proof(8, Class::Ambiguous, 0, 3), "the host was well during the call");
+        assert!(!is_proof(8, Class::Ambiguous, 0, 0), "before it is too early");
+        assert!(!is_proof(8, Class::Timeout, 3, 9) && is_proof(8, Class::Timeout, 5, 9));
+        assert!(!is_proof(1, Class::Ambiguous, 3, 9) && is_proof(1, Class::Ambiguous, 5, 9));
+    }
 }

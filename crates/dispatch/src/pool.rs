@@ -1,9 +1,6 @@
 //! The pieces that are not settled, by the place where they wait.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    ops::Range,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use outrigger_core::Moment;
 
@@ -100,9 +97,4 @@ impl Pool {
     pub(crate) fn is_idle(&self) -> bool {
         self.fresh.is_empty() && self.ready.is_empty()
     }
-}
-
-/// The first rows of a range, at most this many.
-pub(crate) fn head(rows: &Range<u32>, most: u32) -> Range<u32> {
-    rows.start..rows.end.min(rows.start.saturating_add(most))
 }

@@ -15,8 +15,6 @@ pub struct Settings {
     pub breaker: EjectionSettings,
     /// The pauses before rows are sent again that a host did not process.
     pub backoff: Backoff,
-    /// The most rows of a call that tests a host with rows that were scored before.
-    pub probe_rows: u32,
     /// A call is sent to a second host too when it takes this many times as long as usual there.
     pub hedge: f64,
     /// The time after which rows are sent again to the host that failed on them, if no other host
@@ -62,7 +60,6 @@ impl Default for Settings {
             first_in_flight: 2,
             breaker: EjectionSettings::default(),
             backoff: Backoff::default(),
-            probe_rows: 8,
             hedge: 3.0,
             second_host: Duration::from_secs(60),
             patience: Duration::from_secs(600),

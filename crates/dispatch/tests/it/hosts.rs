@@ -90,11 +90,11 @@ fn check_38_a_host_that_fails_every_call_is_withdrawn() {
 }
 
 #[test]
-fn check_38_a_probe_with_scored_rows_decides_about_the_return() {
+fn check_38_a_probe_with_a_scored_row_decides_about_the_return() {
     let mut dispatcher = dispatcher(&[A], 20, 64);
     let sent = calls(&mut dispatcher, at(0));
     let settled = dispatcher.ended(sent[0].id, End::Scored, at(10));
-    assert_eq!(settled.keep, Some((sent[0].batch, 0..8)));
+    assert_eq!(settled.keep, Some((sent[0].batch, 0..1)));
     dispatcher.ended(sent[1].id, End::Scored, at(10));
     let mut now = at(10);
     while !matches!(dispatcher.snapshot(now).hosts[0].breaker, Breaker::Open(_)) {
@@ -107,7 +107,7 @@ fn check_38_a_probe_with_scored_rows_decides_about_the_return() {
     assert_eq!(dispatcher.next(until - Duration::from_millis(1)), None);
     let probe = dispatcher.next(until).expect("a probe");
     assert!(probe.is_probe && probe.purpose == Purpose::Check);
-    assert_eq!((probe.batch, probe.rows.clone()), (sent[0].batch, 0..8));
+    assert_eq!((probe.batch, probe.rows.clone()), (sent[0].batch, 0..1));
     assert_eq!(dispatcher.next(until), None, "one probe at a time");
     dispatcher.ended(probe.id, failed(Class::Overloaded), until);
     assert!(matches!(dispatcher.snapshot(until).hosts[0].breaker, Breaker::Open(_)));
