@@ -70,7 +70,7 @@ impl Far {
                gpu: {{kind: oip, {settings}}}}}"
         );
         let settings =
-            [("engines", &*engines), ("images.poll_interval", "100ms"), ("store.idle_ttl", idle)];
+            [("engines", &*engines), ("images.poll_interval", "1s"), ("store.idle_ttl", idle)];
         Self { stack: Stack::with(&settings).await, server }
     }
 
