@@ -168,8 +168,7 @@ def test_both_arms_of_a_canary_are_loaded_until_it_is_rolled_back(
     other = stack.push(canary, MODEL, "latest_canary")
     until_both_answer(stack, digest, other)
     assert published(peer) == names(digest, "scaled") | names(other, "scaled")
-    done = stack.serve.run("canary", "abort", MODEL)
-    assert done.returncode == 0, done.stderr
+    decide(stack, "abort")
     until(stack, live, lambda: published(peer) == names(digest, "scaled"), "both are published")
     assert assert_scores(stack, live) == {digest}
 
@@ -203,8 +202,7 @@ def test_a_canary_may_have_its_arms_on_two_engines(empty, stack_on, tmp_path, ne
     assert assert_scores(stack, trees) == {live}
     canary = stack.push(carried, MODEL, "latest_canary")
     until_both_answer(stack, live, canary)
-    done = stack.serve.run("canary", "promote", MODEL)
-    assert done.returncode == 0, done.stderr
+    decide(stack, "promote")
     until_answers(stack, canary)
     assert assert_scores(stack, carried) == {canary}
 
@@ -236,6 +234,13 @@ def test_the_golden_gate_refuses_a_model_that_scores_otherwise(started, stack_on
     with pytest.raises(OutriggerError) as raised:
         stack.client().predict(MODEL, USERS, OFFERS)
     assert raised.value.reason == "GOLDEN_MISMATCH"
+
+
+def decide(stack, verb):
+    """Ends the canary's trial by hand."""
+    reason = ("--reason", "it is a test", "--by", "a test")
+    done = stack.serve.run("canary", verb, MODEL, *reason)
+    assert done.returncode == 0, done.stderr
 
 
 def until_answers(stack, digest):
