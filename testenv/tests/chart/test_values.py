@@ -82,7 +82,7 @@ def test_every_default_is_described_by_the_schema():
     free = [each for each in keys(default_values()) if each not in known]
     # Objects of Kubernetes, and maps of labels, have keys that our schema does not list.
     roots = ("podSecurityContext.", "securityContext.", "engine.resources.", "resources.")
-    roots += ("strategy.rollingUpdate.", "monitoring.dashboard.labels.")
+    roots += ("oipEngine.resources.", "strategy.rollingUpdate.", "monitoring.dashboard.labels.")
     assert [each for each in free if not each.startswith(roots)] == []
 
 
