@@ -2,8 +2,8 @@
 
 mod engines;
 mod images;
-mod oip;
 mod onnx;
+mod remote;
 mod tfserving;
 mod trees;
 

@@ -82,7 +82,8 @@ def test_every_default_is_described_by_the_schema():
     free = [each for each in keys(default_values()) if each not in known]
     # Objects of Kubernetes, and maps of labels, have keys that our schema does not list.
     roots = ("podSecurityContext.", "securityContext.", "engine.resources.", "resources.")
-    roots += ("onnx.resources.", "strategy.rollingUpdate.", "monitoring.dashboard.labels.")
+    roots += ("oipEngine.resources.", "onnx.resources.", "strategy.rollingUpdate.")
+    roots += ("monitoring.dashboard.labels.",)
     assert [each for each in free if not each.startswith(roots)] == []
 
 

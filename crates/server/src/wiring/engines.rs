@@ -5,7 +5,7 @@ use outrigger_lifecycle::Engines;
 use outrigger_store::Store;
 use outrigger_trace::Tracer;
 
-use super::{oip, onnx, tfserving, trees};
+use super::{onnx, remote, tfserving, trees};
 use crate::{
     Error,
     config::{Config, Invalid, Kinds, kinds::Context},
@@ -18,7 +18,7 @@ impl Kinds {
         Self::default()
             .with(tfserving::kind())
             .with(trees::kind())
-            .with(oip::kind())
+            .with(remote::kind())
             .with(onnx::kind())
     }
 }

@@ -70,7 +70,7 @@ impl Far {
                gpu: {{kind: oip, {settings}}}}}"
         );
         let settings =
-            [("engines", &*engines), ("images.poll_interval", "100ms"), ("store.idle_ttl", idle)];
+            [("engines", &*engines), ("images.poll_interval", "1s"), ("store.idle_ttl", idle)];
         Self { stack: Stack::with(&settings).await, server }
     }
 
@@ -150,8 +150,11 @@ async fn a_model_that_says_it_is_ready_must_pass_the_golden_cases() {
     assert_eq!(reason(&status), "GOLDEN_MISMATCH");
 }
 
+/// A change of an answer.
+type Distort = fn(&mut ModelInferResponse);
+
 /// The answer of the identity model, changed by `distort`.
-fn distorted(distort: fn(&mut ModelInferResponse)) -> impl Fn(&Seen) -> Answer {
+fn distorted(distort: Distort) -> impl Fn(&Seen) -> Answer {
     move |seen| identity::grpc_with(seen, distort)
 }
 
@@ -160,14 +163,15 @@ async fn failures_of_the_server_have_reasons() {
     let far = Far::start("").await;
     far.publish(3.0).await;
     far.scores(&[1.0]).await.expect("scores");
-    let answers: [(fn() -> Answer, &str); 4] = [
-        (|| Answer::Status(13, "Stub process is not healthy".to_owned()), "ENGINE_FAILED"),
-        (|| Answer::Status(3, "unexpected shape".to_owned()), "ENGINE_FAILED"),
-        (|| Answer::Status(8, "Exceeds maximum queue size".to_owned()), "OVERLOADED"),
-        (|| Answer::Message(b"\xff".as_slice().into()), "SCORES_INVALID"),
+    let status = |code, message: &str| Answer::Status(code, message.to_owned());
+    let answers = [
+        (status(13, "Stub process is not healthy"), "ENGINE_FAILED"),
+        (status(3, "unexpected shape"), "ENGINE_FAILED"),
+        (status(8, "Exceeds maximum queue size"), "OVERLOADED"),
+        (Answer::Message(Bytes::from_static(b"\xff")), "SCORES_INVALID"),
     ];
     for (answer, expected) in answers {
-        far.infer(move |_| answer());
+        far.infer(move |_| answer.clone());
         let status = far.scores(&[1.0]).await.expect_err("a failure");
         assert_eq!(reason(&status), expected, "{status}");
     }
@@ -180,7 +184,7 @@ async fn an_answer_that_is_not_that_of_the_request_gives_no_score() {
     let far = Far::start("").await;
     far.publish(3.0).await;
     far.scores(&[1.0]).await.expect("scores");
-    let distortions: [(&str, fn(&mut ModelInferResponse)); 7] = [
+    let distortions: [(&str, Distort); 7] = [
         ("model", |reply| reply.model_name = "other".to_owned()),
         ("id", |reply| reply.id = "other".to_owned()),
         ("name", |reply| reply.outputs[0].name = "other".to_owned()),

@@ -38,7 +38,14 @@ _PRICE = numeric("price", entity=TREATMENT, required=True)
 
 def pair(directory: Path) -> ModelPackage:
     """A package of the model `pair` of the checks, which servers have: sums and differences."""
-    inputs = tuple(Input(name, JOINED, "float32", (_AGE, _PRICE)) for name in "ab")
+    others = (
+        numeric("tenure", entity=USER, default=2),
+        numeric("days", entity=TREATMENT, default=9),
+    )
+    inputs = (
+        Input("a", JOINED, "float32", (_AGE, _PRICE)),
+        Input("b", JOINED, "float32", others),
+    )
     outputs = tuple(Output(name, name, width=2, score_column=1) for name in ("sum", "difference"))
     metadata = Metadata(inputs, outputs, framework=FRAMEWORK, remote={"model": "pair"})
 
