@@ -2,7 +2,7 @@
 
 mod engines;
 mod images;
-mod oip;
+mod remote;
 mod tfserving;
 mod trees;
 

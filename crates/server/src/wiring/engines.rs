@@ -5,7 +5,7 @@ use outrigger_lifecycle::Engines;
 use outrigger_store::Store;
 use outrigger_trace::Tracer;
 
-use super::{oip, tfserving, trees};
+use super::{remote, tfserving, trees};
 use crate::{
     Error,
     config::{Config, Invalid, Kinds, kinds::Context},
@@ -15,7 +15,7 @@ use crate::{
 impl Kinds {
     /// The kinds of engines that the program is shipped with.
     pub fn shipped() -> Self {
-        Self::default().with(tfserving::kind()).with(trees::kind()).with(oip::kind())
+        Self::default().with(tfserving::kind()).with(trees::kind()).with(remote::kind())
     }
 }
 
