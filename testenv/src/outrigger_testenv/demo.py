@@ -60,7 +60,7 @@ class DemoFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Beside:
-    """What the control plane finds beside it: settings and models of its configuration, and the
+    """The surroundings of the control plane: settings and models of its configuration, and the
     engine's name.
     """
 
