@@ -22,7 +22,7 @@ def asked(monkeypatch):
     sides = []
 
     def run(side, load, effort):
-        assert load == front.CLOSED_LOOP
+        assert load == front.LOAD
         sides.append(side.name)
         return Report(side.name, [], {"throughput": {"engine": 100.0}.get(side.name, 65.0)})
 
@@ -35,7 +35,7 @@ def stack():
     process = SimpleNamespace(pid=os.getpid())
     serve = SimpleNamespace(config={"server": {"oip": "127.0.0.1:8001"}}, process=process)
     engine = SimpleNamespace(endpoint="unix:/engine.sock", process=process)
-    model = SimpleNamespace(versions=[SimpleNamespace(servable="reference")])
+    model = SimpleNamespace(versions=[SimpleNamespace(servable="reference", servable_version=7)])
     client = SimpleNamespace(model=lambda name: model)
     return SimpleNamespace(serve=serve, engine=engine, client=lambda: client)
 

@@ -162,7 +162,8 @@ def direct(stack: Stack, package: ModelPackage, frame: int = ONE_FRAME) -> Side:
 
 def _direct(stack: Stack, endpoint: str, package: ModelPackage, frame: int) -> list[str]:
     (version,) = stack.client().model(MODEL).versions
-    servable = ["--servable", version.servable]
+    # Without a version, the engine may answer for the placeholder beside it.
+    servable = ["--servable", version.servable, "--version", str(version.servable_version)]
     return ["--direct", endpoint, *servable, *load_arguments(package, frame)]
 
 

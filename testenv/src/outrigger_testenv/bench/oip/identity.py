@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 
 from outrigger_testenv.bench.figure import Effort, Measurement
-from outrigger_testenv.bench.generator import CLOSED_LOOP, Report, Side
+from outrigger_testenv.bench.generator import Report, Side
 from outrigger_testenv.bench.oip import served
-from outrigger_testenv.bench.oip.front import GRPC, by_turns, turns_of
+from outrigger_testenv.bench.oip.front import GRPC, LOAD, by_turns, turns_of
 from outrigger_testenv.bench.setup import ONE_FRAME, Setup
 from outrigger_testenv.oip import peers
 from outrigger_testenv.oip.models import Served, identity
@@ -52,7 +52,7 @@ def _reports(effort: Effort) -> list[dict[str, Report]]:
         tempfile.TemporaryDirectory(prefix="outrigger-bench-") as directory,
         _sides(Path(directory)) as sides,
     ):
-        return by_turns(sides, CLOSED_LOOP, effort)
+        return by_turns(sides, LOAD, effort)
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from outrigger_testenv.bench.figure import Effort, Measurement
-from outrigger_testenv.bench.generator import CLOSED_LOOP, CONTROL_PLANE, Side
-from outrigger_testenv.bench.oip.front import GRPC, by_turns, turns_of
+from outrigger_testenv.bench.generator import CONTROL_PLANE, Side
+from outrigger_testenv.bench.oip.front import GRPC, LOAD, by_turns, turns_of
 from outrigger_testenv.bench.oip.served import peer_processes, started
 from outrigger_testenv.bench.setup import COLUMNAR, Setup, load_arguments, serve
 from outrigger_testenv.builder import ModelPackage
@@ -40,7 +40,7 @@ def throughput(_: Setup, effort: Effort) -> Measurement:
         tempfile.TemporaryDirectory(prefix="outrigger-bench-") as directory,
         _sides(Path(directory)) as sides,
     ):
-        turns = by_turns(sides, CLOSED_LOOP, turns_of(effort))
+        turns = by_turns(sides, LOAD, turns_of(effort))
     samples = [turn["through"].throughput / turn["direct"].throughput for turn in turns]
     return Measurement(samples, runs=[turn[side].raw() for turn in turns for side in turn])
 
