@@ -36,6 +36,10 @@ demo: venv build tools ## see the whole system work; DATA=path takes the MineTha
 demo-trees: venv build tools ## the same for a model of XGBoost, without TensorFlow; DATA=path as above
 	@$(PY) -m outrigger_testenv.demo_trees $(if $(DATA),--data '$(DATA)')
 
+.PHONY: demo-oip
+demo-oip: venv build tools oip-peers ## the same for a model that MLServer runs, scored by Triton's client too; DATA=path as above
+	@$(PY) -m outrigger_testenv.demo_oip $(if $(DATA),--data '$(DATA)')
+
 # Everything is compiled once, and then runs side by side, since the tests mostly wait. The output of
 # each part is printed when it ends. Of make's flags, cargo would take the number of its jobs.
 .PHONY: test

@@ -140,7 +140,7 @@ impl Held {
 
     /// Reduces the charge for the body to `bytes`.
     pub(crate) fn keep_body(&self, bytes: usize) {
-        keep(&self.body, bytes);
+        keep(&self.body, bytes as u64);
     }
 
     /// Releases the charge for the body, which has been freed.
@@ -157,6 +157,11 @@ impl Held {
         let work = &self.part(part).work;
         work.shrink(u64::MAX);
         self.grow(work, bytes)
+    }
+
+    /// Reduces the charge for the memory that a part of the request was turned into to `bytes`.
+    pub(crate) fn keep_work(&self, part: Part, bytes: u64) {
+        keep(&self.part(part).work, bytes);
     }
 
     /// Charges the answer of a part, in place of what was charged for it before.
@@ -179,7 +184,7 @@ impl Held {
 
     /// Reduces the charge for the answers of all parts to `bytes`.
     pub(crate) fn keep_answer(&self, bytes: usize) {
-        keep(&self.main.answer, bytes);
+        keep(&self.main.answer, bytes as u64);
         if let Some(other) = self.other.get() {
             other.answer.shrink(u64::MAX);
         }
@@ -198,8 +203,8 @@ impl Held {
 }
 
 /// Reduces a charge to `bytes`, if it is larger.
-fn keep(charge: &Charge, bytes: usize) {
-    charge.shrink(charge.bytes().saturating_sub(bytes as u64));
+fn keep(charge: &Charge, bytes: u64) {
+    charge.shrink(charge.bytes().saturating_sub(bytes));
 }
 
 /// `body`, an answer that holds the resources of its call until it has been sent.

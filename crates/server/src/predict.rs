@@ -37,6 +37,12 @@ pub(crate) trait Exchange {
     /// The request of the user who stands for the call in statistics, if it has not been freed.
     fn request(&self) -> Option<Arrived>;
 
+    /// The memory in bytes of the request that is still held when its tensors have been sent, beside
+    /// its body.
+    fn kept(&self) -> u64 {
+        0
+    }
+
     /// The metric of the run's latency under a name of the protocol.
     fn latency(&self) -> Option<Latency> {
         None
@@ -191,8 +197,7 @@ impl Predictor {
             latency.record(&call.served_as(), start.elapsed());
         }
         let packed = &*packed;
-        // The tensors have been sent.
-        call.charge_work(0)?;
+        sent(call, exchange);
         call.charge_answer(outputs.iter().map(|output| output.size() as u64).sum())?;
         sample(call, lease, packed, &outputs);
         lease.drawn(|user| lease.scorer.plan.propensity(packed, &outputs, user));
@@ -206,6 +211,11 @@ impl Predictor {
         }
         Ok(answer)
     }
+}
+
+/// Reduces the charge for a request whose tensors have been sent.
+pub(crate) fn sent(call: &Call, exchange: &impl Exchange) {
+    call.keep_work(exchange.kept());
 }
 
 /// Runs the model on the tensors, which it takes out of `packed`, and records the run.

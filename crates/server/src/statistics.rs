@@ -150,9 +150,11 @@ impl Version {
     }
 }
 
-/// The stages of one request, while it is answered.
+/// The stages of one request, while it is answered. One that is dropped before its end, because its
+/// time passed or its caller left, counts as failed.
 pub(crate) struct Observed {
     version: Arc<Version>,
+    is_ended: bool,
     started: Instant,
     queued: Duration,
     input: AtomicU64,
@@ -170,8 +172,13 @@ impl Observed {
     ) -> Self {
         let version = statistics.of(&lease.key, models);
         version.last.store(now(), Relaxed);
+        Self::of(version, started)
+    }
+
+    fn of(version: Arc<Version>, started: Instant) -> Self {
         Self {
             version,
+            is_ended: false,
             started,
             queued: started.elapsed(),
             input: AtomicU64::new(0),
@@ -192,29 +199,53 @@ impl Observed {
     }
 
     /// Records the end of the request.
-    pub(crate) fn end<T>(self, result: &Result<T, Failure>) {
-        let Self { version, started, queued, input, output, rows } = self;
-        let took = started.elapsed();
-        version.queue.add(queued);
+    pub(crate) fn end<T>(mut self, result: &Result<T, Failure>) {
         match result {
-            Ok(_) => {
-                let [input, output] =
-                    [input, output].map(|it| Duration::from_nanos(it.into_inner()));
-                version.success.add(took);
-                version.input.add(input);
-                version.run.add(took.saturating_sub(queued + input + output));
-                version.output.add(output);
-                version.rows.fetch_add(rows.into_inner(), Relaxed);
-                version.failures.store(0, SeqCst);
-            }
+            Ok(_) => self.answered(),
             Err(failure) => {
-                version.fail.add(took);
+                self.failed();
                 // Faults of requests say nothing about the version.
                 if matches!(failure.reason.code(), Code::Internal | Code::Unavailable) {
-                    version.failures.fetch_add(1, SeqCst);
+                    self.version.failures.fetch_add(1, SeqCst);
                 }
             }
         }
+    }
+
+    fn answered(&mut self) {
+        let Self { version, started, queued, input, output, rows, .. } = self;
+        let took = started.elapsed();
+        let [input, output] = [input, output].map(|it| Duration::from_nanos(*it.get_mut()));
+        version.queue.add(*queued);
+        version.success.add(took);
+        version.input.add(input);
+        version.run.add(took.saturating_sub(*queued + input + output));
+        version.output.add(output);
+        version.rows.fetch_add(*rows.get_mut(), Relaxed);
+        version.failures.store(0, SeqCst);
+        self.is_ended = true;
+    }
+
+    fn failed(&mut self) {
+        self.version.queue.add(self.queued);
+        self.version.fail.add(self.started.elapsed());
+        self.is_ended = true;
+    }
+}
+
+impl Drop for Observed {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.failed();
+        }
+    }
+}
+
+#[cfg(test)]
+impl Observed {
+    /// A request to a version that nothing lists.
+    pub(crate) fn unlisted() -> Self {
+        Self::of(Arc::default(), Instant::now())
     }
 }
 
@@ -228,6 +259,19 @@ fn measured<T>(total: &AtomicU64, work: impl FnOnce() -> T) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_request_that_is_cut_off_counts_as_failed_and_says_nothing_about_its_version() {
+        let version = Arc::<Version>::default();
+        let observed = || Observed::of(Arc::clone(&version), Instant::now());
+        for _ in 0..FAILURES {
+            drop(observed());
+        }
+        observed().end(&Ok::<_, Failure>(()));
+        let counts = [&version.success, &version.fail].map(|total| total.get().count);
+        assert_eq!(counts, [1, u64::from(FAILURES)]);
+        assert_eq!(version.failures.load(SeqCst), 0);
+    }
 
     #[test]
     fn a_version_whose_last_runs_failed_counts_as_failing_for_a_while() {

@@ -35,6 +35,9 @@ COLUMNS: tuple[Feature, ...] = (
     *(numeric(name, entity=TREATMENT, required=True) for name in OFFERS.columns),
 )
 
+PARAMETERS = {"objective": "binary:logistic", "max_depth": 5, "eta": 0.1, "seed": 1}
+"""The parameters of XGBoost."""
+
 # The e-mail that a customer gets, by its name: one that the model does not know has no effect.
 OFFER = vocabulary("offer", list(OFFERS.index), other=0, entity=TREATMENT, required=True)
 NAMED_OFFERS = pd.DataFrame({"offer": OFFERS.index}, index=OFFERS.index)
@@ -86,15 +89,18 @@ def _booster(campaign: Campaign, columns: Sequence[Feature], some: np.ndarray, r
     """Trains a booster on the visits of some customers."""
     import xgboost
 
-    metadata = Metadata((Input(FEATURES, JOINED, "float32", tuple(columns)),))
-    customers, sent = campaign.customers[some], campaign.sent[some]
-    table = pack(metadata, customers, sent, counts=[1] * len(customers))[FEATURES]
     data = xgboost.DMatrix(
-        table,
+        table(campaign, columns, some),
         campaign.visits[some],
         feature_names=[column.name for column in columns],
         feature_types=["q" if column.vocabulary is None else "c" for column in columns],
         enable_categorical=True,
     )
-    parameters = {"objective": "binary:logistic", "max_depth": 5, "eta": 0.1, "seed": 1}
-    return xgboost.train(parameters, data, rounds)
+    return xgboost.train(PARAMETERS, data, rounds)
+
+
+def table(campaign: Campaign, columns: Sequence[Feature], some: np.ndarray) -> np.ndarray:
+    """The columns of some customers, each with the e-mail that was sent."""
+    metadata = Metadata((Input(FEATURES, JOINED, "float32", tuple(columns)),))
+    customers, sent = campaign.customers[some], campaign.sent[some]
+    return pack(metadata, customers, sent, counts=[1] * len(customers))[FEATURES]

@@ -9,7 +9,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ RTOL, ATOL = 1e-4, 1e-6
 USERS = 4_000
 SHOWN = 8
 MODEL = "campaign"
+# The longest wait for scores, seconds: the first ones wait until the engine has loaded the model.
+PATIENCE = 120.0
 
 
 class Screen:
@@ -56,6 +59,23 @@ class DemoFailed(RuntimeError):
 
 
 @dataclass(frozen=True)
+class Beside:
+    """The surroundings of the control plane: settings and models of its configuration, and the
+    engine's name.
+    """
+
+    settings: Mapping[str, Any]
+    models: tuple[Mapping[str, Any], ...]
+    engine: str
+
+
+@contextmanager
+def nothing(_: Path):
+    """Nothing beside the control plane but an engine of TensorFlow, if there is one."""
+    yield Beside({}, (), "in the control plane's process")
+
+
+@dataclass(frozen=True)
 class Library:
     """The library of a demo's model."""
 
@@ -65,7 +85,7 @@ class Library:
     # The unit of the effort, and the efforts of the two versions.
     unit: str
     efforts: tuple[int, int]
-    # True if the model needs an engine beside the control plane.
+    # True if the model needs TensorFlow's engine beside the control plane.
     has_engine: bool
     # Requests the scores of users in another way, and expects the same.
     again: Callable[["Screen", Any, pd.DataFrame, pd.DataFrame], None]
@@ -73,6 +93,8 @@ class Library:
     tolerance: tuple[float, float]
     # The end of the last line.
     verdict: str
+    # Starts what else runs beside the control plane, in a directory.
+    beside: Callable[[Path], AbstractContextManager[Beside]] = nothing
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -116,14 +138,17 @@ def run(library: Library, data: Path | None, directory: Path) -> int:
         return 64
     first, second = (trained(screen, library, table, directory, at) for at in (1, 2))
 
-    with Stack(start=False, engine=library.has_engine) as stack:
+    with (
+        library.beside(directory / "beside") as beside,
+        Stack(beside.settings, beside.models, start=False, engine=library.has_engine) as stack,
+    ):
         if stack.registry:
             stack.registry.start()
         digest = stack.push(first, MODEL)
         screen.section("Push and start")
         screen.line(f"pushed         {MODEL}:latest  {short(digest)}")
-        started(screen, stack)
-        with stack.client() as client:
+        started(screen, stack, beside)
+        with stack.client(PATIENCE) as client:
             users = table.customers.iloc[:USERS]
             scores = asked_by_tag(screen, client, users, digest)
             library.again(screen, stack, users, scores)
@@ -165,7 +190,7 @@ def train(table, directory: Path, version: str, epochs: int):
     return campaign.train(table, directory, version, epochs)
 
 
-def started(screen: Screen, stack) -> None:
+def started(screen: Screen, stack, beside: Beside) -> None:
     """Starts engine and control plane."""
     where = stack.registry.host if stack.registry else "none installed: an OCI layout directory"
     screen.line(f"registry       {where}")
@@ -174,7 +199,7 @@ def started(screen: Screen, stack) -> None:
         program = Path(stack.engine.process.command[0]).name
         screen.line(f"engine         {program}, on a unix socket")
     else:
-        screen.line("engine         in the control plane's process")
+        screen.line(f"engine         {beside.engine}")
     stack.serve.start()
     screen.line(f"control plane  {stack.serve.target}")
 

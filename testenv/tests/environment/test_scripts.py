@@ -214,6 +214,7 @@ case "$1" in
     exit {test} ;;
   demo) echo "{demo}"; exit {demo_status} ;;
   demo-trees) echo "{trees}"; exit {trees_status} ;;
+  demo-oip) echo "{oip}"; exit {oip_status} ;;
 esac
 """
 GREEN = {
@@ -223,6 +224,8 @@ GREEN = {
     "demo_status": 0,
     "trees": "demo ok: 9 scores",
     "trees_status": 0,
+    "oip": "demo ok: 7 scores",
+    "oip_status": 0,
 }
 
 
@@ -247,6 +250,7 @@ def test_ci_lints_tests_and_runs_the_demos(ci):
         "make test --no-print-directory",
         "make demo --no-print-directory",
         "make demo-trees --no-print-directory",
+        "make demo-oip --no-print-directory",
     ]
     lines = done.stdout.splitlines()
     lines = lines[lines.index("== closing lines") + 1 :]
@@ -254,10 +258,11 @@ def test_ci_lints_tests_and_runs_the_demos(ci):
         "== 5 passed in 1s ==",
         "rust: 3 passed; 0 failed; 1 ignored, in 1 runs",
         "demo ok: 8 scores",
+        "demo ok: 7 scores",
         "demo ok: 9 scores",
     ]
     took = [line.split()[1:3] for line in lines if line.startswith("took: ")]
-    assert took == [["make", target] for target in ("test", "demo", "demo-trees")]
+    assert took == [["make", target] for target in ("test", "demo", "demo-trees", "demo-oip")]
 
 
 @pytest.mark.parametrize(
@@ -271,6 +276,8 @@ def test_ci_lints_tests_and_runs_the_demos(ci):
         {"demo": "demo ok\nand on"},
         {"trees_status": 2},
         {"trees": "demo failed"},
+        {"oip_status": 2},
+        {"oip": "demo failed"},
     ],
 )
 def test_ci_fails_when_a_part_fails_or_a_demo_does_not_end_well(ci, different):
@@ -279,5 +286,5 @@ def test_ci_fails_when_a_part_fails_or_a_demo_does_not_end_well(ci, different):
 
 def test_ci_runs_the_demos_after_tests_that_fail(ci):
     done, log = ci(test=2)
-    assert "make demo-trees" in log
+    assert "make demo-trees" in log and "make demo-oip" in log
     assert done.stdout.splitlines()[-1] == "demo ok: 9 scores"

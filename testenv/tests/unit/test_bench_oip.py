@@ -1,6 +1,8 @@
 """The figures of the Open Inference Protocol: their turns and values."""
 
 import os
+import signal
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,7 +10,8 @@ import pytest
 
 from outrigger_testenv.bench.figure import FULL, QUICK, Effort
 from outrigger_testenv.bench.generator import Report, Side
-from outrigger_testenv.bench.oip import front
+from outrigger_testenv.bench.oip import front, identity, served
+from outrigger_testenv.bench.oip.figures import OIP_FIGURES
 
 
 @pytest.fixture
@@ -19,7 +22,7 @@ def asked(monkeypatch):
     sides = []
 
     def run(side, load, effort):
-        assert load == front.CLOSED_LOOP
+        assert load == front.LOAD
         sides.append(side.name)
         return Report(side.name, [], {"throughput": {"engine": 100.0}.get(side.name, 65.0)})
 
@@ -32,7 +35,7 @@ def stack():
     process = SimpleNamespace(pid=os.getpid())
     serve = SimpleNamespace(config={"server": {"oip": "127.0.0.1:8001"}}, process=process)
     engine = SimpleNamespace(endpoint="unix:/engine.sock", process=process)
-    model = SimpleNamespace(versions=[SimpleNamespace(servable="reference")])
+    model = SimpleNamespace(versions=[SimpleNamespace(servable="reference", servable_version=7)])
     client = SimpleNamespace(model=lambda name: model)
     return SimpleNamespace(serve=serve, engine=engine, client=lambda: client)
 
@@ -66,3 +69,36 @@ def test_the_listener_is_called_with_the_tensors_of_the_package(asked, monkeypat
         "--server 127.0.0.1:8001 --model reference --form oip-binary"
         " --frame-size 1048576 --package /p"
     )
+
+
+def test_a_servers_processes_are_its_own_and_those_it_has_started():
+    with subprocess.Popen(["sh", "-c", "sleep 60 & wait"]) as first:
+        peer = SimpleNamespace(process=first)
+        try:
+            while len(found := served.peer_processes("triton", peer)) < 2:
+                pass
+            assert found["triton"] == first.pid
+            parent = Path(f"/proc/{found['triton-1']}/stat").read_text().split()[3]
+            assert int(parent) == first.pid
+        finally:
+            os.kill(found["triton-1"], signal.SIGKILL)
+
+
+def test_another_server_is_compared_in_throughput_and_cpu(monkeypatch):
+    def report(side, throughput, **processes):
+        seconds = {"client": 1.0, **processes}
+        return Report(side, [], {"throughput": throughput, "cpu_seconds_per_request": seconds})
+
+    turn = {
+        identity.OUTRIGGER: report("Outrigger", 300.0, onnx=0.001, **{"control-plane": 0.002}),
+        "Triton": report("Triton", 200.0, triton=0.002, **{"triton-1": 0.004}),
+    }
+    monkeypatch.setattr(identity, "_reports", lambda effort: [turn])
+    assert identity.throughput("Triton", None, QUICK).samples == [1.5]
+    assert identity.cpu("Triton", None, QUICK).samples == [0.5]
+
+
+def test_all_figures_fit_into_their_time():
+    names = [figure.name for figure in OIP_FIGURES]
+    assert {"oip-front-ratio", "oip-identity-mlserver-cpu", "remote-ratio"} <= {*names}
+    assert sum(figure.seconds(FULL) for figure in OIP_FIGURES) < 140

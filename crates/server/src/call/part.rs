@@ -30,6 +30,11 @@ impl Call {
         self.held().work(self.part, bytes)
     }
 
+    /// Reduces the charge for the memory that this part of the request was turned into to `bytes`.
+    pub(crate) fn keep_work(&self, bytes: u64) {
+        self.held().keep_work(self.part, bytes);
+    }
+
     /// Charges the answer of this part, in place of what was charged for it before.
     ///
     /// # Errors

@@ -157,6 +157,10 @@ impl Exchange for Rows<'_> {
         Some(Arrived::of_batch(self.first.as_ref()?, &self.options))
     }
 
+    fn kept(&self) -> u64 {
+        self.memory + self.first.as_ref().map_or(0, |first| first.len() as u64)
+    }
+
     fn answer(&self, scored: &Scored<'_>) -> Result<InferResponse, Failure> {
         let &Scored { lease, terms, packed, outputs } = scored;
         let rows: usize = self.rows.iter().sum();
@@ -173,5 +177,37 @@ impl Exchange for Rows<'_> {
             self.call.set_headers(headers(lease, terms));
             Ok(self.response(lease, outputs))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outrigger_budget::Budget;
+    use outrigger_oip::DataType;
+    use outrigger_trace::Span;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{front::Method, held::Held, oip::GRPC, predict::sent};
+
+    #[tokio::test]
+    async fn the_inputs_of_a_table_are_charged_until_its_answer() {
+        let budget = Budget::new(256 << 20);
+        let now = Instant::now();
+        let call = Call::begin(&GRPC, Method::Predict, now, now, Span::none());
+        call.seat(Held::on(&budget));
+        let observed = Observed::unlisted();
+        let age = Tensor::new("age", DataType::Fp32, vec![2], Bytes::from_static(&[0; 8]));
+        let inputs = vec![age.expect("a tensor")];
+        let request = InferRequest { inputs, ..InferRequest::default() };
+        let mut rows = Rows::new(&call, &observed, request, 1000).expect("there is room");
+        assert_eq!(budget.requests.used(), 1000);
+        // Its requests and tensors are charged beside it while it is packed.
+        call.charge_work(5000).expect("there is room");
+        rows.first = Some(Bytes::from_static(b"user"));
+        sent(&call, &rows);
+        assert_eq!(budget.requests.used(), 1004);
+        call.held().release_request();
+        assert_eq!(budget.requests.used(), 0);
     }
 }

@@ -66,6 +66,10 @@ impl Exchange for Tensors<'_> {
         self.raw.clone().map(Arrived::Tensors)
     }
 
+    fn kept(&self) -> u64 {
+        if self.raw.is_some() { self.memory } else { 0 }
+    }
+
     fn answer(&self, scored: &Scored<'_>) -> Result<InferResponse, Failure> {
         let &Scored { lease, terms, packed, outputs } = scored;
         self.observed.output(packed.treatments, || {

@@ -62,13 +62,9 @@ class Messages:
         if (form, treatments) not in self._made:
             directory = self._directory / f"{form}-{treatments}"
             directory.mkdir()
-            command = [str(outrigger()), "bench", "--server", address, "--model", model]
-            command += ["--form", form, "--package", str(self._package.directory)]
-            command += ["--treatments", str(treatments), "--save", str(directory)]
-            command += ["--max", "--in-flight", "1", "--warmup", "0s", "--duration", "1ms"]
-            command += ["--timeout", "30s", "--output", "json", "--quiet"]
-            # Nothing may be answered in so short a time.
-            execute(f"requests, {form}", command, may_fail=True)
+            arguments = ["--server", address, "--model", model, "--form", form]
+            arguments += ["--package", str(self._package.directory)]
+            save([*arguments, "--treatments", str(treatments)], directory)
             self._made[form, treatments] = batch(self._package, directory)
         return self._made[form, treatments]
 
@@ -79,11 +75,30 @@ class Messages:
         return Path(directory)
 
 
-def batch(package: ModelPackage, directory: Path) -> Batch:
-    """The requests in a directory, with TensorFlow's scores. Raises Failed if there are none."""
+def save(arguments: Sequence[str], directory: Path) -> None:
+    """Writes the requests that `outrigger bench` sends with these arguments, and the answers to
+    them. Raises Failed.
+    """
+    command = [str(outrigger()), "bench", *arguments, "--save", str(directory)]
+    command += ["--max", "--in-flight", "1", "--warmup", "0s", "--duration", "1ms"]
+    command += ["--timeout", "30s", "--output", "json", "--quiet"]
+    # Nothing may be answered in so short a time.
+    execute("requests", command, may_fail=True)
+
+
+def requests_in(directory: Path) -> list[Path]:
+    """The requests in a directory, in the order in which they are sent. Raises Failed if there are
+    none.
+    """
     requests = sorted(directory.glob("request-*"), key=lambda path: int(path.stem.split("-")[1]))
     if not requests:
         raise Failed(f"no requests in {directory}")
+    return requests
+
+
+def batch(package: ModelPackage, directory: Path) -> Batch:
+    """The requests in a directory, with TensorFlow's scores. Raises Failed if there are none."""
+    requests = requests_in(directory)
     scores = [package.score(*frames_of(request))[0] for request in requests]
     return Batch(tuple(requests), tuple(scores))
 

@@ -133,10 +133,7 @@ class Setup:
     def serve_model(self, stack: Stack) -> None:
         """Starts the parts of a stack and loads the model."""
         stack.start()
-        digest = stack.push(self.package, MODEL)
-        client = stack.client()
-        client.load(MODEL)
-        client.wait_until_serving(MODEL, digest)
+        serve(stack, self.package, MODEL)
 
     @cached_property
     def _proxy(self) -> tuple[str, Process]:
@@ -165,13 +162,22 @@ def direct(stack: Stack, package: ModelPackage, frame: int = ONE_FRAME) -> Side:
 
 def _direct(stack: Stack, endpoint: str, package: ModelPackage, frame: int) -> list[str]:
     (version,) = stack.client().model(MODEL).versions
-    servable = ["--servable", version.servable]
+    # Without a version, the engine may answer for the placeholder beside it.
+    servable = ["--servable", version.servable, "--version", str(version.servable_version)]
     return ["--direct", endpoint, *servable, *load_arguments(package, frame)]
 
 
 def processes(stack: Stack) -> dict[str, int]:
     """The processes of a stack whose CPU time is measured."""
     return {CONTROL_PLANE: stack.serve.process.pid, ENGINE: stack.engine.process.pid}
+
+
+def serve(stack: Stack, package: ModelPackage, name: str) -> str:
+    """Pushes a package to a running stack, and waits until it is served; returns its digest."""
+    digest, client = stack.push(package, name), stack.client()
+    client.load(name)
+    client.wait_until_serving(name, digest)
+    return digest
 
 
 def new_stack(overrides: Mapping[str, Any] | None = None) -> Stack:

@@ -237,5 +237,9 @@ async fn s64_the_timeout_of_a_request_ends_it() {
     let call = request(&stack, Method::POST, "/v2/models/identity/infer");
     let call = call.header("x-request-timeout", "50ms").body(body.to_string());
     assert_eq!(send(call.timeout(Duration::from_secs(60))).await.status, 504);
+    let statistics = get(&stack, "/v2/models/identity/stats").await.json();
+    let durations = &statistics["model_stats"][0]["inference_stats"];
+    let counts = ["success", "fail"].map(|outcome| durations[outcome]["count"].clone());
+    assert_eq!(counts, [json!(1), json!(2)], "{statistics}");
     gate.open();
 }

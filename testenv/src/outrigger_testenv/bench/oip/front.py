@@ -12,6 +12,9 @@ from outrigger_testenv.bench.spread import in_turns
 GRPC, BINARY, JSON = FORMS = ("oip-grpc", "oip-binary", "oip-json")
 """The forms of messages, as `outrigger bench` calls them."""
 
+LOAD = (*CLOSED_LOOP, "--timeout", "30s")
+"""The load of these figures: servers of others, and JSON, may take longer than the usual timeout."""
+
 # Each turn has several sides.
 _TURNS, _WARMUP, _MEASURED = 3, 0.5, 2.0
 
@@ -49,7 +52,7 @@ def by_turns(
 def _reports(setup: Setup, effort: Effort) -> list[dict[str, Report]]:
     """One run for the figures of all forms."""
     sides = {form: _through(form, setup) for form in FORMS}
-    return by_turns({"engine": direct(*setup.inference), **sides}, CLOSED_LOOP, effort)
+    return by_turns({"engine": direct(*setup.inference), **sides}, LOAD, effort)
 
 
 def _through(form: str, setup: Setup) -> Side:

@@ -19,7 +19,7 @@ from outrigger_testenv.bench import core
 from outrigger_testenv.bench.figure import Effort, Failed, Measurement
 from outrigger_testenv.bench.generator import CONTROL_PLANE, FRAME, Side, run
 from outrigger_testenv.bench.messages import Messages, frames_of
-from outrigger_testenv.bench.setup import COLUMNAR, Setup
+from outrigger_testenv.bench.setup import COLUMNAR, Setup, serve
 from outrigger_testenv.bench.spread import in_turns
 from outrigger_testenv.bench.trees import cache
 from outrigger_testenv.bench.trees.machine import machine
@@ -62,9 +62,7 @@ def served() -> Iterator[tuple[Stack, ModelPackage]]:
         Stack({"images": {"poll_interval": "30s"}}, with_registry=False, engine=False) as stack,
     ):
         package = tree_package(booster, features, Path(directory), output="margin")
-        digest, client = stack.push(package, SERVED), stack.client()
-        client.load(SERVED)
-        client.wait_until_serving(SERVED, digest)
+        serve(stack, package, SERVED)
         yield stack, package
 
 
