@@ -83,7 +83,7 @@ impl Readers {
     pub(crate) fn run(&self) {
         let result = catch_unwind(AssertUnwindSafe(|| self.read_all()));
         let result = result.unwrap_or_else(|_| Err(Error::failed("a reader panicked")));
-        // Nobody listens to a job that has stopped.
+        // A job that has stopped does not listen.
         let _ = self.events.send(Event::Read(result));
     }
 
