@@ -26,8 +26,18 @@ pub(crate) struct Batch {
     pub(crate) keys_bytes: u64,
     pub(crate) bytes: u64,
     pub(crate) charge: Charge,
-    /// The output of the chunk.
-    pub(crate) output: Sender<ToOutput>,
+    /// The output of the chunk; `None` in the output's own hands, which would wait for itself.
+    pub(crate) output: Option<Sender<ToOutput>>,
+}
+
+impl Batch {
+    /// Passes the batch to its output, with the answers for all rows that are not dead. Returns false
+    /// if the output has ended.
+    pub(crate) fn settle(mut self, pieces: Vec<Piece>) -> bool {
+        let Some(output) = self.output.take() else { return false };
+        let settled = Box::new(Settled { batch: self, pieces });
+        output.send(ToOutput::Settled(settled)).is_ok()
+    }
 }
 
 /// An answer for some rows of a request.

@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::{
     Error,
-    batch::{Batch, Death, Piece, Settled, ToOutput},
+    batch::{Batch, Death, Piece},
     decode,
     hosts::Hosts,
     plan::Scoring,
@@ -274,9 +274,8 @@ impl Conductor {
         };
         batch.request.inputs.clear();
         batch.charge.set(batch.keys_bytes + answer_bytes);
-        let output = batch.output.clone();
         // An output that has failed reports it.
-        let _ = output.send(ToOutput::Settled(Box::new(Settled { batch, pieces })));
+        let _ = batch.settle(pieces);
     }
 }
 

@@ -78,7 +78,7 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(table: &'a RecordBatch, input: &'a InputTensor) -> Self {
-        let column = |name: &String| table.column_by_name(name).map(|column| Leaves::of(column));
+        let column = |name: &String| table.column_by_name(name).map(Leaves::of);
         let is_open = input.row.iter().any(|size| *size < 0);
         Self {
             input,

@@ -217,7 +217,8 @@ mod tests {
     fn positions_are_those_of_the_picked_rows() {
         let mut file =
             InputFile { path: "a".into(), size: 0, modified: 0, rows: 6, picked: Vec::new() };
-        assert_eq!((file.ranges(2..5), file.row(3)), (vec![2..5], 3));
+        assert_eq!(file.ranges(2..5), std::slice::from_ref(&(2..5)));
+        assert_eq!(file.row(3), 3);
         file.picked = vec![4..5, 7..10, 20..22];
         assert_eq!(file.ranges(0..6), file.picked);
         assert_eq!(file.ranges(2..5), [8..10, 20..21]);

@@ -42,8 +42,8 @@ pub(crate) struct Outputs {
     pub(crate) version: Option<String>,
 }
 
-/// The end of a chunk's output. Without a commit the job was stopped before all rows were there.
-pub(crate) type Ended = Result<Option<(Commit, bool)>, Error>;
+/// The end of a chunk's output. It is no error that the job has stopped before all rows were there.
+pub(crate) type Ended = Result<(), Error>;
 
 /// A dead letter, as its file has it: one line of JSON.
 #[derive(Debug, Serialize)]
@@ -116,14 +116,14 @@ impl Output {
                     early.insert(settled.batch.sequence, settled);
                 }
                 // The job stops.
-                Err(_) => return Ok(None),
+                Err(_) => return Ok(()),
             }
             while let Some(settled) = early.remove(&next) {
                 self.batch(*settled)?;
                 next += 1;
             }
         }
-        self.commit().map(Some)
+        self.commit()
     }
 
     fn batch(&mut self, settled: Settled) -> Result<(), Error> {
@@ -199,8 +199,8 @@ impl Output {
         self.outputs.store.begin(name).map_err(|error| Error::store(name, &error))
     }
 
-    /// Completes both files, and commits them.
-    fn commit(mut self) -> Result<(Commit, bool), Error> {
+    /// Completes both files, and commits them. If another worker was faster, its files count.
+    fn commit(mut self) -> Ended {
         let name = self.name(DATA, "parquet");
         let rows = self
             .rows
@@ -229,8 +229,7 @@ impl Output {
             hosts,
             time: crate::time::now(),
         };
-        let counts = commit.write(&outputs.store)?;
-        Ok((commit, counts))
+        commit.write(&outputs.store).map(drop)
     }
 }
 

@@ -62,16 +62,7 @@ pub(crate) async fn prepare(
     let (reply, row_bytes) =
         first_answer(&rows, &scoring.inputs, (job, request), hosts, numbers).await?;
     scoring.outputs = resolve_outputs(&job.outputs, &scoring.keys, (&reply.outputs, &metadata))?;
-    if let Some(version) = reply.version {
-        if scoring.version.as_ref().is_some_and(|wanted| *wanted != version) {
-            let model = &job.model.name;
-            return Err(Error::failed(format!(
-                "the model {model} answers with version {version}, not the one of the job"
-            )));
-        }
-        scoring.is_pinned |= metadata.versions.contains(&version);
-        scoring.version = Some(version);
-    }
+    pin(&mut scoring, reply.version, &metadata)?;
     let count = reply.outputs.first().and_then(|output| output.shape.first()).copied();
     let count = count.and_then(|rows| u64::try_from(rows).ok()).unwrap_or(1).max(1);
     let bytes: usize = reply.outputs.iter().map(|output| output.data.len()).sum();
@@ -79,6 +70,24 @@ pub(crate) async fn prepare(
     let chunk = (CHUNK_BYTES / (row_bytes + answer_bytes).max(1)).clamp(1, CHUNK_ROWS);
     scoring.chunk_rows = job.chunk_rows.unwrap_or(chunk);
     Plan::new(scoring, answer_bytes)
+}
+
+/// Sets the version of the model: the one that has answered. Requests name it if the hosts list it.
+fn pin(
+    scoring: &mut Scoring,
+    answered: Option<String>,
+    metadata: &ModelMetadata,
+) -> Result<(), Error> {
+    let Some(version) = answered else { return Ok(()) };
+    if scoring.version.as_ref().is_some_and(|wanted| *wanted != version) {
+        let model = &scoring.model;
+        return Err(Error::failed(format!(
+            "the model {model} answers with version {version}, not the one of the job"
+        )));
+    }
+    scoring.is_pinned |= metadata.versions.contains(&version);
+    scoring.version = Some(version);
+    Ok(())
 }
 
 /// The description of the model by the first host that answers.

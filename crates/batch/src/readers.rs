@@ -17,7 +17,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
     Error,
-    batch::{Batch, Death, Settled, ToOutput},
+    batch::{Batch, Death, ToOutput},
     control::Control,
     encode::{Encoded, encode},
     input::{self, InputFile},
@@ -83,7 +83,7 @@ impl Readers {
     pub(crate) fn run(&self) {
         let result = catch_unwind(AssertUnwindSafe(|| self.read_all()));
         let result = result.unwrap_or_else(|_| Err(Error::failed("a reader panicked")));
-        // Nobody listens to a job that has stopped.
+        // A job that has stopped does not listen.
         let _ = self.events.send(Event::Read(result));
     }
 
@@ -164,7 +164,7 @@ impl Readers {
             Request { inputs: tensors, rows: Some(rows.len() as u64), ..self.request.clone() };
         let death = |(row, reason)| (row, Death::invalid(reason));
         let dead = invalid.into_iter().map(death).collect();
-        let output = output.clone();
+        let output = Some(output.clone());
         Some(Batch { sequence, keys, rows, request, dead, keys_bytes, bytes, charge, output })
     }
 
@@ -172,9 +172,7 @@ impl Readers {
     /// if the job stops.
     fn send(&self, batch: Batch) -> bool {
         if batch.rows.is_empty() {
-            let output = batch.output.clone();
-            let settled = Box::new(Settled { batch, pieces: Vec::new() });
-            return output.send(ToOutput::Settled(settled)).is_ok();
+            return batch.settle(Vec::new());
         }
         self.batches.blocking_send(Event::Batch(Box::new(batch))).is_ok()
     }

@@ -71,3 +71,86 @@ impl Work {
         Ok(if self.elsewhere.is_empty() { Next::Done } else { Next::Wait })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        commit::Commit,
+        input::InputFile,
+        plan::{Plan, Scoring},
+    };
+
+    fn plan(rows: u64) -> Plan {
+        let file = InputFile { path: "a".into(), size: 1, modified: 2, rows, picked: Vec::new() };
+        let scoring = Scoring {
+            files: vec![file],
+            model: "m".to_owned(),
+            version: None,
+            is_pinned: false,
+            inputs: Vec::new(),
+            keys: Vec::new(),
+            outputs: Vec::new(),
+            chunk_rows: 2,
+        };
+        Plan::new(scoring, 1).expect("a plan")
+    }
+
+    fn commit(chunk: u64, store: &Store) {
+        let commit = Commit {
+            chunk,
+            attempt: "a".to_owned(),
+            rows: 2,
+            scored: 2,
+            dead: 0,
+            data: None,
+            dead_letters: None,
+            version: None,
+            hosts: Default::default(),
+            time: String::new(),
+        };
+        assert_eq!(commit.write(store), Ok(true));
+    }
+
+    /// The number of the next chunk.
+    fn next(work: &mut Work, leases: &Leases) -> u64 {
+        match work.next(leases) {
+            Ok(Next::Chunk(chunk)) => chunk.number,
+            other => panic!("no chunk: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn workers_divide_the_chunks_that_are_not_committed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (store, plan) = (Store::local(directory.path()), plan(7));
+        commit(1, &store);
+        let [ours, theirs] = ["a", "b"].map(|worker| Leases::new(store.clone(), worker));
+        let (mut work, done) = Work::new(&plan, &store).expect("work");
+        let (mut other, _) = Work::new(&plan, &store).expect("work");
+        assert_eq!(done, 2);
+        assert_eq!(next(&mut work, &ours), 0);
+        assert_eq!(next(&mut other, &theirs), 2);
+        assert_eq!(next(&mut work, &ours), 3);
+        assert_eq!(work.next(&ours), Ok(Next::Wait));
+        assert_eq!(other.next(&theirs), Ok(Next::Wait));
+        // One worker commits, and the other one ends without a commit.
+        commit(2, &store);
+        theirs.release(2).expect("released");
+        assert_eq!(work.next(&ours), Ok(Next::Done));
+        ours.release_all().expect("released");
+        assert_eq!([next(&mut other, &theirs), next(&mut other, &theirs)], [0, 3]);
+        assert_eq!(other.next(&theirs), Ok(Next::Done));
+    }
+
+    #[test]
+    fn a_chunk_that_was_committed_meanwhile_is_not_done_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (store, plan) = (Store::local(directory.path()), plan(4));
+        let leases = Leases::new(store.clone(), "a");
+        let (mut work, _) = Work::new(&plan, &store).expect("work");
+        commit(0, &store);
+        assert_eq!(next(&mut work, &leases), 1);
+        assert_eq!(work.next(&leases), Ok(Next::Done));
+    }
+}

@@ -35,17 +35,23 @@ def _command(verb, *arguments):
 
 def _batch(verb, *arguments):
     """Runs a command, and returns its JSON."""
-    command = _command(verb, *arguments, "-o", "json")
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    ended = _ended(verb, *arguments, "-o", "json")
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
+
+
+def _ended(verb, *arguments):
+    """Runs a command to its end."""
+    command = _command(verb, *arguments)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT)
 
 
 def _write(path, count, seed):
     """Writes rows with an id, a text that the model does not take, and two numbers."""
     x = np.random.default_rng(seed).normal(size=(count, 2)).astype(np.float32)
     ids = [f"{path.stem}-{row}" for row in range(count)]
-    table = pa.table({"id": ids, "x": pa.array(list(x)), "day": pa.array(range(count), pa.date32())})
+    days = pa.array(range(count), pa.date32())
+    table = pa.table({"id": ids, "x": pa.array(list(x)), "day": days})
     pq.write_table(table, path, row_group_size=70)
     return table
 
@@ -147,7 +153,6 @@ def test_faults_are_found_before_the_first_row(triton, tmp_path):
         (("--model", "rows", "--map", "y=x"), "no input"),
         (("--model", "rows", "--key", "key"), "no column"),
     ]:
-        command = _command("run", *given, *arguments)
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+        ended = _ended("run", *given, *arguments)
         assert (ended.returncode, fault in ended.stderr) == (64, True), ended.stderr
     assert not (tmp_path / "scored").exists()

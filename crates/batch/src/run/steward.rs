@@ -81,7 +81,7 @@ impl Steward {
         let mut renewed = Instant::now();
         loop {
             if let Ok(control) = Control::read(&self.store) {
-                // Nobody listens to a job that has stopped.
+                // A job that has stopped does not listen.
                 let _ = self.events.send(Event::Control(control));
             }
             if renewed.elapsed() >= RENEWAL && self.leases.renew().is_ok() {

@@ -120,7 +120,9 @@ pub(crate) fn scored(output: &Path) -> Vec<(i64, Vec<f32>)> {
         let size = std::fs::metadata(&path).expect("the file of the manifest").len();
         assert_eq!(size, data.bytes);
         let table = Table::open(&Root::Any, &path, Limits::default()).expect("a table");
-        let mut batches = table.read(&[0..table.rows()], &["id", "OUT_x"]).expect("its rows");
+        let all = 0..table.rows();
+        let mut batches =
+            table.read(std::slice::from_ref(&all), &["id", "OUT_x"]).expect("its rows");
         while let Some(batch) = batches.next(1000).expect("readable") {
             let ids = batch.column_by_name("id").expect("ids").as_primitive::<Int64Type>();
             let lists = batch.column_by_name("OUT_x").expect("scores").as_list::<i32>();

@@ -82,6 +82,27 @@ async fn a_host_that_fails_is_left_to_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_lies_changes_no_row() {
+    let calls = AtomicUsize::new(0);
+    let liar = model(move |seen| match calls.fetch_add(1, Relaxed) % 9 {
+        0 => Answer::Status(13, "the model failed".to_owned()),
+        3 => identity::grpc_with(seen, |reply| reply.id = "another".to_owned()),
+        6 => identity::grpc_with(seen, |reply| {
+            reply.outputs[0].shape[0] = 1;
+            reply.raw_output_contents[0] = vec![0; 8].into();
+        }),
+        _ => identity::grpc(seen),
+    });
+    let (place, liar, good) = (Place::new(), liar.await, host().await);
+    let file = place.rows("a.parquet", 0..500);
+    let mut job = place.job(&[&file], &[&liar.address(), &good.address()]);
+    (job.batch_size, job.chunk_rows) = (4, Some(50));
+    let manifest = score(job).await.expect("scored");
+    assert_eq!((manifest.scored, manifest.dead), (500, 0));
+    assert_eq!(scored(&place.output()), expected(0..500));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn buffers_stay_within_the_memory() {
     const TEXT: usize = 256 << 10;
     let script = |seen: &_| {
@@ -136,18 +157,18 @@ async fn a_paused_job_sends_nothing_until_it_may() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_job_goes_on_when_it_is_run_again() {
-    let (place, calls) = (Place::new(), std::sync::Arc::new(AtomicUsize::new(0)));
-    let counted = std::sync::Arc::clone(&calls);
-    let server = model(move |seen| match counted.fetch_add(1, Relaxed) {
-        0..4 => identity::grpc(seen),
-        _ => Answer::Never,
+    let (place, calls) = (Place::new(), AtomicUsize::new(0));
+    // The first batch gets no answer, so those after it in its chunk wait to be written.
+    let server = model(move |seen| match (calls.fetch_add(1, Relaxed), ids(seen)[0]) {
+        (1.., 0) => Answer::Never,
+        _ => identity::grpc(seen),
     })
     .await;
     let file = place.rows("a.parquet", 0..60);
     let mut job = place.job(&[&file], &[&server.address()]);
     job.timeout = Period(Duration::from_secs(3600));
     let running = tokio::spawn(score(job.clone()));
-    while calls.load(Relaxed) < 5 {
+    while place.store().list("commit").expect("listed").len() < 8 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     Control { cancelled: true, ..Control::default() }.write(&place.store()).expect("written");

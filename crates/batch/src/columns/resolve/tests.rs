@@ -60,7 +60,11 @@ fn a_job_describes_what_hosts_do_not() {
 #[test]
 fn faults_are_found_before_the_first_row() {
     let x = tensor("x", "FP32", &[-1, 4]);
-    refused(&[x.clone()], sources([("y", columns_of(&["a"]))]), "no input \"y\"; it has x");
+    refused(
+        std::slice::from_ref(&x),
+        sources([("y", columns_of(&["a"]))]),
+        "no input \"y\"; it has x",
+    );
     refused(&[tensor("q", "FP32", &[-1])], BTreeMap::new(), "no column \"q\"");
     refused(&[tensor("text", "FP32", &[-1])], BTreeMap::new(), "takes FP32");
     refused(&[tensor("a", "INT64", &[-1])], BTreeMap::new(), "takes INT64");
