@@ -13,7 +13,7 @@ GRPC, BINARY, JSON = FORMS = ("oip-grpc", "oip-binary", "oip-json")
 """The forms of messages, as `outrigger bench` calls them."""
 
 LOAD = (*CLOSED_LOOP, "--timeout", "30s")
-"""The load of these figures: servers of others, and JSON, may take longer than the usual timeout."""
+"""The load of these figures. JSON, and other servers, may take longer than the usual timeout."""
 
 # Each turn has several sides.
 _TURNS, _WARMUP, _MEASURED = 3, 0.5, 2.0
