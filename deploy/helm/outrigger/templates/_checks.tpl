@@ -31,6 +31,7 @@
 {{- if and .enabled (has (int .port) (list 8001 8500 9000 9080 9901 9902)) -}}
 {{- fail (printf "oipEngine.port: %d is a port of the control plane" (int .port)) -}}
 {{- end -}}
+{{- end -}}
 {{- if and $values.onnx.enabled (not (include "outrigger.nativeSidecar" .)) -}}
 {{- fail "onnx.enabled: needs native sidecars, of Kubernetes 1.29: as a plain container it would end before the control plane does" -}}
 {{- end -}}

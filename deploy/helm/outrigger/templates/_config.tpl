@@ -104,6 +104,7 @@
 {{- $own := dict "kind" "oip" "endpoint" (printf "127.0.0.1:%d" (int .port)) "repository" (include "outrigger.paths.repository" $) -}}
 {{- $_ := set $config "engines" (merge (dict "oip" (merge $own (default dict $engines.oip))) $engines) -}}
 {{- end -}}
+{{- end -}}
 {{- if .Values.onnx.enabled -}}
 {{- $onnx := dict "kind" "onnx" "endpoint" (printf "unix:%s" (include "outrigger.paths.onnxSocket" .)) -}}
 {{- $_ := set $config "engines" (merge (dict "onnx" (merge $onnx .Values.onnx.config)) (default dict $config.engines)) -}}
