@@ -40,6 +40,10 @@ demo-trees: venv build tools ## the same for a model of XGBoost, without TensorF
 demo-oip: venv build tools oip-peers ## the same for a model that MLServer runs, scored by Triton's client too; DATA=path as above
 	@$(PY) -m outrigger_testenv.demo_oip $(if $(DATA),--data '$(DATA)')
 
+.PHONY: demo-batch
+demo-batch: venv build tools ## a table of rows scored by `outrigger batch`, killed in the middle and run again; DATA=path as above
+	@$(PY) -m outrigger_testenv.demo_batch $(if $(DATA),--data '$(DATA)')
+
 # Everything is compiled once, and then runs side by side, since the tests mostly wait. The output of
 # each part is printed when it ends. Of make's flags, cargo would take the number of its jobs.
 .PHONY: test

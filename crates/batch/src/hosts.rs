@@ -8,6 +8,9 @@ use tokio::runtime::Handle;
 
 use crate::{Error, job::Job};
 
+/// A header of all requests: a host that is Outrigger runs them in the room that others leave.
+const LOW_PRIORITY: (&str, &str) = ("outrigger-priority", "batch");
+
 /// The hosts that a job has or had, with a client each: which host gets a request is the
 /// dispatcher's decision.
 #[derive(Debug)]
@@ -51,7 +54,7 @@ impl Hosts {
     }
 
     /// The number of a host, which gets a client if it has none.
-    fn number(&mut self, host: HostConfig) -> Result<HostId, Error> {
+    fn number(&mut self, mut host: HostConfig) -> Result<HostId, Error> {
         let same = |(_, (endpoint, _)): &(&HostId, &(String, _))| *endpoint == host.endpoint;
         if let Some((number, _)) = self.clients.iter().find(same) {
             return Ok(*number);
@@ -59,6 +62,10 @@ impl Hosts {
         let number = self.clients.len();
         let number = HostId(u32::try_from(number).map_err(Error::usage)?);
         let endpoint = host.endpoint.clone();
+        let (name, value) = LOW_PRIORITY;
+        if !host.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+            host.headers.push((name.to_owned(), value.to_owned()));
+        }
         let config = Config {
             ca: self.ca.clone(),
             max_message: self.max_message,

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,10 @@ class DemoFailed(RuntimeError):
     """A check of the demo failed."""
 
 
+class BadData(RuntimeError):
+    """The file with data cannot be used."""
+
+
 @dataclass(frozen=True)
 class Beside:
     """The surroundings of the control plane: settings and models of its configuration, and the
@@ -99,18 +104,28 @@ class Library:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the demo; returns 0 only if every score equals TensorFlow's."""
-    return command("make demo", __doc__, TENSORFLOW, arguments)
+    return command("make demo", __doc__, partial(run, TENSORFLOW), arguments)
 
 
-def command(program: str, description: str, library: Library, arguments: list[str] | None) -> int:
-    """Runs the demo of a library; returns its exit code."""
+def command(
+    program: str,
+    description: str,
+    course: Callable[[Path | None, Path], int],
+    arguments: list[str] | None,
+) -> int:
+    """Runs a demo; returns its exit code. `course` gets the file with data, if there is one, and a
+    directory for everything else.
+    """
     parser = argparse.ArgumentParser(prog=program, description=description)
     parser.add_argument("--data", type=Path, help="the MineThatData e-mail file")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="outrigger-demo-") as directory:
         quiet_libraries(Path(directory) / "libraries.log")
         try:
-            return run(library, options.data, Path(directory))
+            return course(options.data, Path(directory))
+        except BadData as error:
+            print(f"\ndemo failed: {error}", file=sys.stderr)
+            return 64
         except (OSError, RuntimeError, OutriggerError) as error:
             print(f"\ndemo failed: {error}", file=sys.stderr)
             return 1
@@ -125,17 +140,12 @@ def quiet_libraries(log: Path) -> None:
 
 
 def run(library: Library, data: Path | None, directory: Path) -> int:
-    """The demo itself."""
+    """The demo of a library's model."""
     from outrigger_testenv import campaign
     from outrigger_testenv.stack import Stack
 
     screen = Screen()
-    screen.section("Data and model")
-    try:
-        table = read(screen, data)
-    except (OSError, ValueError) as error:
-        print(f"demo failed: {error}", file=sys.stderr)
-        return 64
+    table = read(screen, data)
     first, second = (trained(screen, library, table, directory, at) for at in (1, 2))
 
     with (
@@ -165,7 +175,11 @@ def read(screen: Screen, data: Path | None):
     """The customers of a file, or generated ones."""
     from outrigger_testenv import campaign
 
-    table = campaign.load(data) if data else campaign.generate()
+    screen.section("Data and model")
+    try:
+        table = campaign.load(data) if data else campaign.generate()
+    except (OSError, ValueError) as error:
+        raise BadData(str(error)) from error
     screen.line(
         f"{len(table.customers):,} customers ({table.source}), {len(campaign.OFFERS)} offers"
     )

@@ -7,17 +7,18 @@ load, and compares every score with the model's own.
 
 import sys
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from outrigger_testenv.demo import MODEL, SHOWN, Beside, Library, Screen, command, expect
+from outrigger_testenv.demo import MODEL, SHOWN, Beside, Library, Screen, command, expect, run
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the demo; returns 0 only if every score equals the model's own."""
-    return command("make demo-oip", __doc__, MLSERVER, arguments)
+    return command("make demo-oip", __doc__, partial(run, MLSERVER), arguments)
 
 
 def train(table, directory: Path, version: str, rounds: int):

@@ -8,17 +8,18 @@ XGBoost's own, bit by bit.
 import json
 import sys
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from outrigger_testenv.demo import MODEL, Library, Screen, command, expect
+from outrigger_testenv.demo import MODEL, Library, Screen, command, expect, run
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the demo; returns 0 only if every score equals XGBoost's."""
-    return command("make demo-trees", __doc__, XGBOOST, arguments)
+    return command("make demo-trees", __doc__, partial(run, XGBOOST), arguments)
 
 
 def train(table, directory: Path, version: str, rounds: int):

@@ -215,6 +215,7 @@ case "$1" in
   demo) echo "{demo}"; exit {demo_status} ;;
   demo-trees) echo "{trees}"; exit {trees_status} ;;
   demo-oip) echo "{oip}"; exit {oip_status} ;;
+  demo-batch) echo "{batch}"; exit {batch_status} ;;
 esac
 """
 GREEN = {
@@ -226,6 +227,8 @@ GREEN = {
     "trees_status": 0,
     "oip": "demo ok: 7 scores",
     "oip_status": 0,
+    "batch": "demo ok: 6 scores",
+    "batch_status": 0,
 }
 
 
@@ -251,6 +254,7 @@ def test_ci_lints_tests_and_runs_the_demos(ci):
         "make demo --no-print-directory",
         "make demo-trees --no-print-directory",
         "make demo-oip --no-print-directory",
+        "make demo-batch --no-print-directory",
     ]
     lines = done.stdout.splitlines()
     lines = lines[lines.index("== closing lines") + 1 :]
@@ -258,11 +262,13 @@ def test_ci_lints_tests_and_runs_the_demos(ci):
         "== 5 passed in 1s ==",
         "rust: 3 passed; 0 failed; 1 ignored, in 1 runs",
         "demo ok: 8 scores",
+        "demo ok: 6 scores",
         "demo ok: 7 scores",
         "demo ok: 9 scores",
     ]
     took = [line.split()[1:3] for line in lines if line.startswith("took: ")]
-    assert took == [["make", target] for target in ("test", "demo", "demo-trees", "demo-oip")]
+    parts = ("test", "demo", "demo-trees", "demo-oip", "demo-batch")
+    assert took == [["make", part] for part in parts]
 
 
 @pytest.mark.parametrize(
@@ -278,6 +284,8 @@ def test_ci_lints_tests_and_runs_the_demos(ci):
         {"trees": "demo failed"},
         {"oip_status": 2},
         {"oip": "demo failed"},
+        {"batch_status": 2},
+        {"batch": "demo failed"},
     ],
 )
 def test_ci_fails_when_a_part_fails_or_a_demo_does_not_end_well(ci, different):
@@ -286,5 +294,5 @@ def test_ci_fails_when_a_part_fails_or_a_demo_does_not_end_well(ci, different):
 
 def test_ci_runs_the_demos_after_tests_that_fail(ci):
     done, log = ci(test=2)
-    assert "make demo-trees" in log and "make demo-oip" in log
+    assert "make demo-trees" in log and "make demo-batch" in log
     assert done.stdout.splitlines()[-1] == "demo ok: 9 scores"

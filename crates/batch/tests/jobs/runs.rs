@@ -6,7 +6,7 @@ use std::{
 };
 
 use outrigger_batch::{Control, Error, Host, Job, Period, Size, Watch, run};
-use outrigger_testkit::oip::{Answer, Protocol, Server, identity};
+use outrigger_testkit::oip::{Answer, Protocol, Seen, Server, identity};
 
 use crate::harness::{Place, dead, expected, host, ids, model, reasons, score, scored};
 
@@ -36,6 +36,18 @@ async fn hosts_over_http_are_hosts_too() {
     let file = place.rows("a.parquet", 0..20);
     score(place.job(&[&file], &[&server.address()])).await.expect("scored");
     assert_eq!(scored(&place.output()), expected(0..20));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_have_a_low_priority() {
+    let script = |seen: &Seen| match seen.headers.get("outrigger-priority") {
+        Some(priority) if priority == "batch" => identity::grpc(seen),
+        _ => Answer::Status(3, "no priority".to_owned()),
+    };
+    let (place, host) = (Place::new(), model(script).await);
+    let file = place.rows("a.parquet", 0..9);
+    score(place.job(&[&file], &[&host.address()])).await.expect("scored");
+    assert_eq!(scored(&place.output()), expected(0..9));
 }
 
 #[tokio::test(flavor = "multi_thread")]
