@@ -61,7 +61,7 @@ programs:
 .PHONY: test-rust
 test-rust: export OUTRIGGER_TENSORFLOW ?= $(abspath $(VENV))
 test-rust: venv tools ## the Rust tests
-	env --unset=MAKEFLAGS $(CARGO) test --workspace
+	env --unset=MAKEFLAGS $(CARGO) test --workspace --no-fail-fast
 
 .PHONY: test-fuzz
 test-fuzz: ## the fuzz targets that build fast, on their corpora and for some seconds

@@ -9,6 +9,8 @@ from outrigger_testenv.image import sandbox
 from outrigger_testenv.image.build import build
 from outrigger_testenv.tools import needs
 
+MOST = 100_000_000
+
 
 @pytest.fixture(scope="session")
 def place():
@@ -26,8 +28,8 @@ def layout(place):
 
 @pytest.fixture(scope="session")
 def built(layout):
-    """The image."""
-    return build(layout)
+    """The image, with a binary that is larger than the one that is shipped: it is not optimised."""
+    return build(layout, MOST)
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,6 @@ def test_a_costly_canary_is_rolled_back(stack, tmp_path, capsys, scenario):
     with capsys.disabled():
         print(f"\n  {scenario}: {course}")
     assert course.outcome == "OUTCOME_ROLLED_BACK"
-    assert course.reason.startswith(("rollback: latency ", "overload: "))
     assert "overload: " in course.reason
     assert course.failed <= 0.001 * course.callers
     assert stack.registry.digest(f"models/{MODEL}", "latest") == stack.live

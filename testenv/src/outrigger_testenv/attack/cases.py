@@ -9,6 +9,7 @@ from outrigger_testenv.attack import (
     overload,
     packages,
     registries,
+    remotes,
     requests,
     row_requests,
     tensor_requests,
@@ -26,6 +27,7 @@ CASES: list[Case] = [
     *names.CASES,
     *overload.CASES,
     *engines.CASES,
+    *remotes.CASES,
     *browsers.CASES,
 ]
 

@@ -29,8 +29,9 @@ class Built:
     sbom: bytes
 
 
-def build(output: Path) -> Built:
-    """Builds the image of `outrigger()` into the layout `output`, with its SBOM attached.
+def build(output: Path, most: int = MOST) -> Built:
+    """Builds the image of `outrigger()` into the layout `output`, with its SBOM attached. It has at
+    most `most` bytes.
 
     The same binary at the same commit gives the same digest. Raises TooLarge, and
     CalledProcessError.
@@ -49,8 +50,8 @@ def build(output: Path) -> Built:
         image = layout.image(root, config, tree.root.version)
     layout.attach(image, sbom.MEDIA_TYPE, document, f"{tree.root.version}-sbom")
     layout.close()
-    if image.size > MOST:
-        raise TooLarge(f"{image.size / 1e6:.1f} MB compressed; {MOST / 1e6:.0f} MB are the limit")
+    if image.size > most:
+        raise TooLarge(f"{image.size / 1e6:.1f} MB compressed; {most / 1e6:.0f} MB are the limit")
     return Built(image, tree.root.version, document)
 
 

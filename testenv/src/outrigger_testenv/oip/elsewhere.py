@@ -69,7 +69,7 @@ def scaled(directory: Path, scale: float, server: str) -> ModelPackage:
     """A package that carries a model for Triton or MLServer: the sum of a row, times `scale`."""
     model = directory / _CARRIED / _SCALED
     {"Triton": _for_triton, "MLServer": _for_mlserver}[server](model, scale)
-    return _of_rows(directory, _SCALED, scale)
+    return of_rows(directory, _SCALED, scale)
 
 
 def chain(directory: Path, scale: float) -> ModelPackage:
@@ -80,11 +80,11 @@ def chain(directory: Path, scale: float) -> ModelPackage:
     # Images have no empty directories, and a version of an ensemble has no files.
     (ensemble / "1" / "README").write_text("An ensemble has no files.\n")
     (ensemble / "config.pbtxt").write_text(_ENSEMBLE)
-    return _of_rows(directory, _CHAIN, scale, times=2)
+    return of_rows(directory, _CHAIN, scale, times=2)
 
 
-def _of_rows(directory: Path, model: str, scale: float, times: int = 1) -> ModelPackage:
-    """The rest of a package of a model that scores rows of two columns."""
+def of_rows(directory: Path, model: str, scale: float, times: int = 1) -> ModelPackage:
+    """A package of a model that scores rows of two columns; what it carries is there already."""
     inputs = (Input("x", JOINED, "float32", (_AGE, _PRICE)),)
     outputs = (Output("y", "score"),)
     metadata = Metadata(inputs, outputs, framework=FRAMEWORK, remote={"model": model})

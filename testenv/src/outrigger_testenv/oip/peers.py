@@ -160,6 +160,8 @@ class MLServer(Peer):
         settings = {"host": _LOOPBACK, "http_port": web, "grpc_port": grpc}
         settings |= {"metrics_port": metrics, "parallel_workers": 0, "debug": False}
         settings["grpc_max_message_length"] = self.largest
+        # Its own loads at its start may meet those of a control plane, and then it ends.
+        settings["load_models_at_startup"] = bool(self.served)
         _write_json(self.directory / "settings.json", settings)
         for each in self.served:
             model = self.directory / each.name
