@@ -131,14 +131,20 @@ impl Host {
         }
     }
 
-    /// True if the host takes one more call now. `rows_per_second` is the user's limit.
-    pub(crate) fn is_free(&self, limits: &Limits, now: Moment) -> bool {
+    /// True if the host takes one more call now. `late` of its calls take much longer than usual:
+    /// they say nothing about the others, and take places of the user's maximum only.
+    pub(crate) fn is_free(&self, limits: &Limits, late: usize, now: Moment) -> bool {
         let is_quiet = now < self.quiet || self.cap.wait(limits.rows_per_second, now).is_some();
         match self.breaker.place(now) {
             Place::Out(_) => false,
             Place::Trial => !is_quiet,
-            Place::In => !is_quiet && self.taken() < self.limit(limits),
+            Place::In => !is_quiet && self.has_place(limits, late),
         }
+    }
+
+    fn has_place(&self, limits: &Limits, late: usize) -> bool {
+        let taken = self.taken();
+        taken < limits.max_in_flight.max(1) && taken.saturating_sub(late) < self.limit(limits)
     }
 
     /// True if the host is not withdrawn.

@@ -1,6 +1,9 @@
 //! The next call.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use outrigger_core::Moment;
 use outrigger_resilience::Place;
@@ -12,6 +15,9 @@ use crate::{
     host::Host,
     piece::{Piece, PieceId},
 };
+
+/// A call that takes this many times as long as usual is late.
+const LATE: u32 = 10;
 
 /// The work that a host gets.
 #[derive(Debug, Clone, Copy)]
@@ -55,11 +61,30 @@ impl Dispatcher {
     /// The host that gets a call, and the work. Hosts with the shortest time to an answer come
     /// first.
     fn find(&self, now: Moment) -> Option<(HostId, Work)> {
-        let limits = &self.settings.limits;
-        let free = self.present().filter(|host| host.is_free(limits, now));
+        let free = self.free(now);
         let mut free: Vec<_> = free.map(|host| (self.cost(host), host.used, host.id)).collect();
         free.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
         free.into_iter().find_map(|(_, _, id)| Some((id, self.work(self.hosts.get(&id)?, now)?)))
+    }
+
+    /// The hosts that take a call.
+    fn free(&self, now: Moment) -> impl Iterator<Item = &Host> {
+        let mut late = BTreeMap::<_, usize>::new();
+        for (host, _) in self.late_from().filter(|(_, from)| *from <= now) {
+            *late.entry(host).or_default() += 1;
+        }
+        self.present().filter(move |host| {
+            let late = late.get(&host.id).copied().unwrap_or(0);
+            host.is_free(&self.settings.limits, late, now)
+        })
+    }
+
+    /// For each call in flight its host, and the time from which on it is late.
+    fn late_from(&self) -> impl Iterator<Item = (HostId, Moment)> {
+        self.flights.values().filter_map(|flight| {
+            let usual = self.hosts.get(&flight.host)?.pace.expected(flight.rows)?;
+            Some((flight.host, flight.sent + usual.saturating_mul(LATE)))
+        })
     }
 
     /// The time of a call at a host, in proportion to the places that are taken. A host that has had
@@ -232,10 +257,11 @@ impl Dispatcher {
         let mut times: BTreeSet<Moment> = self.patience_ends().into_iter().collect();
         times.extend(self.pool.delayed.first().map(|(at, _)| *at));
         times.extend(self.present().filter_map(|host| host.wakes_at(limits, now)));
+        times.extend(self.late_from().map(|(_, from)| from).filter(|from| *from > now).min());
         let blocked = self.pool.ready.iter().filter_map(|id| self.pool.get(*id));
         times.extend(blocked.map(|piece| piece.last + self.settings.second_host));
         if self.pool.is_idle() {
-            let free = self.present().filter(|host| host.is_free(limits, now));
+            let free = self.free(now);
             times.extend(free.filter_map(|host| self.hedges(host).map(|(at, _)| at).min()));
         }
         times.into_iter().find(|at| *at > now)

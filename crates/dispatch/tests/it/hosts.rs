@@ -55,6 +55,21 @@ fn the_user_s_limits_hold() {
 }
 
 #[test]
+fn a_call_that_is_late_gives_its_place_to_others_at_a_time_that_is_known() {
+    let mut dispatcher = dispatcher(&[A], 9, 4);
+    dispatcher.set_limits(Limits { max_in_flight: 2, ..Limits::default() });
+    let first = calls(&mut dispatcher, at(0));
+    dispatcher.ended(first[0].id, End::Failed(Failure::new(Class::Overloaded, "busy")), at(1));
+    dispatcher.ended(first[1].id, End::Scored, at(100));
+    let late = calls(&mut dispatcher, at(1000));
+    assert_eq!(late.len(), 1, "the refusal has lowered the limit to one");
+    let wake = dispatcher.wake_at(at(1000)).expect("a time");
+    assert_eq!(wake, at(2000), "ten times as long as usual");
+    assert_eq!(calls(&mut dispatcher, wake).len(), 1);
+    assert_eq!(calls(&mut dispatcher, at(20_000)), [], "the user's maximum holds");
+}
+
+#[test]
 fn check_31_the_pause_that_a_host_asks_for_is_obeyed() {
     let mut dispatcher = dispatcher(&[A], 9, 4);
     let sent = calls(&mut dispatcher, at(0));

@@ -56,7 +56,10 @@ def _remote(directory: Path) -> ModelPackage:
 def _trees(scene: Scene) -> ModelPackage:
     import xgboost
 
-    features = (numeric("age", entity=USER), numeric("price", entity=TREATMENT, required=True))
+    features = (
+        numeric("age", entity=USER, default=30),
+        numeric("price", entity=TREATMENT, required=True),
+    )
     table = np.random.default_rng(1).uniform(0, 50, (500, 2)).astype("f4")
     data = xgboost.DMatrix(table, table.sum(axis=1), feature_names=["age", "price"])
     return tree_package(xgboost.train({}, data, 5), features, scene.directory / "trees")
