@@ -68,7 +68,8 @@ impl Hosts {
         }
         let config = Config {
             ca: self.ca.clone(),
-            max_message: self.max_message,
+            max_request: self.max_message,
+            max_answer: self.max_message,
             ..Config::new(vec![host])
         };
         let client = Client::new(config, &[Handle::current()]);

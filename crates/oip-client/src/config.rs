@@ -19,8 +19,10 @@ pub struct Config {
     pub connections: usize,
     /// The most calls in flight at one host. The limit adapts below it.
     pub max_in_flight: usize,
-    /// The largest message in bytes, in either direction.
-    pub max_message: usize,
+    /// The largest request in bytes.
+    pub max_request: usize,
+    /// The largest answer in bytes, also when it is decompressed.
+    pub max_answer: usize,
     /// The time limit of one attempt to connect.
     pub connect_timeout: Duration,
     /// The time limit of one attempt, within the deadline of its call; `None`: the deadline alone.
@@ -80,7 +82,8 @@ impl Config {
             ca: None,
             connections: 1,
             max_in_flight: 128,
-            max_message: 64 << 20,
+            max_request: 64 << 20,
+            max_answer: 64 << 20,
             connect_timeout: Duration::from_secs(1),
             attempt_timeout: None,
             attempts: 4,
@@ -103,7 +106,8 @@ impl Config {
             ("hosts", self.hosts.len()),
             ("connections", self.connections),
             ("max_in_flight", self.max_in_flight),
-            ("max_message", self.max_message),
+            ("max_request", self.max_request),
+            ("max_answer", self.max_answer),
             ("attempts", self.attempts as usize),
         ];
         if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {

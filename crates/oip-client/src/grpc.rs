@@ -21,7 +21,8 @@ pub(crate) struct Grpc {
     metadata: Head,
     load: Head,
     unload: Head,
-    limit: usize,
+    max_request: usize,
+    max_answer: usize,
 }
 
 /// The methods other than ModelInfer.
@@ -39,7 +40,7 @@ impl Grpc {
         dialer: &Dialer,
         settings: &Settings,
         runtimes: &[Handle],
-        limit: usize,
+        (max_request, max_answer): (usize, usize),
     ) -> Self {
         // A connection counts only after an answer in HTTP/2: the server may speak HTTP/1.
         let settings = Settings { confirm: true, ..*settings };
@@ -52,7 +53,8 @@ impl Grpc {
             metadata: head("/inference.GRPCInferenceService/ModelMetadata"),
             load: head("/inference.GRPCInferenceService/RepositoryModelLoad"),
             unload: head("/inference.GRPCInferenceService/RepositoryModelUnload"),
-            limit,
+            max_request,
+            max_answer,
         }
     }
 
@@ -96,8 +98,8 @@ impl Grpc {
         headers: &HeaderMap,
     ) -> Result<A, Failure> {
         let size = message.encoded_len();
-        if size > self.limit {
-            return Err(Failure::too_large(size, self.limit));
+        if size > self.max_request {
+            return Err(Failure::too_large(size, self.max_request));
         }
         let mut framed = BytesMut::with_capacity(PREFIX + size);
         framed.put_slice(&prefix(size));
@@ -106,7 +108,7 @@ impl Grpc {
             let left = deadline.saturating_duration_since(Instant::now());
             (left > Duration::ZERO).then(|| head.within(left, headers))
         };
-        let answer = self.calls.call(framed.freeze(), self.limit, head).await?;
+        let answer = self.calls.call(framed.freeze(), self.max_answer, head).await?;
         A::decode(answer).map_err(Failure::invalid)
     }
 }

@@ -31,7 +31,8 @@ pub(crate) struct Host {
     dialer: Dialer,
     settings: Settings,
     runtimes: Vec<Handle>,
-    limit: usize,
+    /// The largest request and the largest answer in bytes.
+    limits: (usize, usize),
     rest: Rest,
     headers: HeaderMap,
     token: Option<Token>,
@@ -65,16 +66,16 @@ impl Host {
             connect_timeout: config.connect_timeout,
             ..Settings::default()
         };
-        let limit = config.max_message;
+        let (max_request, max_answer) = (config.max_request, config.max_answer);
         let Address { base, has_prefix, headers, .. } = address;
         let path = host.token_file.clone();
         Self {
             name: base.as_str().into(),
-            rest: Rest::new(client, base, limit),
+            rest: Rest::new(client, base, max_answer),
             dialer,
             settings,
             runtimes: runtimes.to_vec(),
-            limit,
+            limits: (max_request, max_answer),
             headers,
             token: path.map(|path| Token { path, last: Mutex::default() }),
             forms: Mutex::new(Known {
@@ -168,7 +169,7 @@ impl Host {
     pub(crate) fn grpc(&self) -> Arc<Grpc> {
         let mut known = self.known();
         let connect =
-            || Arc::new(Grpc::new(&self.dialer, &self.settings, &self.runtimes, self.limit));
+            || Arc::new(Grpc::new(&self.dialer, &self.settings, &self.runtimes, self.limits));
         Arc::clone(known.grpc.get_or_insert_with(connect))
     }
 

@@ -193,7 +193,7 @@ async fn check_21_a_compressed_answer_is_bounded() {
         Answer::json(200, bomb.clone()).with("content-encoding", "gzip")
     })
     .await;
-    let client = connect(outrigger_oip_client::Config { max_message: 4096, ..config(&[&server]) });
+    let client = connect(outrigger_oip_client::Config { max_answer: 4096, ..config(&[&server]) });
     let failure = fault(&client).await;
     assert_eq!(failure.message, "it is larger than 4096 bytes");
 }

@@ -13,6 +13,9 @@ use crate::config::{
     kinds::{Context, Make, Settings},
 };
 
+/// The most bytes of an answer, also when it is decompressed: the servers are not ours.
+const MAX_ANSWER: usize = 64 << 20;
+
 /// The settings of one engine.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -66,7 +69,7 @@ fn connect(
     config: Config,
     context: &Context<'_>,
 ) -> Result<Arc<dyn run::Engine>, Failure> {
-    let config = Config { max_message: context.max_message, ..config };
+    let config = Config { max_request: context.max_message, max_answer: MAX_ANSWER, ..config };
     let client = Client::new(config, context.serving)
         .map_err(|error| Failure::new(Reason::Internal, error.to_string()))?;
     let repository = engine.repository.clone();
