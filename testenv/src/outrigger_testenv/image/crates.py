@@ -46,14 +46,32 @@ def linked(package: str) -> Tree:
     """The crates that cargo links into a package for this machine with the enabled features,
     without build and test dependencies and procedural macros. Raises CalledProcessError.
     """
-    command = [os.environ.get("CARGO", "cargo"), "tree", "--locked", "--package", package]
-    command += ["--edges=normal,no-proc-macro", "--prefix=depth", "--format=|{p}|{l}|"]
+    return parse(_printed("--package", package, "--edges=normal,no-proc-macro"))
+
+
+def of_tests_only(package: str) -> set[tuple[str, str]]:
+    """Names and versions of the crates that a package has only if it is built with the workspace's
+    tests, whose features are then its own too. Raises CalledProcessError.
+    """
+    own = _printed("--package", package, "--edges=normal,build")
+    return _names(_printed("--workspace", "--edges=normal,dev")) - _names(own)
+
+
+def _names(text: str) -> set[tuple[str, str]]:
+    lines = [_LINE.match(line) for line in text.splitlines() if line]
+    return {(line[2], line[3]) for line in lines}
+
+
+def _printed(*arguments: str) -> str:
+    """Lines of cargo tree, each `DEPTH|NAME vVERSION|LICENCE|`, parents first."""
+    command = [os.environ.get("CARGO", "cargo"), "tree", "--locked", *arguments]
+    command += ["--prefix=depth", "--format=|{p}|{l}|"]
     done = subprocess.run(command, cwd=repository(), stdout=subprocess.PIPE, text=True, check=True)
-    return parse(done.stdout)
+    return done.stdout
 
 
 def parse(text: str) -> Tree:
-    """Parses the lines of cargo tree, each `DEPTH|NAME vVERSION|LICENCE|`, parents first."""
+    """Parses the lines of cargo tree."""
     uses: dict[Crate, set[Crate]] = defaultdict(set)
     above: list[Crate] = []
     for line in text.splitlines():
