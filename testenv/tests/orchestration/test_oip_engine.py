@@ -217,7 +217,8 @@ def test_a_restarted_server_gets_its_models_again(empty, stack_on, tmp_path, nam
     peer.process.kill()
     with pytest.raises(OutriggerError) as raised:
         stack.client().predict(MODEL, USERS, OFFERS, timeout=2)
-    assert raised.value.reason in ("ENGINE_UNAVAILABLE", "DEADLINE")
+    # The call may have been sent before the connection was lost: then the server may have run it.
+    assert raised.value.reason in ("ENGINE_UNAVAILABLE", "ENGINE_FAILED", "DEADLINE")
     peer.__enter__()
     until(stack, package, lambda: True, "the model does not answer")
 
