@@ -1,7 +1,7 @@
 //! Services whose messages stay undecoded bytes, so that a request can be read
 //! in place and an answer framed without an intermediate message.
 //!
-//! [`read`] and [`mod@write`] are the reader and the writer of such bytes, and [`file`] reads a
+//! [`read`] and [`mod@write`] are the reader and the writer of such bytes, and [`mod@file`] reads a
 //! message that is not in memory.
 
 use bytes::{Buf, BufMut, Bytes};

@@ -13,7 +13,7 @@ impl Loaded {
     /// The whole configuration as YAML, with the origin of each value that is not a default.
     ///
     /// The text holds no secrets: credentials are files that settings name. The values of an engine's
-    /// headers, which may be secret, are replaced by [`HIDDEN`].
+    /// headers, which may be secret, are replaced by `HIDDEN`.
     pub fn dump(&self) -> String {
         let mut tree = serde_json::to_value(&self.config).expect("settings are plain data");
         hide_headers(&mut tree["engines"]);
