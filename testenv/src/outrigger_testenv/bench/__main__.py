@@ -55,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.update(TENSORFLOW)
     # Built first, because compiling would disturb the measurements.
     before = build_commit(options.before) if options.before else None
-    with Setup(build(), before) as setup:
+    programs = {program: None for figure in figures for program in figure.programs}
+    with Setup(build(programs), before) as setup:
         code = measure_all(figures, setup, effort, options.output, options.strict)
     if options.docs:
         layout_page.write(options.output)

@@ -5,14 +5,14 @@ from functools import cache
 from pathlib import Path
 
 from outrigger_testenv.bench.figure import Effort, Failed, Measurement
-from outrigger_testenv.bench.programs import ALLOCATIONS, output_of
+from outrigger_testenv.bench.programs import ALLOCATION_COUNTER, output_of
 from outrigger_testenv.bench.setup import Setup
 
 
 def counted(name: str, setup: Setup, effort: Effort) -> Measurement:
     """The count that the test prints for `name`. Raises Failed."""
     del effort
-    return Measurement([count(name, run(setup.programs[ALLOCATIONS]))])
+    return Measurement([count(name, run(setup.programs[ALLOCATION_COUNTER]))])
 
 
 @cache

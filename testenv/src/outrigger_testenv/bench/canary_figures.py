@@ -18,11 +18,13 @@ from outrigger_testenv.bench.figure import (
     at_least,
     at_most,
 )
+from outrigger_testenv.bench.programs import CANARY, CANARY_PATH
 
 
 def _simulated(name: str, about: str, unit: str, target: Target) -> Figure:
     # Measuring the first of these figures runs the benchmark for all.
-    return Figure(name, about, unit, partial(canary.simulated, name), target, _share)
+    measure = partial(canary.simulated, name)
+    return Figure(name, about, unit, measure, target, _share, (CANARY,))
 
 
 def _share(effort: Effort) -> float:
@@ -129,6 +131,7 @@ _PATH = Figure(
     canary.path,
     at_most(2),
     lambda _: 50,
+    (CANARY_PATH,),
 )
 
 _OVERLOAD = (

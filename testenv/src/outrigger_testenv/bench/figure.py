@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from outrigger_testenv.bench.programs import Program
     from outrigger_testenv.bench.setup import Setup
 
 # Units.
@@ -90,6 +91,8 @@ class Figure:
     target: Target | None
     # The expected duration of `measure`, for the plan.
     seconds: Callable[[Effort], float]
+    # The programs that it runs, which are built beforehand.
+    programs: Sequence["Program"] = ()
 
     def file(self, directory: Path) -> Path:
         """The file with the figure's result and samples."""

@@ -38,6 +38,7 @@ from outrigger_testenv.bench.figure import (
 )
 from outrigger_testenv.bench.layout_figures import LAYOUT_FIGURES
 from outrigger_testenv.bench.oip.figures import OIP_FIGURES
+from outrigger_testenv.bench.programs import ALLOCATION_COUNTER, ECHO_PROXY, SESSION, TRANSCODE
 from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE, Setup
 from outrigger_testenv.bench.trees.figures import TREE_FIGURES
 
@@ -87,12 +88,13 @@ def _outage(name: str, about: str, measure: Callable[[Setup, Effort], Measuremen
 
 def _transcode(name: str, about: str, target: Target | None) -> Figure:
     measure = partial(transcode.ratio, name)
-    return Figure(name, about, RATIO, measure, target, lambda _: 3)
+    return Figure(name, about, RATIO, measure, target, lambda _: 3, (TRANSCODE,))
 
 
 def _allocations(name: str, about: str) -> Figure:
     # No target here: the test has the limit.
-    return Figure(name, about, ALLOCATIONS, partial(allocations.counted, name), None, lambda _: 7)
+    measure = partial(allocations.counted, name)
+    return Figure(name, about, ALLOCATIONS, measure, None, lambda _: 7, (ALLOCATION_COUNTER,))
 
 
 # Each within 3 % of the earlier commit.
@@ -132,6 +134,7 @@ def _before_transcode(name: str) -> Figure:
         partial(before.transcode, name),
         _NOT_LESS,
         lambda effort: before.pairs(effort) * 6,
+        (TRANSCODE,),
     )
 
 
@@ -210,6 +213,7 @@ FIGURES = (
         engine.direct,
         at_least(0.5),
         _pairs,
+        (SESSION,),
     ),
     Figure(
         "batching-gain",
@@ -244,6 +248,7 @@ FIGURES = (
         path.cpu_over_echo,
         at_most(1.5),
         _pairs,
+        (ECHO_PROXY,),
     ),
     Figure(
         "path-added-p99",

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,21 +41,20 @@ class Commit:
 
 TRANSCODE = Program("outrigger-features", "bench", "transcode")
 SESSION = Program("outrigger-engine", "bench", "session")
-ALLOCATIONS = Program("outrigger-server", "test", "allocations")
+ALLOCATION_COUNTER = Program("outrigger-server", "test", "allocations")
 CANARY = Program("outrigger-canary", "bench", "canary")
 CANARY_PATH = Program("outrigger-server", "bench", "canary_path")
 ECHO_PROXY = Program("outrigger-bench", "example", "echo_proxy")
 
 
-def build() -> dict[Program, Path]:
-    """Builds all programs in release mode, and returns their paths.
+def build(programs: Collection[Program]) -> dict[Program, Path]:
+    """Builds programs in release mode by one command, and returns their paths.
 
-    All are built by one command, even if some are not needed: packages that are built together
-    share the features of their dependencies, and another selection would rebuild these. Cargo
-    reports progress on standard error. Raises CalledProcessError.
+    Cargo reports progress on standard error. Raises CalledProcessError.
     """
+    if not programs:
+        return {}
     command = [os.environ.get("CARGO", "cargo"), "build", "--release"]
-    programs = (TRANSCODE, SESSION, ALLOCATIONS, CANARY, CANARY_PATH, ECHO_PROXY)
     for program in programs:
         command += ["--package", program.package, f"--{program.kind}", program.name]
     command.append("--message-format=json-render-diagnostics")
