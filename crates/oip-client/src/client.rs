@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use outrigger_budget::{Account, Owner};
 use reqwest::{Client as HttpClient, redirect};
 use tokio::{
     runtime::Handle,
@@ -22,6 +23,7 @@ use crate::{
     hosts::{Hosts, NoHost, Turn},
     message, parts,
     policy::{Attempts, Cut, Next, Place, RetryBudget},
+    room::Room,
 };
 
 /// A client of several hosts that have the same models. Dropping it closes its connections.
@@ -40,6 +42,8 @@ pub struct Client {
     next: AtomicU64,
     /// The beginning of all ids.
     prefix: String,
+    /// The account of answers.
+    answers: Option<Account>,
 }
 
 impl Client {
@@ -67,7 +71,15 @@ impl Client {
         let hosts = Hosts::new(list.len(), config.max_in_flight, config.ejection);
         let budget = Mutex::new(RetryBudget::new(config.budget, hosts.now()));
         let prefix = format!("{:016x}", rand::random::<u64>());
-        Ok(Self { list, hosts, budget, next: AtomicU64::new(0), prefix, config })
+        let (next, answers) = (AtomicU64::new(0), None);
+        Ok(Self { list, hosts, budget, next, prefix, answers, config })
+    }
+
+    /// The same client. The answers to [`Self::infer`] are charged to `account` as one caller's,
+    /// while they arrive and are decoded.
+    #[must_use]
+    pub fn charged_to(self, account: Account) -> Self {
+        Self { answers: Some(account), ..self }
     }
 
     /// Runs a model once, at any of the hosts. A request with rows that is larger than a host takes
@@ -152,7 +164,9 @@ impl Client {
         let host = &self.list[index];
         let until = self.until(request.deadline);
         let id = format!("{}-{}", self.prefix, self.next.fetch_add(1, Relaxed));
-        let answer = timeout_at(until, host.infer(request, &id)).await;
+        let charge = self.answers.as_ref().map(|account| account.open(Owner::of(&self.prefix)));
+        let room = Room::new(self.config.max_answer, charge);
+        let answer = timeout_at(until, host.infer(request, &id, &room)).await;
         let (answer, form) = answer.map_err(|_| Failure::timeout())??;
         let (outputs, version) = message::check(answer, request, &id)?;
         let version_of = |version: &String| self.hosts.answered(index, &request.model, version);

@@ -5,12 +5,15 @@ use std::{sync::Arc, time::Duration};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::HeaderMap;
 use outrigger_oip::{InferResponse, Parameters, grpc};
-use outrigger_proto::raw::unary::{PREFIX, prefix};
-use outrigger_rpc::{Calls, Dial as _, Head, Settings};
+use outrigger_proto::{
+    inference::ModelInferResponse,
+    raw::unary::{PREFIX, Unreadable, prefix},
+};
+use outrigger_rpc::{CallError, Calls, Dial as _, Head, Settings};
 use prost::Message;
 use tokio::{runtime::Handle, time::Instant};
 
-use crate::{Failure, dial::Dialer, message::Request};
+use crate::{Failure, dial::Dialer, message::Request, room::Room};
 
 /// The connections to one host, and the heads of its calls.
 pub(crate) struct Grpc {
@@ -63,12 +66,14 @@ impl Grpc {
         &self,
         request: &Request,
         id: &str,
-        headers: &HeaderMap,
+        (headers, room): (&HeaderMap, &Room),
     ) -> Result<InferResponse, Failure> {
         let (model, version) = (&*request.model, request.version.as_deref().unwrap_or_default());
         let message = request.message(id, Parameters::default());
         let message = grpc::write_request(message, model.to_owned(), version.to_owned());
-        let answer = self.call(&self.infer, &message, request.deadline, headers).await?;
+        let answer = self.call(&self.infer, &message, (request.deadline, headers), room).await?;
+        room.take(grpc::response_memory(&answer).map_err(Failure::invalid)?)?;
+        let answer = ModelInferResponse::decode(answer).map_err(Failure::invalid)?;
         grpc::read_response(answer).map_err(Failure::invalid)
     }
 
@@ -87,16 +92,18 @@ impl Grpc {
             Method::Load => &self.load,
             Method::Unload => &self.unload,
         };
-        self.call(head, message, deadline, headers).await
+        let room = Room::new(self.max_answer, None);
+        let answer = self.call(head, message, (deadline, headers), &room).await?;
+        A::decode(answer).map_err(Failure::invalid)
     }
 
-    async fn call<A: Message + Default>(
+    async fn call(
         &self,
         head: &Head,
         message: &impl Message,
-        deadline: Instant,
-        headers: &HeaderMap,
-    ) -> Result<A, Failure> {
+        (deadline, headers): (Instant, &HeaderMap),
+        room: &Room,
+    ) -> Result<Bytes, Failure> {
         let size = message.encoded_len();
         if size > self.max_request {
             return Err(Failure::too_large(size, self.max_request));
@@ -108,7 +115,9 @@ impl Grpc {
             let left = deadline.saturating_duration_since(Instant::now());
             (left > Duration::ZERO).then(|| head.within(left, headers))
         };
-        let answer = self.calls.call(framed.freeze(), self.max_answer, head).await?;
-        A::decode(answer).map_err(Failure::invalid)
+        self.calls.call(framed.freeze(), room, head).await.map_err(|error| match error {
+            CallError::Framing(Unreadable::NotAdmitted) => room.failure(),
+            other => other.into(),
+        })
     }
 }

@@ -15,7 +15,7 @@ use tokio::{runtime::Handle, time::Instant};
 
 use crate::{
     Class, Config, Failure, Form, HostConfig, config::Address, dial::Dialer, grpc::Grpc,
-    message::Request, policy::Forms, rest::Rest,
+    message::Request, policy::Forms, rest::Rest, room::Room,
 };
 
 /// The most models that are remembered to need binary tensors.
@@ -71,7 +71,7 @@ impl Host {
         let path = host.token_file.clone();
         Self {
             name: base.as_str().into(),
-            rest: Rest::new(client, base, max_answer),
+            rest: Rest::new(client, base, (max_request, max_answer)),
             dialer,
             settings,
             runtimes: runtimes.to_vec(),
@@ -91,14 +91,16 @@ impl Host {
         &self,
         request: &Request,
         id: &str,
+        room: &Room,
     ) -> Result<(InferResponse, Form), Failure> {
         let headers = self.headers(&request.headers).await?;
         let mut form = self.form_of(&request.model);
         loop {
+            room.empty();
             let answer = match form {
                 Form::Json if request.needs_binary() => Err(Failure::refused(NO_JSON)),
-                Form::Grpc => self.grpc().infer(request, id, &headers).await,
-                _ => self.rest.infer(request, id, (form, &headers)).await,
+                Form::Grpc => self.grpc().infer(request, id, (&headers, room)).await,
+                _ => self.rest.infer(request, id, (form, &headers), room).await,
             };
             let next = match &answer {
                 Err(failure) if failure.needs_binary && form == Form::Json => {

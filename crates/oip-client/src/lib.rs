@@ -18,6 +18,7 @@ mod message;
 mod parts;
 mod policy;
 mod rest;
+mod room;
 
 pub use self::policy::{
     Aimd, Attempts, Backoff, BudgetSettings, Class, Cut, Ejection, EjectionSettings, Form, Forms,

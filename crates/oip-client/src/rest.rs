@@ -1,6 +1,6 @@
 //! The protocol over HTTP: JSON, with or without the binary tensor extension.
 
-use std::{io::Read as _, time::SystemTime};
+use std::time::SystemTime;
 
 use bytes::{Bytes, BytesMut};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
@@ -16,17 +16,22 @@ use reqwest::{Client, Response, Url};
 
 pub(crate) use outrigger_oip::rest::{escaped, model_path};
 
-use crate::{Class, Failure, Form, Status, message::Request, policy::retry_after};
+use crate::{Class, Failure, Form, Status, message::Request, policy::retry_after, room::Room};
 
 /// The length of the JSON at the beginning of a body with binary tensors.
 pub(crate) const JSON_LENGTH: HeaderName = HeaderName::from_static(rest::HEADER_LENGTH);
+
+/// The bytes that are decompressed at a time.
+const PIECE: usize = 64 << 10;
 
 /// Calls one host over HTTP.
 pub(crate) struct Rest {
     client: Client,
     /// The URL before `/v2`.
     base: String,
-    limit: usize,
+    max_request: usize,
+    /// The largest answer to a call that is no inference.
+    max_answer: usize,
 }
 
 /// A body that was read as a whole, with its headers.
@@ -36,8 +41,12 @@ pub(crate) struct Read {
 }
 
 impl Rest {
-    pub(crate) fn new(client: Client, base: String, limit: usize) -> Self {
-        Self { client, base, limit }
+    pub(crate) fn new(
+        client: Client,
+        base: String,
+        (max_request, max_answer): (usize, usize),
+    ) -> Self {
+        Self { client, base, max_request, max_answer }
     }
 
     /// Runs the model, with tensors in the form `form`.
@@ -46,10 +55,11 @@ impl Rest {
         request: &Request,
         id: &str,
         (form, headers): (Form, &HeaderMap),
+        room: &Room,
     ) -> Result<InferResponse, Failure> {
         let sent = encode(request, id, form)?;
-        if sent.size() > self.limit {
-            return Err(Failure::too_large(sent.size(), self.limit));
+        if sent.size() > self.max_request {
+            return Err(Failure::too_large(sent.size(), self.max_request));
         }
         let mut headers = headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(sent.content_type()));
@@ -57,21 +67,31 @@ impl Rest {
             headers.insert(JSON_LENGTH, length.into());
         }
         let path = format!("{}/infer", model_path(&request.model, request.version.as_deref()));
-        let answer = self.call(Method::POST, &path, headers, sent.into_body()).await;
+        let answer = self.send((Method::POST, &path), headers, sent.into_body(), room).await;
         let answer = answer.map_err(|failure| Failure {
             wrong_form: form == Form::Binary && may_be_the_form(&failure),
             ..failure
         })?;
-        decode(&answer)
+        decode(&answer, room)
     }
 
-    /// Makes a call, and reads the answer. A status other than success is a failure.
+    /// Makes a call that is no inference.
     pub(crate) async fn call(
         &self,
-        method: Method,
-        path: &str,
+        call: (Method, &str),
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Read, Failure> {
+        self.send(call, headers, body, &Room::new(self.max_answer, None)).await
+    }
+
+    /// Sends a request, and reads the answer. A status other than success is a failure.
+    async fn send(
+        &self,
+        (method, path): (Method, &str),
         mut headers: HeaderMap,
         body: Bytes,
+        room: &Room,
     ) -> Result<Read, Failure> {
         let url = format!("{}{path}", self.base);
         let url = Url::parse(&url).map_err(|_| Failure::refused(format!("{path:?} is no path")))?;
@@ -80,7 +100,7 @@ impl Rest {
         let sent = self.client.request(method, url).headers(headers).body(body).send().await;
         let response = sent.map_err(failed)?;
         let (status, headers) = (response.status(), response.headers().clone());
-        let body = self.body(response).await?;
+        let body = read(response, room).await?;
         if status.is_success() {
             return Ok(Read { headers, body });
         }
@@ -89,36 +109,44 @@ impl Rest {
             ..Failure::http(status, outrigger_oip::message::of_body(&body))
         })
     }
+}
 
-    /// The body of an answer, decompressed.
-    async fn body(&self, mut response: Response) -> Result<Bytes, Failure> {
-        let encoding = response.headers().get(CONTENT_ENCODING).cloned();
-        let mut body = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            if body.len() + chunk.len() > self.limit {
-                return Err(self.too_large());
-            }
-            body.extend_from_slice(&chunk);
+/// The body of an answer, decompressed.
+async fn read(mut response: Response, room: &Room) -> Result<Bytes, Failure> {
+    let encoding = response.headers().get(CONTENT_ENCODING).cloned();
+    let mut body = BytesMut::new();
+    while let Some(chunk) = response.chunk().await.map_err(failed)? {
+        add(&mut body, &chunk, room)?;
+    }
+    let encoding = encoding.as_ref().map(|it| it.to_str().unwrap_or_default().to_lowercase());
+    match encoding.as_deref() {
+        None | Some("" | "identity") => Ok(body.freeze()),
+        Some("gzip" | "x-gzip") => decompressed(MultiGzDecoder::new(&body[..]), room),
+        Some("deflate") => decompressed(ZlibDecoder::new(&body[..]), room),
+        Some(other) => Err(Failure::invalid(format!("it is compressed with {other:?}"))),
+    }
+}
+
+fn decompressed(mut reader: impl std::io::Read, room: &Room) -> Result<Bytes, Failure> {
+    let (mut body, mut piece) = (BytesMut::new(), vec![0; PIECE]);
+    loop {
+        let read = reader.read(&mut piece);
+        let cause = |error| Failure::invalid(format!("it cannot be decompressed: {error}"));
+        match read.map_err(cause)? {
+            0 => return Ok(body.freeze()),
+            length => add(&mut body, &piece[..length], room)?,
         }
-        let encoding = encoding.as_ref().map(|it| it.to_str().unwrap_or_default().to_lowercase());
-        match encoding.as_deref() {
-            None | Some("" | "identity") => Ok(body.freeze()),
-            Some("gzip" | "x-gzip") => self.decompressed(MultiGzDecoder::new(&body[..])),
-            Some("deflate") => self.decompressed(ZlibDecoder::new(&body[..])),
-            Some(other) => Err(Failure::invalid(format!("it is compressed with {other:?}"))),
-        }
     }
+}
 
-    fn decompressed(&self, reader: impl std::io::Read) -> Result<Bytes, Failure> {
-        let mut body = Vec::new();
-        let read = reader.take(self.limit as u64 + 1).read_to_end(&mut body);
-        read.map_err(|error| Failure::invalid(format!("it cannot be decompressed: {error}")))?;
-        if body.len() > self.limit { Err(self.too_large()) } else { Ok(body.into()) }
+/// Adds a piece to a body if there is room for it.
+fn add(body: &mut BytesMut, piece: &[u8], room: &Room) -> Result<(), Failure> {
+    if body.len() + piece.len() > room.limit() {
+        return Err(Failure::invalid(format!("it is larger than {} bytes", room.limit())));
     }
-
-    fn too_large(&self) -> Failure {
-        Failure::invalid(format!("it is larger than {} bytes", self.limit))
-    }
+    room.take(piece.len() as u64)?;
+    body.extend_from_slice(piece);
+    Ok(())
 }
 
 /// Encodes a request, with all outputs in the form of the inputs.
@@ -128,15 +156,18 @@ fn encode(request: &Request, id: &str, form: Form) -> Result<Encoded, Failure> {
         .map_err(|fault| Failure::refused(fault.to_string()))
 }
 
-/// Decodes an answer. Its binary tensors are found by the header alone: one server leaves out the
+/// Decodes an answer into `room`. Its binary tensors are found by the header alone: one server leaves out the
 /// content type.
-fn decode(answer: &Read) -> Result<InferResponse, Failure> {
+fn decode(answer: &Read, room: &Room) -> Result<InferResponse, Failure> {
     let length = answer.headers.get(JSON_LENGTH).map(|value| {
         let length = value.to_str().ok().and_then(|text| text.trim().parse::<usize>().ok());
         length
             .ok_or_else(|| Failure::invalid("its header with the length of the JSON is no number"))
     });
-    rest::read_response(&answer.body, length.transpose()?).map_err(|fault| Failure {
+    let length = length.transpose()?;
+    let json = length.and_then(|length| answer.body.get(..length)).unwrap_or(&answer.body);
+    room.take(rest::memory(json))?;
+    rest::read_response(&answer.body, length).map_err(|fault| Failure {
         needs_binary: fault == Unreadable::NotUtf8,
         ..Failure::invalid(fault)
     })

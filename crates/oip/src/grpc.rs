@@ -13,7 +13,7 @@ use outrigger_proto::inference::{InferParameter, infer_parameter::ParameterChoic
 
 use crate::{Malformed, Parameter, Parameters};
 
-pub use memory::memory;
+pub use memory::{memory, response_memory};
 pub use read::{read_request, read_response};
 pub use write::{write_request, write_response};
 

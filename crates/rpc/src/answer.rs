@@ -6,12 +6,15 @@ use http::{HeaderMap, Response, StatusCode};
 use outrigger_proto::raw::unary::Message;
 use tonic::{Code, Status};
 
-use crate::CallError;
+use crate::{CallError, Room};
 
 const STATUS: &str = "grpc-status";
 
-/// Reads the message of an answer, which may have at most `limit` bytes.
-pub(crate) async fn read(response: Response<RecvStream>, limit: usize) -> Result<Bytes, CallError> {
+/// Reads the message of an answer into `room`.
+pub(crate) async fn read(
+    response: Response<RecvStream>,
+    room: impl Room,
+) -> Result<Bytes, CallError> {
     let (head, mut body) = response.into_parts();
     // A call that failed at once has its status in the headers, and no message.
     let mut has_status = check_status(&head.headers)?;
@@ -19,7 +22,8 @@ pub(crate) async fn read(response: Response<RecvStream>, limit: usize) -> Result
     while let Some(data) = body.data().await {
         let data = data?;
         body.flow_control().release_capacity(data.len())?;
-        message.push(data, limit)?;
+        room.take(data.len())?;
+        message.push(data, room.limit())?;
     }
     if let Some(trailers) = body.trailers().await? {
         has_status |= check_status(&trailers)?;

@@ -8,7 +8,7 @@ use http::{Request, Response};
 use tokio::runtime::Handle;
 
 use crate::{
-    CallError, Dial, Observer, Settings, TransportError, answer,
+    CallError, Dial, Observer, Room, Settings, TransportError, answer,
     connection::InFlight,
     http2::Requests,
     pool::{ATTEMPTS, Pool},
@@ -38,8 +38,8 @@ impl<B: Buf + Clone + Send + Sync + 'static> Calls<B> {
         self.0.connected().await
     }
 
-    /// Sends `message` with its prefix, and returns the answer's message of at most `limit`
-    /// bytes. Repeats the call if the server has certainly not begun to process it.
+    /// Sends `message` with its prefix, and returns the answer's message, which fits into `room`.
+    /// Repeats the call if the server has certainly not begun to process it.
     ///
     /// `head` returns the request's head at the moment of sending, or `None` if no time is
     /// left. A call that is dropped before its end is cancelled.
@@ -49,10 +49,10 @@ impl<B: Buf + Clone + Send + Sync + 'static> Calls<B> {
     pub async fn call(
         &self,
         message: B,
-        limit: usize,
+        room: impl Room,
         head: impl Fn() -> Option<Request<()>>,
     ) -> Result<Bytes, CallError> {
-        self.call_in_pieces(std::iter::once(message), limit, head).await
+        self.call_in_pieces(std::iter::once(message), room, head).await
     }
 
     /// As [`Self::call`], with a message in pieces. Each piece is a frame of its own, or several if
@@ -63,12 +63,12 @@ impl<B: Buf + Clone + Send + Sync + 'static> Calls<B> {
     pub async fn call_in_pieces(
         &self,
         message: impl Iterator<Item = B> + Clone,
-        limit: usize,
+        room: impl Room,
         head: impl Fn() -> Option<Request<()>>,
     ) -> Result<Bytes, CallError> {
         let (response, in_flight) = self.ask(message, head).await?;
         in_flight.answered();
-        answer::read(response, limit).await
+        answer::read(response, room).await
     }
 
     /// Sends the request, and waits until the answer begins.

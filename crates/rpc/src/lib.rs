@@ -19,6 +19,7 @@ mod http2;
 pub mod metrics;
 mod observer;
 mod pool;
+mod room;
 mod service;
 mod settings;
 
@@ -30,6 +31,7 @@ pub use self::{
     error::{CallError, TransportError},
     head::Head,
     observer::Observer,
+    room::Room,
     service::HttpService,
     settings::{Http2, Settings},
 };

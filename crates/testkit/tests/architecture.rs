@@ -29,7 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tfserving", &["core", "proto", "rpc", "run", "store", "trace"]),
     ("resilience", &["core"]),
     ("dispatch", &["core", "resilience"]),
-    ("oip-client", &["core", "oip", "proto", "resilience", "rpc"]),
+    ("oip-client", &["budget", "core", "oip", "proto", "resilience", "rpc"]),
     ("oip-engine", &["core", "oip", "oip-client", "run"]),
     ("trials", &["core", "oci", "features", "canary", "score"]),
     ("onnx", &["core", "oip", "proto", "rpc", "run"]),

@@ -6,5 +6,6 @@ mod forms;
 mod grpc;
 mod harness;
 mod hosts;
+mod memory;
 mod replies;
 mod tls;

@@ -1,5 +1,5 @@
-//! The memory that a request takes when it is decoded: many empty entries of a message take a
-//! hundred times their encoded size.
+//! The memory that a message takes when it is decoded: many empty entries of one take a hundred
+//! times their encoded size.
 
 use bytes::Bytes;
 use outrigger_proto::{
@@ -16,11 +16,15 @@ use crate::{Malformed, Parameter, RequestedOutput, Tensor};
 /// be half empty, and in that of the request.
 const PARAMETER: usize =
     2 * (size_of::<(String, InferParameter)>() + size_of::<(String, Parameter)>());
-/// The memory of an input beside its texts, its shape and its contents.
-const INPUT: usize =
+/// The memory of a tensor beside its texts, its shape and its contents. Inputs and outputs have the
+/// same fields.
+const TENSOR: usize =
     2 * (size_of::<InferInputTensor>() + size_of::<InferTensorContents>() + size_of::<Tensor>());
 /// The memory of a requested output beside its texts.
 const OUTPUT: usize = 2 * (size_of::<InferRequestedOutputTensor>() + size_of::<RequestedOutput>());
+/// The memory of an entry of raw contents: a vector that grows has twice the room, and each tensor
+/// gets its entry.
+const RAW: usize = 3 * size_of::<Bytes>();
 
 /// The memory in bytes that an encoded `ModelInferRequest` takes at most while it is decoded and
 /// [read](super::read_request), beside its own bytes, which raw contents share.
@@ -28,20 +32,36 @@ const OUTPUT: usize = 2 * (size_of::<InferRequestedOutputTensor>() + size_of::<R
 /// # Errors
 /// The bytes are no message.
 pub fn memory(message: &[u8]) -> Result<u64, Malformed> {
-    of_request(message)
+    readable(of_message(message, |output| Ok(OUTPUT + of_output(output)?)))
+}
+
+/// The memory in bytes that an encoded `ModelInferResponse` takes at most while it is decoded and
+/// [read](super::read_response), beside its own bytes, which raw contents share.
+///
+/// # Errors
+/// The bytes are no message.
+pub fn response_memory(message: &[u8]) -> Result<u64, Malformed> {
+    readable(of_message(message, |_| Ok(RAW)))
+}
+
+fn readable(bytes: Result<usize, Unreadable>) -> Result<u64, Malformed> {
+    bytes
         .map(|bytes| bytes as u64)
         .map_err(|error| Malformed::new(format!("the message cannot be read: {error}")))
 }
 
-fn of_request(message: &[u8]) -> Result<usize, Unreadable> {
+/// The memory of a request or a response, whose fields differ in the sixth one.
+fn of_message(
+    message: &[u8],
+    sixth: impl Fn(&[u8]) -> Result<usize, Unreadable>,
+) -> Result<usize, Unreadable> {
     let mut bytes = 0;
     for field in Fields::of(message) {
         bytes += match field? {
             (4, Value::Bytes(entry)) => PARAMETER + 2 * entry.len(),
-            (5, Value::Bytes(input)) => INPUT + of_input(input)?,
-            (6, Value::Bytes(output)) => OUTPUT + of_output(output)?,
-            // A vector that grows has twice the room.
-            (7, Value::Bytes(_)) => 2 * size_of::<Bytes>(),
+            (5, Value::Bytes(tensor)) => TENSOR + of_tensor(tensor)?,
+            (6, Value::Bytes(entry)) => sixth(entry)?,
+            (7, Value::Bytes(_)) => RAW,
             (_, Value::Bytes(text)) => 2 * text.len(),
             _ => 0,
         };
@@ -49,7 +69,7 @@ fn of_request(message: &[u8]) -> Result<usize, Unreadable> {
     Ok(bytes)
 }
 
-fn of_input(message: &[u8]) -> Result<usize, Unreadable> {
+fn of_tensor(message: &[u8]) -> Result<usize, Unreadable> {
     let mut bytes = 0;
     for field in Fields::of(message) {
         bytes += match field? {
@@ -102,7 +122,9 @@ fn of_contents(message: &[u8]) -> Result<usize, Unreadable> {
 
 #[cfg(test)]
 mod tests {
-    use outrigger_proto::inference::ModelInferRequest;
+    use outrigger_proto::inference::{
+        ModelInferRequest, ModelInferResponse, model_infer_response::InferOutputTensor,
+    };
     use prost::Message as _;
 
     use super::*;
@@ -125,6 +147,25 @@ mod tests {
         };
         assert_eq!(of(&raw(1 << 20)), of(&raw(1)));
         assert!(of(&raw(1)) < 4 << 10);
+    }
+
+    #[test]
+    fn responses_are_like_requests() {
+        let of = |response: &ModelInferResponse| {
+            response_memory(&response.encode_to_vec()).expect("a message")
+        };
+        let raw = |size| ModelInferResponse {
+            outputs: vec![InferOutputTensor::default()],
+            raw_output_contents: vec![vec![0; size].into()],
+            ..Default::default()
+        };
+        assert_eq!(of(&raw(1 << 20)), of(&raw(1)));
+        let int64_contents = vec![1; 1000];
+        let contents = Some(InferTensorContents { int64_contents, ..Default::default() });
+        let output = InferOutputTensor { contents, ..Default::default() };
+        let typed = ModelInferResponse { outputs: vec![output], ..Default::default() };
+        assert!(of(&typed) >= 16_000, "the vector and the data");
+        assert!(response_memory(&[0xff]).is_err());
     }
 
     #[test]

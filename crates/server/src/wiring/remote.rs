@@ -71,7 +71,8 @@ fn connect(
 ) -> Result<Arc<dyn run::Engine>, Failure> {
     let config = Config { max_request: context.max_message, max_answer: MAX_ANSWER, ..config };
     let client = Client::new(config, context.serving)
-        .map_err(|error| Failure::new(Reason::Internal, error.to_string()))?;
+        .map_err(|error| Failure::new(Reason::Internal, error.to_string()))?
+        .charged_to(context.budget.answers.clone());
     let repository = engine.repository.clone();
     // Models that are published are loaded too.
     let load = engine.load || repository.is_some();
