@@ -8,13 +8,16 @@ use std::{
 };
 
 use bytes::Bytes;
+use outrigger_resilience::retry_after;
 use reqwest::{Client, ClientBuilder, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use rustls::InvalidMessage;
 
-use crate::{Config, Error, retry::retry_after};
+use crate::{Config, Error};
 
 const USER_AGENT: &str = concat!("outrigger/", env!("CARGO_PKG_VERSION"));
 const MAX_REDIRECTS: usize = 5;
+/// The longest pause that a registry may ask for.
+const MOST_ASKED: Duration = Duration::from_secs(24 * 3600);
 
 /// The HTTP client, without authorization.
 #[derive(Debug)]
@@ -224,7 +227,7 @@ fn unavailable(host: &str, response: &Response) -> Error {
     Error::Unavailable {
         registry: host.to_owned(),
         detail: response.status().to_string(),
-        retry_after: retry_after(response.headers(), SystemTime::now()),
+        retry_after: retry_after(response.headers(), SystemTime::now(), MOST_ASKED),
         source: None,
     }
 }

@@ -1,8 +1,6 @@
 //! Retries with exponential backoff.
 
-use std::time::{Duration, SystemTime};
-
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use std::time::Duration;
 
 use crate::{Error, config::Retries, metrics};
 
@@ -55,22 +53,6 @@ where
             Err(error) => backoff.wait(error).await?,
         }
     }
-}
-
-/// The upper limit of a registry's `Retry-After`.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
-
-/// Reads `Retry-After`, in seconds or as a date, limited to a day.
-pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let asked = match text.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => {
-            let date = httpdate::parse_http_date(text).ok()?;
-            date.duration_since(now).unwrap_or_default()
-        }
-    };
-    Some(asked.min(MAX_RETRY_AFTER))
 }
 
 #[cfg(test)]
@@ -126,22 +108,5 @@ mod tests {
         let asked = Duration::from_secs(50);
         Backoff::new(&retries(2)).wait(unavailable(Some(asked))).await.unwrap();
         assert!(start.elapsed() >= asked);
-    }
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        let now = httpdate::parse_http_date("Fri, 20 Nov 2026 12:00:00 GMT").unwrap();
-        let parse = |text: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(RETRY_AFTER, text.parse().unwrap());
-            retry_after(&headers, now)
-        };
-        assert_eq!(parse("7"), Some(Duration::from_secs(7)));
-        assert_eq!(parse("Fri, 20 Nov 2026 12:00:30 GMT"), Some(Duration::from_secs(30)));
-        assert_eq!(parse("Fri, 20 Nov 2026 11:00:00 GMT"), Some(Duration::ZERO));
-        assert_eq!(parse("18446744073709551615"), Some(MAX_RETRY_AFTER));
-        assert_eq!(parse("Fri, 20 Nov 9998 12:00:00 GMT"), Some(MAX_RETRY_AFTER));
-        assert_eq!(parse("soon"), None);
-        assert_eq!(retry_after(&HeaderMap::new(), now), None);
     }
 }

@@ -23,7 +23,6 @@ mod room;
 pub use self::policy::{
     Aimd, Attempts, Backoff, BudgetSettings, Class, Cut, Ejection, EjectionSettings, Form, Forms,
     Limiter, Next, Outcome, Place, RetryBudget, Sample, class_of_code, class_of_status,
-    retry_after,
 };
 pub use self::{
     client::Client,

@@ -3,7 +3,6 @@
 mod attempts;
 mod class;
 mod form;
-mod retry_after;
 
 pub use outrigger_resilience::{
     Aimd, Backoff, BudgetSettings, Class, Cut, Ejection, EjectionSettings, Limiter, Outcome, Place,
@@ -14,5 +13,4 @@ pub use self::{
     attempts::{Attempts, Next},
     class::{class_of_code, class_of_status},
     form::{Form, Forms},
-    retry_after::retry_after,
 };

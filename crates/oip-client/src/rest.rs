@@ -1,6 +1,6 @@
 //! The protocol over HTTP: JSON, with or without the binary tensor extension.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
@@ -12,15 +12,18 @@ use outrigger_oip::{
     InferResponse, Parameters,
     rest::{self, Encoded, Unreadable},
 };
+use outrigger_resilience::retry_after;
 use reqwest::{Client, Response, Url};
 
 pub(crate) use outrigger_oip::rest::{escaped, model_path};
 
-use crate::{Class, Failure, Form, Status, message::Request, policy::retry_after, room::Room};
+use crate::{Class, Failure, Form, Status, message::Request, room::Room};
 
 /// The length of the JSON at the beginning of a body with binary tensors.
 pub(crate) const JSON_LENGTH: HeaderName = HeaderName::from_static(rest::HEADER_LENGTH);
 
+/// The longest pause that a host may ask for.
+const MOST_ASKED: Duration = Duration::from_secs(3600);
 /// The bytes that are decompressed at a time.
 const PIECE: usize = 64 << 10;
 
@@ -105,7 +108,7 @@ impl Rest {
             return Ok(Read { headers, body });
         }
         Err(Failure {
-            retry_after: retry_after(&headers, SystemTime::now()),
+            retry_after: retry_after(&headers, SystemTime::now(), MOST_ASKED),
             ..Failure::http(status, outrigger_oip::message::of_body(&body))
         })
     }

@@ -43,13 +43,8 @@ impl Bound {
 impl Run for Bound {
     fn run(&self, call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
         Box::pin(async move {
-            match self.try_run(&call).await {
-                Err(error @ (RunError::Unavailable(_) | RunError::NotServed { .. })) => {
-                    self.suspect.notify_one();
-                    Err(RunError::Unsent { inputs: call.inputs, source: Box::new(error) })
-                }
-                answer => answer,
-            }
+            let ran = self.try_run(&call).await;
+            ran.map_err(|error| error.reported(call.inputs, &self.suspect))
         })
     }
 }

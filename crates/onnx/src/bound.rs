@@ -21,17 +21,8 @@ pub(crate) struct Bound {
 impl Run for Bound {
     fn run(&self, mut call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
         let run = async move {
-            match self.client.run(&self.id, &mut call).await {
-                Err(error @ (RunError::Unavailable(_) | RunError::NotServed { .. })) => {
-                    self.suspect.notify_one();
-                    Err(RunError::Unsent { inputs: call.inputs, source: Box::new(error) })
-                }
-                Err(error @ RunError::Lost { .. }) => {
-                    self.suspect.notify_one();
-                    Err(error)
-                }
-                answer => answer,
-            }
+            let ran = self.client.run(&self.id, &mut call).await;
+            ran.map_err(|error| error.reported(call.inputs, &self.suspect))
         };
         run.boxed()
     }

@@ -3,8 +3,9 @@
 //!
 //! [`Class`] sorts failures, [`Backoff`] gives the pauses between attempts, [`RetryBudget`] bounds
 //! the retries of all messages, [`Ejection`] withdraws a host that fails its calls (a circuit
-//! breaker), and a [`Limiter`] bounds the calls that a host has in flight: [`Aimd`] by its
-//! refusals, [`Pipe`] by its rate and its round trips, [`Adaptive`] by both.
+//! breaker), [`retry_after`] reads the pause that a server asks for, and a [`Limiter`] bounds the
+//! calls that a host has in flight: [`Aimd`] by its refusals, [`Pipe`] by its rate and its round
+//! trips, [`Adaptive`] by both.
 
 mod adaptive;
 mod backoff;
@@ -13,6 +14,7 @@ mod class;
 mod ejection;
 mod limiter;
 mod pipe;
+mod retry_after;
 
 pub use self::{
     adaptive::Adaptive,
@@ -22,4 +24,5 @@ pub use self::{
     ejection::{Ejection, EjectionSettings, Outcome, Place},
     limiter::{Aimd, Limiter, Sample},
     pipe::Pipe,
+    retry_after::retry_after,
 };

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use outrigger_core::{Failure, Reason, ServableId, Tensor, causes};
+use tokio::sync::Notify;
 
 type Source = Box<dyn Error + Send + Sync>;
 
@@ -136,6 +137,24 @@ impl RunError {
 }
 
 impl RunError {
+    /// The failure of a call with `inputs`, as an engine reports it: inputs that it did not run are
+    /// kept, to run them later. If its process may have ended, `suspect` is notified, so that it is
+    /// looked at at once.
+    #[must_use]
+    pub fn reported(self, inputs: Vec<Tensor>, suspect: &Notify) -> Self {
+        match self {
+            Self::Unavailable(_) | Self::NotServed { .. } => {
+                suspect.notify_one();
+                Self::Unsent { inputs, source: Box::new(self) }
+            }
+            Self::Lost { .. } => {
+                suspect.notify_one();
+                self
+            }
+            other => other,
+        }
+    }
+
     /// The failure of one run that was made for several calls, as that of the call with `inputs`.
     pub fn for_call(&self, inputs: Vec<Tensor>) -> Self {
         match self {

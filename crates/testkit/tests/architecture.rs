@@ -20,7 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("oip", &["core", "json", "proto"]),
     ("canary", &["core", "proto"]),
     ("trace", &["core"]),
-    ("oci", &["core", "proto"]),
+    ("oci", &["core", "proto", "resilience"]),
     ("store", &["core", "proto"]),
     ("run", &["budget", "core"]),
     ("batcher", &["budget", "core", "run"]),

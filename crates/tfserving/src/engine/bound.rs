@@ -55,17 +55,8 @@ impl Run for Bound {
         let target = Arc::clone(&self.target);
         let mut call = Call { target, inputs, outputs, deadline, metadata };
         let run = async move {
-            match self.predict(&mut call).await {
-                Err(error @ (RunError::Unavailable(_) | RunError::NotServed { .. })) => {
-                    self.suspect.notify_one();
-                    Err(RunError::Unsent { inputs: call.inputs, source: Box::new(error) })
-                }
-                Err(error @ RunError::Lost { .. }) => {
-                    self.suspect.notify_one();
-                    Err(error)
-                }
-                answer => answer,
-            }
+            let ran = self.predict(&mut call).await;
+            ran.map_err(|error| error.reported(call.inputs, &self.suspect))
         };
         run.boxed()
     }
