@@ -45,17 +45,23 @@ demo-batch: venv build tools ## a table of rows scored by `outrigger batch`, kil
 	@$(PY) -m outrigger_testenv.demo_batch $(if $(DATA),--data '$(DATA)')
 
 # Everything is compiled once, and then runs side by side, since the tests mostly wait. The output of
-# each part is printed when it ends. Of make's flags, cargo would take the number of its jobs.
+# each part is printed when it ends. The tests under load come last, alone.
 .PHONY: test
-test: venv tools programs ## all tests, Rust and Python, and a moment of fuzzing
-	@$(MAKE) --no-print-directory oip-peers || [ -z "$${CI:-}" ]
-	@$(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=target test-rust test-fuzz $(PYTHON_GROUPS)
+test: ## all tests, Rust and Python
+	@$(MAKE) --no-print-directory --jobs=2 venv programs
+	@$(MAKE) --no-print-directory tools
+	@$(MAKE) --no-print-directory peers || [ -z "$${CI:-}" ]
+	@status=0; \
+	$(MAKE) --no-print-directory --jobs=5 --keep-going --output-sync=target test-rust $(PYTHON_GROUPS) || status=$$?; \
+	$(MAKE) --no-print-directory test-load || status=$$?; \
+	exit $$status
 
 # The Rust tests and the binary for the tests on real processes, of one build with checks of
 # overflow and debug assertions.
+# Of make's flags, cargo would take the number of its jobs.
 .PHONY: programs
 programs:
-	$(CARGO) test --workspace --no-run
+	env --unset=MAKEFLAGS $(CARGO) test --workspace --no-run
 
 # The engine's tests run in its own directory, so they need the path of the library.
 .PHONY: test-rust
@@ -65,26 +71,33 @@ test-rust: venv tools ## the Rust tests
 
 .PHONY: test-fuzz
 test-fuzz: ## the fuzz targets that build fast, on their corpora and for some seconds
-	nice env --unset=MAKEFLAGS fuzz/run 5 quick
+	fuzz/run 5 quick
 
 # Groups of like length, side by side: the tests on running stacks, of which there are two halves, mostly
-# wait. The output of each is printed when it ends.
+# wait.
 TESTS := testenv/tests
 PYTHON_GROUPS := test-stacks-a-l test-stacks-m-z test-parts test-environment
 .PHONY: test-python
 test-python: venv tools programs ## the tests on real processes, of the chart and of the image
-	@$(MAKE) --no-print-directory oip-peers || [ -z "$${CI:-}" ]
+	@$(MAKE) --no-print-directory peers || [ -z "$${CI:-}" ]
 	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=target $(PYTHON_GROUPS)
+	@$(MAKE) --no-print-directory test-load
 
 .PHONY: $(PYTHON_GROUPS)
 test-stacks-a-l:
 	$(PY) -m pytest $(TESTS)/orchestration/test_[a-l]*.py
 test-stacks-m-z:
-	$(PY) -m pytest $(TESTS)/orchestration/test_[m-z]*.py
+	$(PY) -m pytest $(TESTS)/orchestration/test_[m-z]*.py --ignore=$(LOADED)
 test-parts:
 	$(PY) -m pytest $(addprefix $(TESTS)/,unit chart image upgrade)
 test-environment:
 	$(PY) -m pytest $(addprefix $(TESTS)/,environment attack execution)
+
+# These measure what callers see while the engine has too much to do: no other test takes part.
+LOADED := $(TESTS)/orchestration/test_overload.py
+.PHONY: test-load
+test-load: venv tools programs
+	$(PY) -m pytest $(LOADED)
 
 .PHONY: lint
 lint: venv ## the checks of CI: formatting, clippy, the fuzz targets, rustdoc, cargo-deny, ruff
@@ -167,6 +180,11 @@ conformance: venv ## compare a running engine with TensorFlow Serving's document
 	  { echo 'which one? make conformance ENGINE=localhost:8500 MODELS=/tmp/conformance' >&2; exit 64; }
 	@$(PY) -m outrigger_testenv.conformance --engine '$(ENGINE)' --models '$(MODELS)' \
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(TABLE),--output '$(TABLE)')
+
+# What tests compare with, and take long to install or to build: kept outside git.
+.PHONY: peers
+peers: oip-peers ## install and build what tests compare with into the cache: those of oip-peers, and the version that upgrades begin with
+	@scripts/build-commit "$$($(PY) -m outrigger_testenv.upgrade.previous)" > /dev/null
 
 # The servers and clients that conformance-oip, the tests and the demo of the protocol need.
 .PHONY: oip-peers

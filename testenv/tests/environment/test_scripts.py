@@ -209,6 +209,10 @@ echo "make $*" >> "$STATE/log"
 case "$1" in
   lint) exit {lint} ;;
   test)
+    if [ {test} -ne 0 ]; then
+      echo "test canaries::a_tie ... FAILED"
+      echo "FAILED testenv/tests/test_a.py::test_b - no answer"
+    fi
     echo "test result: ok. 3 passed; 0 failed; 1 ignored"
     echo "== 5 passed in 1s =="
     exit {test} ;;
@@ -249,8 +253,9 @@ def test_ci_lints_tests_and_runs_the_demos(ci):
     assert done.returncode == 0, done.stderr
     assert log.splitlines() == [
         "make lint",
-        "make oip-peers",
+        "make peers",
         "make test --no-print-directory",
+        "make test-fuzz --no-print-directory",
         "make demo --no-print-directory",
         "make demo-trees --no-print-directory",
         "make demo-oip --no-print-directory",
@@ -267,7 +272,7 @@ def test_ci_lints_tests_and_runs_the_demos(ci):
         "demo ok: 9 scores",
     ]
     took = [line.split()[1:3] for line in lines if line.startswith("took: ")]
-    parts = ("test", "demo", "demo-trees", "demo-oip", "demo-batch")
+    parts = ("test", "test-fuzz", "demo", "demo-trees", "demo-oip", "demo-batch")
     assert took == [["make", part] for part in parts]
 
 
@@ -296,3 +301,10 @@ def test_ci_runs_the_demos_after_tests_that_fail(ci):
     done, log = ci(test=2)
     assert "make demo-trees" in log and "make demo-batch" in log
     assert done.stdout.splitlines()[-1] == "demo ok: 9 scores"
+
+
+def test_ci_names_the_tests_that_failed_at_its_end(ci):
+    done, _ = ci(test=2)
+    end = done.stdout[done.stdout.index("== closing lines") :]
+    assert "test canaries::a_tie ... FAILED" in end
+    assert "FAILED testenv/tests/test_a.py::test_b - no answer" in end

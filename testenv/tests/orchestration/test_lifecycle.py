@@ -13,7 +13,7 @@ USERS = pd.DataFrame({"age": [30]})
 OFFERS = pd.DataFrame({"price": [1.0]})
 State = model_pb2.ModelVersion.State
 
-SLOW_SECONDS = 20
+SLOW_SECONDS = 60
 
 
 def state(client, model, digest):

@@ -46,3 +46,7 @@ def previous() -> Previous:
             f"scripts/build-commit failed ({done.returncode}): {done.stderr[-4000:]}"
         )
     return Previous(Path(done.stdout.strip()))
+
+
+if __name__ == "__main__":
+    print(COMMIT)
