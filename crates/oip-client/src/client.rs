@@ -61,6 +61,7 @@ impl Client {
             .no_proxy()
             .redirect(redirect::Policy::none())
             .connect_timeout(config.connect_timeout)
+            .pool_idle_timeout(config.idle)
             .build()
             .map_err(|error| invalid("hosts", &error.without_url().to_string()))?;
         let host = |(address, host): (Address, _)| {

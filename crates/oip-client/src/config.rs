@@ -25,6 +25,9 @@ pub struct Config {
     pub max_answer: usize,
     /// The time limit of one attempt to connect.
     pub connect_timeout: Duration,
+    /// The time after which a connection over HTTP that has no request is closed. Servers close
+    /// theirs by themselves, uvicorn after 5 s: a request that crosses that is lost.
+    pub idle: Duration,
     /// The time limit of one attempt, within the deadline of its call; `None`: the deadline alone.
     pub attempt_timeout: Option<Duration>,
     /// The most attempts at one message.
@@ -85,6 +88,7 @@ impl Config {
             max_request: 64 << 20,
             max_answer: 64 << 20,
             connect_timeout: Duration::from_secs(1),
+            idle: Duration::from_secs(3),
             attempt_timeout: None,
             attempts: 4,
             backoff: Backoff::default(),

@@ -1,9 +1,16 @@
 //! Checks 22, 23 and 30 to 33: failures and retries.
 
-use outrigger_oip_client::{BudgetSettings, Class, Config, Status};
-use outrigger_testkit::oip::{Answer, Protocol, Server, identity};
+use std::time::Duration;
 
-use crate::harness::{client, config, connect, fault, request, rest, values};
+use outrigger_oip_client::{BudgetSettings, Class, Config, HostConfig, Status};
+use outrigger_testkit::oip::{Answer, Protocol, Server, identity};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+    time::sleep,
+};
+
+use crate::harness::{client, config, connect, fault, request, rest, soon, values};
 
 #[tokio::test]
 async fn check_22_every_body_of_an_error_gives_a_message() {
@@ -122,4 +129,29 @@ async fn check_33_a_message_that_failed_on_two_hosts_goes_to_no_third() {
         sent.sort_unstable();
         assert_eq!(sent, [0, 1, 1], "{answer:?}");
     }
+}
+
+#[tokio::test]
+async fn a_connection_that_was_idle_too_long_is_not_used_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("listens");
+    let endpoint = listener.local_addr().expect("an address").to_string();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.expect("accepts");
+            tokio::spawn(async move {
+                let mut request = [0; 4096];
+                stream.read(&mut request).await.expect("a request");
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                stream.write_all(answer).await.expect("an answer");
+                // A second request meets a server that is closing the connection.
+                let _ = stream.read(&mut request).await;
+            });
+        }
+    });
+    let host = HostConfig { prefix: "models".to_owned(), ..HostConfig::new(endpoint) };
+    let idle = Duration::from_millis(10);
+    let client = connect(Config { idle, ..Config::new(vec![host]) });
+    assert!(client.is_live(0, soon()).await.expect("an answer"));
+    sleep(10 * idle).await;
+    assert!(client.is_live(0, soon()).await.expect("an answer over another connection"));
 }
