@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, commit, store::Store};
+use crate::{Error, commit, hosts, store::Store};
 
 /// The name of the control object in the output.
 const CONTROL: &str = "control.json";
@@ -59,6 +59,7 @@ impl Control {
             "hosts" => {
                 let hosts = value.split(',').map(str::trim).filter(|host| !host.is_empty());
                 let hosts: Vec<_> = hosts.map(str::to_owned).collect();
+                hosts.iter().try_for_each(|host| hosts::check(host))?;
                 self.hosts = (!hosts.is_empty()).then_some(hosts);
             }
             "paused" => {
@@ -118,8 +119,16 @@ mod tests {
             control.set(assignment).expect(assignment);
         }
         assert_eq!(control, Control::default());
-        for wrong in ["batch_size=0", "batch_size", "memory=1", "paused=yes", "concurrency=-1"] {
+        for wrong in [
+            "batch_size=0",
+            "batch_size",
+            "memory=1",
+            "paused=yes",
+            "concurrency=-1",
+            "hosts=a:1,ftp://b/c",
+        ] {
             assert!(control.set(wrong).is_err(), "{wrong}");
+            assert_eq!(control, Control::default());
         }
     }
 }
