@@ -35,11 +35,10 @@ struct Change {
 impl Change {
     /// Changes the control object of a job. Blocks.
     fn apply(self, store: &Store) -> Result<Control, Error> {
-        let mut control = Control::read(store)?;
-        self.set.iter().try_for_each(|setting| control.set(setting))?;
-        control.cancelled |= self.cancel;
-        control.write(store)?;
-        Ok(control)
+        Control::change(store, |control| {
+            control.cancelled |= self.cancel;
+            self.set.iter().try_for_each(|setting| control.set(setting))
+        })
     }
 }
 

@@ -41,11 +41,8 @@ const PER_SECOND: Metric = gauge(
     "Rows a second that all hosts scored for the worker lately.",
 );
 const PAUSED: Metric = gauge("outrigger_batch_paused", &[], "1 while the job is paused.");
-const MEMORY: Metric = gauge(
-    "outrigger_batch_memory_bytes",
-    &[],
-    "Bytes of rows, requests and answers in memory.",
-);
+const MEMORY: Metric =
+    gauge("outrigger_batch_memory_bytes", &[], "Bytes of rows, requests and answers in memory.");
 const MEMORY_PEAK: Metric = gauge(
     "outrigger_batch_memory_peak_bytes",
     &[],
@@ -99,9 +96,28 @@ const ROUND_TRIP: Metric = gauge(
 
 /// The metrics of a worker, besides those of its process.
 pub const METRICS: &[Metric] = &[
-    INFO, ROWS, BEFORE, READ, SCORED, DEAD, COMMITTED, CHUNKS, PER_SECOND, PAUSED, MEMORY,
-    MEMORY_PEAK, MEMORY_LIMIT, BLOCKED, CALLS, IN_FLIGHT, LIMIT, BOUND, OUT, HOST_ROWS,
-    HOST_PER_SECOND, ROUND_TRIP,
+    INFO,
+    ROWS,
+    BEFORE,
+    READ,
+    SCORED,
+    DEAD,
+    COMMITTED,
+    CHUNKS,
+    PER_SECOND,
+    PAUSED,
+    MEMORY,
+    MEMORY_PEAK,
+    MEMORY_LIMIT,
+    BLOCKED,
+    CALLS,
+    IN_FLIGHT,
+    LIMIT,
+    BOUND,
+    OUT,
+    HOST_ROWS,
+    HOST_PER_SECOND,
+    ROUND_TRIP,
 ];
 
 /// The reasons of dead rows and of limits, whose series exist from the start.
@@ -236,7 +252,10 @@ mod tests {
         let text = render(&progress(), ("m", "out"));
         for metric in METRICS.iter().chain(process::METRICS) {
             let line = format!("\n{}", metric.name);
-            assert!(text.contains(&format!("{line} ")) || text.contains(&format!("{line}{{")), "{line}");
+            assert!(
+                text.contains(&format!("{line} ")) || text.contains(&format!("{line}{{")),
+                "{line}"
+            );
         }
         for series in [
             "outrigger_batch_info{worker=\"w\",model=\"m\",output=\"out\"} 1",

@@ -146,7 +146,8 @@ impl Watch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn set(&self, progress: Progress) {
+    /// Replaces the latest progress.
+    pub fn set(&self, progress: Progress) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }
 }

@@ -256,3 +256,128 @@ pub fn list(parent: &Path) -> Result<Vec<Status>, Error> {
     paths.sort_unstable();
     paths.into_iter().map(|path| Status::read(&Store::local(path))).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{
+        commit::DataFile,
+        input::InputFile,
+        plan::Scoring,
+        progress::{HostProgress, LastFailure},
+    };
+
+    /// A job of two chunks of two rows.
+    fn planned(store: &Store) -> Plan {
+        let file =
+            InputFile { path: "a".into(), size: 1, modified: 2, rows: 4, picked: Vec::new() };
+        let scoring = Scoring {
+            files: vec![file],
+            model: "m".to_owned(),
+            version: Some("3".to_owned()),
+            is_pinned: false,
+            inputs: Vec::new(),
+            keys: Vec::new(),
+            outputs: Vec::new(),
+            chunk_rows: 2,
+        };
+        Plan::new(scoring, 1).expect("a plan").write(store).expect("written")
+    }
+
+    /// Commits a chunk whose second row is dead.
+    fn commit(chunk: u64, store: &Store) {
+        let name = format!("dead/{chunk}-a.jsonl");
+        let letter = Letter {
+            file: "a".into(),
+            row: 2 * chunk + 1,
+            death: crate::Death::invalid("no value".to_owned()),
+        };
+        let line = serde_json::to_vec(&letter).expect("JSON");
+        store.replace(&name, &line).expect("written");
+        let dead = DataFile { name, bytes: line.len() as u64, sha256: String::new() };
+        let commit = Commit {
+            chunk,
+            attempt: "a".to_owned(),
+            rows: 2,
+            scored: 1,
+            dead: 1,
+            data: None,
+            dead_letters: Some(dead),
+            version: None,
+            hosts: Default::default(),
+            time: String::new(),
+        };
+        assert_eq!(commit.write(store), Ok(true));
+    }
+
+    #[test]
+    fn a_reader_follows_a_job_to_its_end() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::local(directory.path());
+        let mut reader = Reader::new(store.clone());
+        assert!(matches!(reader.read(), Err(Error::Usage(_))), "there is no plan");
+        let plan = planned(&store);
+        let status = reader.read().expect("read");
+        assert_eq!((status.state, status.rows, status.committed), (State::Stopped, 4, 0));
+        assert_eq!(reader.letters().expect("read"), []);
+        commit(1, &store);
+        let rows = |reader: &mut Reader| {
+            let status = reader.read().expect("read");
+            let letters = reader.letters().expect("read").iter().map(|letter| letter.row).collect();
+            (status.state, status.scored, status.dead, letters)
+        };
+        let expected = (State::Stopped, 1, 1, vec![3]);
+        assert_eq!(rows(&mut reader), expected);
+        assert_eq!(rows(&mut reader), expected, "no commit counts twice");
+        commit(0, &store);
+        Manifest::write(&plan, &store).expect("written");
+        assert_eq!(rows(&mut reader), (State::Finished, 2, 2, vec![3, 1]));
+        let (status, other) = (reader.read(), Status::read(&store));
+        assert_eq!(status, other);
+    }
+
+    #[test]
+    fn the_json_has_the_documented_keys() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::local(directory.path());
+        planned(&store);
+        let mut status = Status::read(&store).expect("read");
+        let failure = LastFailure { time: String::new(), message: String::new() };
+        let host = HostProgress { last_failure: Some(failure), ..HostProgress::default() };
+        status.workers = vec![Progress { hosts: vec![host], ..Progress::default() }];
+        status.runs = vec![Run::default()];
+        let json = serde_json::to_value(&status).expect("JSON");
+        for (part, expected) in [
+            (
+                &json,
+                "output job created model version state rows scored dead chunks committed control \
+                 workers history runs",
+            ),
+            (&json["control"], "paused cancelled"),
+            (&json["history"], "from to step_seconds rows"),
+            (&json["runs"][0], "worker from to rows"),
+            (
+                &json["workers"][0],
+                "worker time rows before read scored dead reasons committed committed_chunks \
+                 rows_per_second memory memory_peak memory_limit blocked_seconds is_paused hosts",
+            ),
+            (
+                &json["workers"][0]["hosts"][0],
+                "host limit bound in_flight breaker rows_per_second round_trip_ms rows calls failed \
+                 ends last_failure",
+            ),
+            (&json["workers"][0]["hosts"][0]["last_failure"], "time message"),
+        ] {
+            let keys: BTreeSet<_> = part.as_object().into_iter().flat_map(|it| it.keys()).collect();
+            let keys: Vec<_> = keys.into_iter().map(String::as_str).collect();
+            let mut expected: Vec<_> = expected.split_whitespace().collect();
+            expected.sort_unstable();
+            assert_eq!(keys, expected);
+        }
+        assert_eq!(json["state"], Value::from("stopped"));
+    }
+}

@@ -42,7 +42,8 @@ pub fn family<const N: usize>(
     for (values, value) in series {
         let pair = |(label, value): (&&str, &String)| format!("{label}=\"{}\"", escaped(value));
         let pairs: Vec<_> = labels.iter().zip(&values).map(pair).collect();
-        let labels = if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
+        let labels =
+            if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
         writeln!(text, "{name}{labels} {value}").expect("writing to a string");
     }
     text.push('\n');

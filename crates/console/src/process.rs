@@ -16,19 +16,16 @@ const CPU: Metric = Metric {
     labels: &[],
     help: "Processor time of the process, of user and system.",
 };
-const RESIDENT: Metric =
-    gauge("process_resident_memory_bytes", "Resident memory of the process.");
+const RESIDENT: Metric = gauge("process_resident_memory_bytes", "Resident memory of the process.");
 const VIRTUAL: Metric = gauge("process_virtual_memory_bytes", "Virtual memory of the process.");
 const OPEN_FILES: Metric = gauge("process_open_fds", "Open file descriptors of the process.");
-const MOST_FILES: Metric =
-    gauge("process_max_fds", "File descriptors that the process may open.");
+const MOST_FILES: Metric = gauge("process_max_fds", "File descriptors that the process may open.");
 const STARTED: Metric =
     gauge("process_start_time_seconds", "When the process was started, since 1970.");
 const THREADS: Metric = gauge("process_threads", "Threads of the process.");
 
 /// The metrics of the process.
-pub const METRICS: &[Metric] =
-    &[CPU, RESIDENT, VIRTUAL, OPEN_FILES, MOST_FILES, STARTED, THREADS];
+pub const METRICS: &[Metric] = &[CPU, RESIDENT, VIRTUAL, OPEN_FILES, MOST_FILES, STARTED, THREADS];
 
 const fn gauge(name: &'static str, help: &'static str) -> Metric {
     Metric { name, kind: MetricKind::Gauge, labels: &[], help }

@@ -23,12 +23,7 @@ impl Topic {
 
     /// Makes the next revision. New viewers receive `whole` as the event `name`; viewers that have
     /// the previous revision receive `step` as the event `name-step`.
-    pub fn next(
-        &self,
-        name: &str,
-        whole: &impl Serialize,
-        step: Option<&impl Serialize>,
-    ) -> Self {
+    pub fn next(&self, name: &str, whole: &impl Serialize, step: Option<&impl Serialize>) -> Self {
         let whole = event(name, whole);
         let step = step.map(|step| event(&format!("{name}-step"), step));
         let step = step.unwrap_or_else(|| whole.clone());

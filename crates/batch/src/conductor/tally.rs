@@ -109,7 +109,8 @@ mod tests {
         for class in classes {
             tally.ended(one, &End::Failed(Failure::new(class, "x".repeat(MOST + 1))));
         }
-        let bad = Failure { is_bad_reply: true, ..Failure::new(Class::Ambiguous, "bad".to_owned()) };
+        let bad =
+            Failure { is_bad_reply: true, ..Failure::new(Class::Ambiguous, "bad".to_owned()) };
         tally.ended(one, &End::Failed(bad));
         assert_eq!(tally.of(one).1.expect("a failure").message, "bad");
         tally.ended(one, &End::Scored);
