@@ -30,8 +30,8 @@ class BatchJob:
         file = directory / "job.yaml"
         # JSON is valid YAML.
         file.write_text(json.dumps(job))
-        command = [outrigger(), "batch", "run", file]
-        self.process = Process("outrigger-batch", command, directory / "batch.log")
+        self.command = [outrigger(), "batch", "run", file]
+        self.process = Process("outrigger-batch", self.command, directory / "batch.log")
 
     def __enter__(self) -> "BatchJob":
         self.process.start()

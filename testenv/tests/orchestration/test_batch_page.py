@@ -2,8 +2,14 @@
 job scores rows through the control plane's own front. Screenshots are kept.
 """
 
+import fcntl
 import json
+import os
 import re
+import struct
+import subprocess
+import termios
+from contextlib import suppress
 
 import pandas as pd
 import pytest
@@ -35,20 +41,25 @@ def host(own_stack, tiny):
     return f"127.0.0.1:{port}"
 
 
-@pytest.fixture
-def job(host, tmp_path):
-    """A slow job with a row that cannot be scored, which runs."""
-    rows = pd.DataFrame({"id": range(ROWS), "age": 30.0, "price": 1.0})
+def described(host, directory, count):
+    """A slow job with a row that cannot be scored."""
+    rows = pd.DataFrame({"id": range(count), "age": 30.0, "price": 1.0})
     rows.loc[DEAD_ROW, "price"] = None
-    rows.to_parquet(tmp_path / "rows.parquet")
+    rows.to_parquet(directory / "rows.parquet")
     settings = {
-        "input": str(tmp_path / "rows.parquet"),
+        "input": str(directory / "rows.parquet"),
         "model": MODEL,
         "hosts": host,
         "keys": ["id"],
         **SLOW,
     }
-    with BatchJob(tmp_path, settings) as running:
+    return BatchJob(directory, settings)
+
+
+@pytest.fixture
+def job(host, tmp_path):
+    """A job that runs."""
+    with described(host, tmp_path, ROWS) as running:
         yield running
 
 
@@ -154,6 +165,32 @@ def test_settings_are_changed_with_the_token_and_not_without(job, page):
     assert "rows a second" in job.run("status")
 
 
+def test_a_terminal_shows_the_progress_and_a_plot_at_the_end(host, tmp_path):
+    job = described(host, tmp_path, 3000)
+    terminal, end = os.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 90, 0, 0))
+    with subprocess.Popen(job.command, stdout=subprocess.PIPE, stderr=end, text=True) as process:
+        os.close(end)
+        shown = drained(terminal)
+        printed = process.stdout.read()
+    assert process.returncode == 0, shown
+    assert re.search(r"[\d,]+ of 3,000 rows \([\d.]+ %\), 1 dead", shown), shown
+    assert re.search(rf"{host}: \d+ rows/s, [01] of 1 requests \(.+\)", shown), shown
+    assert "2999 of 3000 rows scored, 1 dead" in printed
+    _, _, plot = printed.partition("rows a second\n")
+    assert "█" in plot and max(map(len, plot.splitlines())) <= 90, printed
+
+
+def drained(terminal):
+    """All that is written to a terminal until its last writer has gone."""
+    written = b""
+    # Linux reports the end of a terminal as an error.
+    with suppress(OSError), open(terminal, "rb", buffering=0) as reader:
+        while part := reader.read(4096):
+            written += part
+    return written.decode()
+
+
 @pytest.mark.needs("chromium")
 def test_a_name_that_resolves_to_the_listener_is_another_site(job, tmp_path):
     with Browser(tmp_path / "browser") as page:
@@ -170,7 +207,7 @@ def test_prometheus_answers_the_queries_of_the_dashboard(job, host, tmp_path):
         watched.wait_for("outrigger_batch_rows", ROWS)
         watched.wait_for(f'outrigger_batch_host_limit{{host="{host}"}}', 1)
         watched.wait_for('outrigger_batch_rows_dead_total{reason="invalid_input"}', 1)
-        watched.wait_for('(outrigger_batch_chunks_committed_total > bool 1) * 1', 1)
+        watched.wait_for("(outrigger_batch_chunks_committed_total > bool 1) * 1", 1)
         assert watched.value(f'outrigger_batch_calls_total{{host="{host}",end="scored"}}') > 0
         assert watched.value('outrigger_batch_calls_total{end="lost"}') == 0
         assert watched.query(f'outrigger_batch_info{{model="{MODEL}",output="{job.output}"}} == 1')

@@ -132,7 +132,7 @@ function runs(status) {
     count(run.rows),
   ];
   const known = status.runs.toReversed();
-  byId("runs").replaceChildren(known.length > 0 ? table(["Worker", "State", "Begun", "Time", "Rows"], known, cells) : empty("Workers store their history every ten seconds."));
+  byId("runs").replaceChildren(known.length > 0 ? table(["Worker", "State", "Begun", "Time", "Rows"], known, cells) : empty("No worker has stored its history yet."));
 }
 
 function connection(now, since) {

@@ -106,7 +106,7 @@ impl Steward {
     /// Works until the job ends. Blocks. A store that fails now may work a second later: only what
     /// decides about rows must succeed.
     pub(super) fn run(&self) {
-        let (mut renewed, mut stored) = (Instant::now(), Instant::now());
+        let (mut renewed, mut stored): (_, Option<Instant>) = (Instant::now(), None);
         loop {
             if let Ok(control) = Control::read(&self.outputs.store) {
                 // A job that has stopped does not listen.
@@ -119,9 +119,9 @@ impl Steward {
                 break;
             }
             self.store_progress();
-            if stored.elapsed() >= HISTORY {
+            if stored.is_none_or(|stored| stored.elapsed() >= HISTORY) {
                 self.store_history();
-                stored = Instant::now();
+                stored = Some(Instant::now());
             }
         }
         self.store_history();
