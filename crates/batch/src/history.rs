@@ -10,9 +10,9 @@ use crate::{Error, commit, store::Store};
 /// The directory of the histories in the output.
 const HISTORIES: &str = "history";
 /// The most points. When they do not suffice, each two become one.
-pub const MOST_POINTS: usize = 240;
+const MOST_POINTS: usize = 240;
 /// The most runs whose histories are kept. The oldest ones are removed first.
-pub const MOST_RUNS: usize = 64;
+const MOST_RUNS: usize = 64;
 /// The latest time, in seconds since 1970, and the longest step that an object may have: those of
 /// thousands of years.
 const LATEST: u64 = 1 << 37;

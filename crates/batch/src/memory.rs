@@ -188,23 +188,23 @@ mod tests {
     fn the_time_that_writers_block_is_counted() {
         let memory = Memory::new(10);
         let (hosts, mut writer) = (memory.take(4).expect("room"), memory.take(6).expect("room"));
-        let waits = |memory: &Memory| {
+        let waits = |memory: &Memory, bytes| {
             let waiting = memory.clone();
             let (sender, receiver) = mpsc::channel();
             let thread = thread::spawn(move || {
                 sender.send(()).expect("sent");
-                drop(waiting.take(5).expect("room"));
+                drop(waiting.take(bytes).expect("room"));
             });
             receiver.recv().expect("begun");
             thread
         };
         // Hosts have the memory: it is not blocked by writers, however long it takes.
-        let thread = waits(&memory);
+        let thread = waits(&memory, 3);
         drop(hosts);
         thread.join().expect("ended");
         assert_eq!(memory.blocked(), Duration::ZERO);
         writer.settle();
-        let thread = waits(&memory);
+        let thread = waits(&memory, 5);
         while memory.blocked() < Duration::from_millis(5) {
             thread::yield_now();
         }
