@@ -35,6 +35,7 @@ impl Batch {
     /// if the output has ended.
     pub(crate) fn settle(mut self, pieces: Vec<Piece>) -> bool {
         let Some(output) = self.output.take() else { return false };
+        self.charge.settle();
         let settled = Box::new(Settled { batch: self, pieces });
         output.send(ToOutput::Settled(settled)).is_ok()
     }

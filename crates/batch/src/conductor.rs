@@ -2,6 +2,7 @@
 //! batches that are settled to their outputs.
 
 mod report;
+mod tally;
 
 use std::{
     collections::HashMap,
@@ -20,6 +21,7 @@ use tokio::{
     time::Instant,
 };
 
+use self::tally::Tally;
 use crate::{
     Error,
     batch::{Batch, Death, Piece},
@@ -48,6 +50,7 @@ pub(crate) struct Conductor {
     start: (Instant, SystemTime),
     scored: u64,
     dead: u64,
+    tally: Tally,
 }
 
 /// A batch with rows that are not settled.
@@ -85,6 +88,7 @@ impl Conductor {
             start: (Instant::now(), SystemTime::now()),
             scored: 0,
             dead: 0,
+            tally: Tally::default(),
         }
     }
 
@@ -104,7 +108,9 @@ impl Conductor {
     pub(crate) fn set_hosts(&mut self, endpoints: Option<&[String]>) -> Result<(), Error> {
         let numbers = self.hosts.set(endpoints)?;
         let decided = self.dispatcher.set_hosts(&numbers, self.now());
-        self.carry_out(decided, None)
+        let carried_out = self.carry_out(decided, None);
+        self.tally.keep(&numbers);
+        carried_out
     }
 
     /// True if another batch is wanted.
@@ -173,6 +179,7 @@ impl Conductor {
             self.check_version(reply)?;
         }
         let (end, reply) = self.end_of(&call, result);
+        self.tally.ended(call.host, &end);
         let decided = self.dispatcher.ended(id, end, self.now());
         self.carry_out(decided, reply)
     }
@@ -219,6 +226,7 @@ impl Conductor {
     fn carry_out(&mut self, decided: Decided, reply: Option<Reply>) -> Result<(), Error> {
         let Decided { scored, dead, cancel, keep } = decided;
         for flight in cancel.iter().filter_map(|id| self.flights.remove(id)) {
+            self.tally.withdrawn(flight.call.host);
             flight.abort.abort();
         }
         // The batch may be gone after its last rows.
@@ -245,6 +253,7 @@ impl Conductor {
 
     fn bury(&mut self, dead: Dead) {
         self.dead += 1;
+        self.tally.dead(dead.reason);
         let death = self.death(&dead);
         let Some(open) = self.batches.get_mut(&dead.batch) else { return };
         let row = open.batch.rows.get(dead.row as usize).copied().unwrap_or(u32::MAX);

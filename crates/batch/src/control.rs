@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, commit, store::Store};
+use crate::{Error, commit, hosts, plan::PLAN, store::Store};
 
 /// The name of the control object in the output.
 const CONTROL: &str = "control.json";
@@ -44,6 +44,24 @@ impl Control {
         store.replace(CONTROL, &json).map_err(|error| Error::store(CONTROL, &error))
     }
 
+    /// Changes the control object of the job in a store. Returns it as it is then.
+    ///
+    /// # Errors
+    /// There is no job, the store failed, or `change` did.
+    pub fn change(
+        store: &Store,
+        change: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
+        let plan = store.read_start(PLAN, 1).map_err(|error| Error::store(PLAN, &error))?;
+        if plan.is_none() {
+            return Err(Error::usage(format!("{} is not a job", store.root().display())));
+        }
+        let mut control = Self::read(store)?;
+        change(&mut control)?;
+        control.write(store)?;
+        Ok(control)
+    }
+
     /// Changes one setting: `batch_size=256`, `concurrency=8`, `hosts=a:8001,b:8001` or
     /// `paused=true`. An empty value restores the job's.
     ///
@@ -59,6 +77,7 @@ impl Control {
             "hosts" => {
                 let hosts = value.split(',').map(str::trim).filter(|host| !host.is_empty());
                 let hosts: Vec<_> = hosts.map(str::to_owned).collect();
+                hosts.iter().try_for_each(|host| hosts::check(host))?;
                 self.hosts = (!hosts.is_empty()).then_some(hosts);
             }
             "paused" => {
@@ -94,6 +113,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_a_job_has_settings_to_change() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::local(directory.path());
+        let pause = |control: &mut Control| control.set("paused=true");
+        assert!(matches!(Control::change(&store, pause), Err(Error::Usage(_))));
+        assert!(store.is_empty().expect("read"));
+        store.replace(PLAN, b"{}").expect("written");
+        let paused = Control { paused: true, ..Control::default() };
+        assert_eq!(Control::change(&store, pause), Ok(paused.clone()));
+        assert!(Control::change(&store, |control| control.set("memory=1")).is_err());
+        assert_eq!(Control::read(&store), Ok(paused));
+    }
+
+    #[test]
     fn settings_are_set_and_restored() {
         let directory = tempfile::tempdir().expect("a directory");
         let store = Store::local(directory.path());
@@ -118,8 +151,16 @@ mod tests {
             control.set(assignment).expect(assignment);
         }
         assert_eq!(control, Control::default());
-        for wrong in ["batch_size=0", "batch_size", "memory=1", "paused=yes", "concurrency=-1"] {
+        for wrong in [
+            "batch_size=0",
+            "batch_size",
+            "memory=1",
+            "paused=yes",
+            "concurrency=-1",
+            "hosts=a:1,ftp://b/c",
+        ] {
             assert!(control.set(wrong).is_err(), "{wrong}");
+            assert_eq!(control, Control::default());
         }
     }
 }

@@ -22,6 +22,15 @@ pub(crate) struct Hosts {
     clients: BTreeMap<HostId, (String, Arc<Client>)>,
 }
 
+/// Checks the endpoint of a host.
+///
+/// # Errors
+/// It is none: a job that used it would stop.
+pub(crate) fn check(endpoint: &str) -> Result<(), Error> {
+    let checked = Config::new(vec![HostConfig::new(endpoint)]).check();
+    checked.map_err(|error| Error::usage(format!("hosts: {endpoint}: {error}")))
+}
+
 impl Hosts {
     /// The hosts of a job. A message has at most `max_message` bytes.
     pub(crate) fn new(job: &Job, max_message: usize) -> Self {

@@ -2,7 +2,7 @@
 
 mod value;
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use serde::Deserialize;
 
@@ -62,6 +62,12 @@ pub struct Job {
     /// The dead rows after which the job stops; no limit if absent.
     #[serde(default)]
     pub max_errors: Option<MaxErrors>,
+    /// The address of the status page and the metrics; none if it is absent.
+    #[serde(default)]
+    pub listen: Option<SocketAddr>,
+    /// The file with the token that changes on the status page need; none are made if it is absent.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
 }
 
 /// The values of settings that a job file leaves out.
@@ -114,6 +120,8 @@ impl Job {
             memory: defaults::memory(),
             chunk_rows: None,
             max_errors: None,
+            listen: None,
+            token_file: None,
         }
     }
 

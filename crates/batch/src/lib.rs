@@ -14,10 +14,12 @@ mod control;
 mod decode;
 mod encode;
 mod error;
+mod history;
 mod hosts;
 mod input;
 mod job;
 mod lease;
+mod letters;
 mod memory;
 mod output;
 mod plan;
@@ -36,9 +38,11 @@ pub use self::{
     commit::{Commit, DataFile, MANIFEST, Manifest},
     control::Control,
     error::Error,
+    history::{History, Run},
     job::{Host, Job, MaxErrors, Model, OneOrMore, Period, Size, Source},
-    progress::{HostProgress, Progress, Watch},
+    letters::Letter,
+    progress::{ENDS, HostProgress, LastFailure, Progress, Watch},
     run::run,
-    status::{State, Status, list},
+    status::{Reader, State, Status, list},
     store::{NewObject, Store},
 };

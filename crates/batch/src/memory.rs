@@ -1,10 +1,14 @@
 //! The memory of a job: the bytes of rows, requests and answers from the reading of a batch until it
 //! is written.
 
+mod blocked;
+
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
+
+use self::blocked::Blocked;
 
 /// The memory of a job. Clones share it.
 #[derive(Debug, Clone)]
@@ -22,6 +26,10 @@ struct State {
     used: u64,
     /// The most that was used at a time.
     peak: u64,
+    /// The part of `used` that waits to be written.
+    settled: u64,
+    /// The time in which somebody waited for room that the writers have.
+    blocked: Blocked,
     /// True if nobody waits any longer.
     is_closed: bool,
 }
@@ -31,6 +39,8 @@ struct State {
 pub(crate) struct Charge {
     memory: Memory,
     bytes: u64,
+    /// True if the bytes wait to be written.
+    is_settled: bool,
 }
 
 impl Memory {
@@ -55,10 +65,18 @@ impl Memory {
             if state.used == 0 || state.used.saturating_add(bytes) <= self.0.limit {
                 break;
             }
+            let others = state.used.saturating_sub(state.settled);
+            let is_blocked = others == 0 || others.saturating_add(bytes) <= self.0.limit;
+            if is_blocked {
+                state.blocked.begin(Instant::now());
+            }
             state = self.0.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if is_blocked {
+                state.blocked.end(Instant::now());
+            }
         }
         state.add(bytes);
-        Some(Charge { memory: self.clone(), bytes })
+        Some(Charge { memory: self.clone(), bytes, is_settled: false })
     }
 
     /// Waits for `pause`, or until the memory is closed. Returns true if it is open. Blocks.
@@ -85,12 +103,25 @@ impl Memory {
         let state = self.state();
         (state.used, state.peak)
     }
+
+    /// The time in which somebody waited for bytes that there would have been if all settled ones
+    /// had been written.
+    pub(crate) fn blocked(&self) -> Duration {
+        self.state().blocked.total(Instant::now())
+    }
 }
 
 impl State {
     fn add(&mut self, bytes: u64) {
         self.used = self.used.saturating_add(bytes);
         self.peak = self.peak.max(self.used);
+    }
+
+    fn remove(&mut self, charge: &Charge) {
+        self.used = self.used.saturating_sub(charge.bytes);
+        if charge.is_settled {
+            self.settled = self.settled.saturating_sub(charge.bytes);
+        }
     }
 }
 
@@ -99,9 +130,23 @@ impl Charge {
     /// what was not expected keeps later batches out.
     pub(crate) fn set(&mut self, bytes: u64) {
         let mut state = self.memory.state();
-        state.used = state.used.saturating_sub(self.bytes);
+        state.remove(self);
         state.add(bytes);
+        if self.is_settled {
+            state.settled = state.settled.saturating_add(bytes);
+        }
         self.bytes = bytes;
+        drop(state);
+        self.memory.0.freed.notify_all();
+    }
+
+    /// The bytes wait to be written from now on.
+    pub(crate) fn settle(&mut self) {
+        let mut state = self.memory.state();
+        if !self.is_settled {
+            state.settled = state.settled.saturating_add(self.bytes);
+            self.is_settled = true;
+        }
         drop(state);
         self.memory.0.freed.notify_all();
     }
@@ -114,9 +159,7 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let mut state = self.memory.state();
-        state.used = state.used.saturating_sub(self.bytes);
-        drop(state);
+        self.memory.state().remove(self);
         self.memory.0.freed.notify_all();
     }
 }
@@ -139,6 +182,37 @@ mod tests {
         assert!(receiver.recv().expect("an answer"));
         thread.join().expect("ended").expect("sent");
         assert_eq!(memory.used(), (5, 10));
+    }
+
+    #[test]
+    fn the_time_that_writers_block_is_counted() {
+        let memory = Memory::new(10);
+        let (hosts, mut writer) = (memory.take(4).expect("room"), memory.take(6).expect("room"));
+        let waits = |memory: &Memory, bytes| {
+            let waiting = memory.clone();
+            let (sender, receiver) = mpsc::channel();
+            let thread = thread::spawn(move || {
+                sender.send(()).expect("sent");
+                drop(waiting.take(bytes).expect("room"));
+            });
+            receiver.recv().expect("begun");
+            thread
+        };
+        // Hosts have the memory: it is not blocked by writers, however long it takes.
+        let thread = waits(&memory, 3);
+        drop(hosts);
+        thread.join().expect("ended");
+        assert_eq!(memory.blocked(), Duration::ZERO);
+        writer.settle();
+        let thread = waits(&memory, 5);
+        while memory.blocked() < Duration::from_millis(5) {
+            thread::yield_now();
+        }
+        writer.set(2);
+        thread.join().expect("ended");
+        let blocked = memory.blocked();
+        drop(writer);
+        assert_eq!((memory.blocked(), memory.used().0), (blocked, 0));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
+        atomic::Ordering::Relaxed,
         mpsc::{Receiver, Sender, channel},
     },
     thread,
@@ -30,6 +31,7 @@ use crate::{
     input::InputFile,
     memory::Charge,
     plan::Chunk,
+    progress::Counts,
     store::{NewObject, Store},
 };
 
@@ -40,6 +42,7 @@ pub(crate) struct Outputs {
     pub(crate) schema: SchemaRef,
     pub(crate) columns: Vec<OutputColumn>,
     pub(crate) version: Option<String>,
+    pub(crate) counts: Counts,
 }
 
 /// The end of a chunk's output. It is no error that the job has stopped before all rows were there.
@@ -229,7 +232,11 @@ impl Output {
             hosts,
             time: crate::time::now(),
         };
-        commit.write(&outputs.store).map(drop)
+        if commit.write(&outputs.store)? {
+            outputs.counts.committed.fetch_add(read, Relaxed);
+            outputs.counts.committed_chunks.fetch_add(1, Relaxed);
+        }
+        Ok(())
     }
 }
 

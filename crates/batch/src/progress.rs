@@ -1,11 +1,18 @@
 //! The progress of a worker, as it shows and stores it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use serde::{Deserialize, Serialize};
 
 /// The progress of one worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Progress {
     /// The name of the worker, which is random.
     pub worker: String,
@@ -15,16 +22,28 @@ pub struct Progress {
     pub rows: u64,
     /// The rows that were committed when the worker began.
     pub before: u64,
+    /// The rows that this worker has read.
+    pub read: u64,
     /// The rows that this worker has scored.
     pub scored: u64,
     /// The rows that this worker has found dead.
     pub dead: u64,
+    /// The dead rows by reason.
+    pub reasons: BTreeMap<String, u64>,
+    /// The rows of the chunks that this worker has committed.
+    pub committed: u64,
+    /// The chunks that this worker has committed.
+    pub committed_chunks: u64,
     /// The rows a second that all hosts score for this worker.
     pub rows_per_second: f64,
     /// The bytes of rows, requests and answers in memory.
     pub memory: u64,
     /// The most bytes in memory so far.
     pub memory_peak: u64,
+    /// The bytes that may be in memory.
+    pub memory_limit: u64,
+    /// The seconds in which rows waited to be read because answers waited to be written.
+    pub blocked_seconds: f64,
     /// True while the job is paused.
     pub is_paused: bool,
     /// The hosts.
@@ -32,7 +51,8 @@ pub struct Progress {
 }
 
 /// One host, as a worker sees it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HostProgress {
     /// Its endpoint.
     pub host: String,
@@ -54,12 +74,65 @@ pub struct HostProgress {
     pub calls: u64,
     /// The requests that have failed.
     pub failed: u64,
+    /// The requests by their end: one of [`ENDS`].
+    pub ends: BTreeMap<String, u64>,
+    /// The failure of the request that failed last.
+    pub last_failure: Option<LastFailure>,
+}
+
+/// A failure of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastFailure {
+    /// The time (RFC 3339).
+    pub time: String,
+    /// The message, at most a few hundred characters.
+    pub message: String,
+}
+
+/// The ends of requests: the rows were scored; the request was withdrawn because another host was
+/// faster; or the class of the failure.
+pub const ENDS: [&str; 10] = [
+    "scored",
+    "withdrawn",
+    "unavailable",
+    "overloaded",
+    "lost",
+    "timeout",
+    "too_large",
+    "refused",
+    "ambiguous",
+    "bad_reply",
+];
+
+/// The counts that the threads of a worker keep.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// The rows that were read.
+    pub(crate) read: AtomicU64,
+    /// The rows that no tensor can hold, which are never sent.
+    pub(crate) invalid: AtomicU64,
+    /// The rows and the number of the chunks that were committed.
+    pub(crate) committed: AtomicU64,
+    pub(crate) committed_chunks: AtomicU64,
 }
 
 impl Progress {
     /// The rows that need no more work.
     pub fn done(&self) -> u64 {
         self.before + self.scored + self.dead
+    }
+
+    /// Adds what the threads have counted.
+    pub(crate) fn add(&mut self, counts: &Counts) {
+        let invalid = counts.invalid.load(Relaxed);
+        self.read = counts.read.load(Relaxed);
+        self.dead += invalid;
+        self.committed = counts.committed.load(Relaxed);
+        self.committed_chunks = counts.committed_chunks.load(Relaxed);
+        if invalid > 0 {
+            let reason = outrigger_dispatch::Reason::InvalidInput.name();
+            *self.reasons.entry(reason.to_owned()).or_default() += invalid;
+        }
     }
 }
 
@@ -73,7 +146,8 @@ impl Watch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn set(&self, progress: Progress) {
+    /// Replaces the latest progress.
+    pub fn set(&self, progress: Progress) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }
 }

@@ -152,6 +152,9 @@ impl Readers {
         output: &Sender<ToOutput>,
     ) -> Option<Batch> {
         let Encoded { tensors, rows, invalid, read } = encoded;
+        let counts = &self.outputs.counts;
+        counts.read.fetch_add(read as u64, Relaxed);
+        counts.invalid.fetch_add(invalid.len() as u64, Relaxed);
         let columns = keys.columns().iter();
         let keys_bytes: usize =
             columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0)).sum();

@@ -1,6 +1,7 @@
 //! The state of a job, as its output shows it to any machine.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -9,8 +10,10 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    Control, Error, Manifest, Progress, Store,
+    Control, Error, History, Letter, Manifest, Progress, Run, Store,
     commit::{self, Commit, WORKERS},
+    history,
+    letters::Letters,
     plan::{PLAN, Plan},
 };
 
@@ -46,6 +49,10 @@ pub struct Status {
     pub control: Control,
     /// The workers that are at work.
     pub workers: Vec<Progress>,
+    /// The rows that were done in each step of time, by all workers.
+    pub history: History,
+    /// The last runs of workers, those that have ended included.
+    pub runs: Vec<Run>,
 }
 
 /// The state of a job as a whole.
@@ -80,38 +87,139 @@ impl Status {
     /// # Errors
     /// There is no job, or it cannot be read.
     pub fn read(store: &Store) -> Result<Self, Error> {
-        let plan = Plan::read(store)?;
-        let root = store.root();
-        let plan = plan.ok_or_else(|| Error::usage(format!("{} is not a job", root.display())))?;
-        let (control, workers) = (Control::read(store)?, workers(store)?);
-        let state = match Manifest::read(store)? {
-            Some(_) => State::Finished,
-            None if workers.is_empty() => State::Stopped,
-            None if control.paused => State::Paused,
-            None => State::Running,
-        };
-        let mut status = Self {
-            output: root.to_owned(),
-            rows: plan.scoring.rows(),
-            chunks: plan.scoring.chunks(),
-            job: plan.job,
-            created: plan.created,
-            model: plan.scoring.model,
-            version: plan.scoring.version,
-            state,
+        Reader::new(store.clone()).read()
+    }
+}
+
+/// Reads the state of a job again and again. Of the commits only new ones are read.
+#[derive(Debug)]
+pub struct Reader {
+    store: Store,
+    plan: Option<Planned>,
+    committed: BTreeSet<u64>,
+    scored: u64,
+    dead: u64,
+    letters: Letters,
+    is_finished: bool,
+}
+
+/// The part of a plan that the state has.
+#[derive(Debug)]
+struct Planned {
+    job: String,
+    created: String,
+    model: String,
+    version: Option<String>,
+    rows: u64,
+    chunks: u64,
+}
+
+impl Reader {
+    /// Reads the job in a store. Blocks from now on.
+    pub fn new(store: Store) -> Self {
+        Self {
+            store,
+            plan: None,
+            committed: BTreeSet::new(),
             scored: 0,
             dead: 0,
-            committed: 0,
+            letters: Letters::default(),
+            is_finished: false,
+        }
+    }
+
+    /// The store of the job.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The state now.
+    ///
+    /// # Errors
+    /// There is no job, or it cannot be read.
+    pub fn read(&mut self) -> Result<Status, Error> {
+        self.find_plan()?;
+        let (control, workers) = (Control::read(&self.store)?, workers(&self.store)?);
+        self.find_commits()?;
+        let (history, runs) = history::read(&self.store)?;
+        let plan = self.plan.as_ref().ok_or_else(|| Error::failed("there is no plan"))?;
+        let state = match (self.is_finished, workers.is_empty(), control.paused) {
+            (true, _, _) => State::Finished,
+            (false, true, _) => State::Stopped,
+            (false, false, true) => State::Paused,
+            (false, false, false) => State::Running,
+        };
+        Ok(Status {
+            output: self.store.root().to_owned(),
+            job: plan.job.clone(),
+            created: plan.created.clone(),
+            model: plan.model.clone(),
+            version: plan.version.clone(),
+            state,
+            rows: plan.rows,
+            scored: self.scored,
+            dead: self.dead,
+            chunks: plan.chunks,
+            committed: self.committed.len() as u64,
             control,
             workers,
-        };
-        for chunk in commit::committed(store)? {
-            let Some(commit) = Commit::read(store, chunk)? else { continue };
-            status.committed += 1;
-            status.scored += commit.scored;
-            status.dead += commit.dead;
+            history,
+            runs,
+        })
+    }
+
+    /// The first dead letters of the chunks that were committed when the state was read last.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn letters(&mut self) -> Result<&[Letter], Error> {
+        self.letters.read(&self.store)
+    }
+
+    /// Reads the plan, which never changes.
+    fn find_plan(&mut self) -> Result<(), Error> {
+        if self.plan.is_some() {
+            return Ok(());
         }
-        Ok(status)
+        let plan = Plan::read(&self.store)?;
+        let root = self.store.root().display();
+        let plan = plan.ok_or_else(|| Error::usage(format!("{root} is not a job")))?;
+        let (rows, chunks) = (plan.scoring.rows(), plan.scoring.chunks());
+        let Plan { job, created, scoring, .. } = plan;
+        let (model, version) = (scoring.model, scoring.version);
+        self.plan = Some(Planned { job, created, model, version, rows, chunks });
+        Ok(())
+    }
+
+    /// Reads the commits that are new: those of the manifest if it is there.
+    fn find_commits(&mut self) -> Result<(), Error> {
+        if self.is_finished {
+            return Ok(());
+        }
+        if let Some(manifest) = Manifest::read(&self.store)? {
+            manifest.chunks.iter().for_each(|commit| self.take(commit));
+            self.is_finished = true;
+            return Ok(());
+        }
+        for chunk in commit::committed(&self.store)? {
+            if !self.committed.contains(&chunk)
+                && let Some(commit) = Commit::read(&self.store, chunk)?
+            {
+                self.take(&commit);
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, commit: &Commit) {
+        if !self.committed.insert(commit.chunk) {
+            return;
+        }
+        self.scored += commit.scored;
+        self.dead += commit.dead;
+        if let Some(file) = &commit.dead_letters {
+            self.letters.add(&file.name);
+        }
     }
 }
 
@@ -147,4 +255,129 @@ pub fn list(parent: &Path) -> Result<Vec<Status>, Error> {
     }
     paths.sort_unstable();
     paths.into_iter().map(|path| Status::read(&Store::local(path))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{
+        commit::DataFile,
+        input::InputFile,
+        plan::Scoring,
+        progress::{HostProgress, LastFailure},
+    };
+
+    /// A job of two chunks of two rows.
+    fn planned(store: &Store) -> Plan {
+        let file =
+            InputFile { path: "a".into(), size: 1, modified: 2, rows: 4, picked: Vec::new() };
+        let scoring = Scoring {
+            files: vec![file],
+            model: "m".to_owned(),
+            version: Some("3".to_owned()),
+            is_pinned: false,
+            inputs: Vec::new(),
+            keys: Vec::new(),
+            outputs: Vec::new(),
+            chunk_rows: 2,
+        };
+        Plan::new(scoring, 1).expect("a plan").write(store).expect("written")
+    }
+
+    /// Commits a chunk whose second row is dead.
+    fn commit(chunk: u64, store: &Store) {
+        let name = format!("dead/{chunk}-a.jsonl");
+        let letter = Letter {
+            file: "a".into(),
+            row: 2 * chunk + 1,
+            death: crate::Death::invalid("no value".to_owned()),
+        };
+        let line = serde_json::to_vec(&letter).expect("JSON");
+        store.replace(&name, &line).expect("written");
+        let dead = DataFile { name, bytes: line.len() as u64, sha256: String::new() };
+        let commit = Commit {
+            chunk,
+            attempt: "a".to_owned(),
+            rows: 2,
+            scored: 1,
+            dead: 1,
+            data: None,
+            dead_letters: Some(dead),
+            version: None,
+            hosts: Default::default(),
+            time: String::new(),
+        };
+        assert_eq!(commit.write(store), Ok(true));
+    }
+
+    #[test]
+    fn a_reader_follows_a_job_to_its_end() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::local(directory.path());
+        let mut reader = Reader::new(store.clone());
+        assert!(matches!(reader.read(), Err(Error::Usage(_))), "there is no plan");
+        let plan = planned(&store);
+        let status = reader.read().expect("read");
+        assert_eq!((status.state, status.rows, status.committed), (State::Stopped, 4, 0));
+        assert_eq!(reader.letters().expect("read"), []);
+        commit(1, &store);
+        let rows = |reader: &mut Reader| {
+            let status = reader.read().expect("read");
+            let letters = reader.letters().expect("read").iter().map(|letter| letter.row).collect();
+            (status.state, status.scored, status.dead, letters)
+        };
+        let expected = (State::Stopped, 1, 1, vec![3]);
+        assert_eq!(rows(&mut reader), expected);
+        assert_eq!(rows(&mut reader), expected, "no commit counts twice");
+        commit(0, &store);
+        Manifest::write(&plan, &store).expect("written");
+        assert_eq!(rows(&mut reader), (State::Finished, 2, 2, vec![3, 1]));
+        let (status, other) = (reader.read(), Status::read(&store));
+        assert_eq!(status, other);
+    }
+
+    #[test]
+    fn the_json_has_the_documented_keys() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::local(directory.path());
+        planned(&store);
+        let mut status = Status::read(&store).expect("read");
+        let failure = LastFailure { time: String::new(), message: String::new() };
+        let host = HostProgress { last_failure: Some(failure), ..HostProgress::default() };
+        status.workers = vec![Progress { hosts: vec![host], ..Progress::default() }];
+        status.runs = vec![Run::default()];
+        let json = serde_json::to_value(&status).expect("JSON");
+        for (part, expected) in [
+            (
+                &json,
+                "output job created model version state rows scored dead chunks committed control \
+                 workers history runs",
+            ),
+            (&json["control"], "paused cancelled"),
+            (&json["history"], "from to step_seconds rows"),
+            (&json["runs"][0], "worker from to rows"),
+            (
+                &json["workers"][0],
+                "worker time rows before read scored dead reasons committed committed_chunks \
+                 rows_per_second memory memory_peak memory_limit blocked_seconds is_paused hosts",
+            ),
+            (
+                &json["workers"][0]["hosts"][0],
+                "host limit bound in_flight breaker rows_per_second round_trip_ms rows calls failed \
+                 ends last_failure",
+            ),
+            (&json["workers"][0]["hosts"][0]["last_failure"], "time message"),
+        ] {
+            let keys: BTreeSet<_> = part.as_object().into_iter().flat_map(|it| it.keys()).collect();
+            let keys: Vec<_> = keys.into_iter().map(String::as_str).collect();
+            let mut expected: Vec<_> = expected.split_whitespace().collect();
+            expected.sort_unstable();
+            assert_eq!(keys, expected);
+        }
+        assert_eq!(json["state"], Value::from("stopped"));
+    }
 }

@@ -6,7 +6,7 @@
 use std::{
     fmt,
     fs::{self, DirEntry, File, Permissions},
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter, Read as _, Write},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -97,6 +97,17 @@ impl Store {
     /// The file system failed.
     pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         absent_is_none(fs::read(self.path(name)))
+    }
+
+    /// The first bytes of an object, at most `most`; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// The file system failed.
+    pub(crate) fn read_start(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
+        let Some(file) = absent_is_none(File::open(self.path(name)))? else { return Ok(None) };
+        let mut start = Vec::new();
+        file.take(most).read_to_end(&mut start)?;
+        Ok(Some(start))
     }
 
     /// The names of the objects in `directory`, without it, in order.
@@ -266,6 +277,8 @@ mod tests {
         assert!(store.create("commit/0.json", b"first").expect("created"));
         assert!(!store.create("commit/0.json", b"second").expect("refused"));
         assert_eq!(store.read("commit/0.json").expect("read"), Some(b"first".to_vec()));
+        assert_eq!(store.read_start("commit/0.json", 2).expect("read"), Some(b"fi".to_vec()));
+        assert_eq!(store.read_start("commit/2.json", 2).expect("read"), None);
         store.create("commit/1.json", b"").expect("created");
         assert_eq!(store.list("commit").expect("listed"), ["0.json", "1.json"]);
         assert_eq!(store.list("data").expect("listed"), Vec::<String>::new());

@@ -1,5 +1,8 @@
 //! `outrigger batch`: rows of files in, scores out.
 
+mod listen;
+mod plot;
+mod progress;
 mod run;
 mod text;
 
@@ -24,6 +27,9 @@ pub(crate) enum Command {
 }
 
 /// Prints the state of a job.
+///
+/// With --listen, serves the status page of the job until Ctrl-C, also for a job that runs on another
+/// machine or is finished.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger batch status scored/")]
 pub(crate) struct Job {
@@ -33,6 +39,8 @@ pub(crate) struct Job {
     /// Format of the report.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
+    #[command(flatten)]
+    listener: listen::Flags,
 }
 
 /// Lists the jobs whose outputs are in a directory.
@@ -77,13 +85,7 @@ pub(crate) struct Cancel {
 pub(crate) fn run(command: Command) -> Result<(), Exit> {
     match command {
         Command::Run(arguments) => run::run(*arguments),
-        Command::Status(Job { job, output }) => {
-            let status = Status::read(&Store::local(job)).map_err(exit_of)?;
-            match output {
-                Output::Text => exit::print(text::status(&status)),
-                Output::Json => exit::print_json(&serde_json::json!(status)),
-            }
-        }
+        Command::Status(job) => status(job),
         Command::List(List { directory, output }) => {
             let jobs = list(&directory).map_err(exit_of)?;
             match output {
@@ -102,14 +104,29 @@ pub(crate) fn run(command: Command) -> Result<(), Exit> {
     }
 }
 
+/// Prints the state of a job, and serves its page if there is a listener.
+fn status(Job { job, output, listener }: Job) -> Result<(), Exit> {
+    let store = Store::local(job);
+    let status = Status::read(&store).map_err(exit_of)?;
+    match output {
+        Output::Text => exit::print(text::status(&status, plot::width()))?,
+        Output::Json => exit::print_json(&serde_json::json!(status))?,
+    }
+    let Some(settings) = listener.settings() else { return Ok(()) };
+    exit::block_on(async {
+        let listener = listen::bind(settings).await?;
+        let interrupted = tokio::signal::ctrl_c();
+        let ended = listen::beside(Some(listener), (store, None), interrupted).await;
+        ended.map_err(Exit::failed)
+    })?
+}
+
 /// Changes the control object of a job.
 fn change(
     job: PathBuf,
     change: impl FnOnce(&mut Control) -> Result<(), Error>,
 ) -> Result<(), Exit> {
-    let store = Store::local(job);
-    let mut control = Status::read(&store).map_err(exit_of)?.control;
-    change(&mut control).and_then(|()| control.write(&store)).map_err(exit_of)
+    Control::change(&Store::local(job), change).map(drop).map_err(exit_of)
 }
 
 fn exit_of(error: Error) -> Exit {

@@ -16,8 +16,8 @@ use axum::{
     response::Response,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use outrigger_console::{Site, Viewer};
 use outrigger_core::{Failure, Reason};
-use outrigger_ui::Viewer;
 
 pub(crate) use self::tokens::TokenFiles;
 use crate::{
@@ -25,7 +25,6 @@ use crate::{
     config::{self, CallerName, OperatorFile, Right, Rights},
     failure,
     live::Live,
-    site::Site,
 };
 
 /// The rules that give each caller its rights. Clones share them.

@@ -15,6 +15,7 @@ use axum::{
     response::Response,
 };
 use futures::FutureExt as _;
+use outrigger_console::Site;
 use outrigger_core::{Failure, Reason};
 use outrigger_net::timeout_at;
 use outrigger_trace::{Span, Tracer};
@@ -33,7 +34,6 @@ use crate::{
     held, metrics,
     priority::Priority,
     request_limits::RequestLimits,
-    site::Site,
 };
 
 /// The longest deadline. The bound keeps the addition to the clock from overflowing.

@@ -12,6 +12,7 @@ use axum::{
     routing::get,
 };
 use outrigger_budget::Budget;
+use outrigger_console::exposition::TEXT_FORMAT;
 use outrigger_core::ModelName;
 use outrigger_lifecycle::{Handle as Models, ModelView, Snapshot};
 use tokio::runtime::Handle;
@@ -21,8 +22,6 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 use self::renders::Renders;
 use crate::metrics::{self, Exposition};
 
-/// Prometheus' text format.
-const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The names in gRPC health besides those of models: the empty name for the whole server, and the
 /// services.
 const SERVICES: [&str; 5] = [

@@ -43,7 +43,6 @@ mod runtimes;
 mod security;
 mod sending;
 mod served;
-mod site;
 mod spare;
 mod statistics;
 mod supervise;

@@ -240,6 +240,7 @@ pub fn all() -> Vec<Metric> {
     let crates = [
         METRICS,
         gathered::METRICS,
+        outrigger_console::process::METRICS,
         latencies::METRICS,
         outrigger_batcher::metrics::METRICS,
         outrigger_budget::metrics::METRICS,

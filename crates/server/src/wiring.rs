@@ -11,6 +11,7 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use bytesize::ByteSize;
+use outrigger_console::Site;
 use outrigger_lifecycle::{self as lifecycle, Handle};
 use outrigger_oci as oci;
 use outrigger_store::{self as store, Store};
@@ -38,7 +39,6 @@ use crate::{
     request_limits::RequestLimits,
     runtimes::Runtimes,
     security::Security,
-    site::Site,
     validation::Validation,
     xgboost_serving,
 };
@@ -188,6 +188,7 @@ impl Surfaces {
         let site = Site::Own {
             tls: parts.security.acceptor(config.tls.admin).is_some(),
             names: config.server.admin_names.as_slice().into(),
+            setting: Some("server.admin_names"),
         };
         let rules = |front, default_deadline, stop: &CancellationToken| Guard {
             front,

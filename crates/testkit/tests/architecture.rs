@@ -49,7 +49,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "budget",
         ],
     ),
-    ("ui", &["core", "proto", "lifecycle"]),
+    ("console", &["core"]),
+    ("ui", &["core", "console", "proto", "lifecycle"]),
     (
         "server",
         &[
@@ -57,6 +58,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "batcher",
             "budget",
             "compression",
+            "console",
             "proto",
             "features",
             "canary",
@@ -97,6 +99,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("batch", &["core", "dispatch", "oip", "oip-client", "resilience", "tables"]),
+    ("batch-ui", &["batch", "console", "core"]),
     ("bench", &["proto", "compression", "core", "features", "oip", "rpc", "tfserving"]),
     (
         "cli",
@@ -107,6 +110,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "onnxruntime",
             "tools",
             "batch",
+            "batch-ui",
             "bench",
             "canary",
             "core",

@@ -5,11 +5,12 @@ use std::{
     time::Duration,
 };
 
+use outrigger_console::Topic;
 use outrigger_proto::outrigger::v1::{self as wire, ListCanariesResponse, canary_verdict::Finding};
 use prost_types::Timestamp;
 use serde::Serialize;
 
-use super::{models::short_digest, topic::Topic};
+use super::models::short_digest;
 
 /// The most trials whose bounds are kept; the one updated least recently is dropped first.
 const MOST_TRIALS: usize = 64;

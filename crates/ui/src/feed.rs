@@ -6,12 +6,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use bytes::{Bytes, BytesMut};
-use futures::{Stream, stream};
+use axum::response::Response;
+use outrigger_console::{Topic, Viewer};
 use outrigger_lifecycle::Handle;
 use outrigger_proto::outrigger::v1::ListCanariesResponse;
 use tokio::{
-    sync::{Notify, watch},
     task::spawn_blocking,
     time::{Instant, MissedTickBehavior, interval},
 };
@@ -22,9 +21,7 @@ use super::{
     figures::Figures,
     models::Listed,
     overview::{self, About, milliseconds},
-    topic::Topic,
     traffic::Traffic,
-    viewers::{Place, Viewer, Viewers},
 };
 use crate::Server;
 
@@ -35,8 +32,6 @@ const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 const READ_EVERY: Duration = Duration::from_secs(2);
 /// Reading the figures takes at most one part in this many of a core's time.
 const READ_PART: u32 = 100;
-/// The longest age at which a state counts as current for a new viewer.
-const FRESH: Duration = Duration::from_millis(1500);
 
 /// The source of the page's events. Clones share it.
 #[derive(Clone)]
@@ -46,17 +41,7 @@ struct Shared {
     about: About,
     models: Handle,
     server: Arc<dyn Server>,
-    news: watch::Sender<News>,
-    viewers: Viewers,
-    came: Notify,
-    end: CancellationToken,
-}
-
-/// A consistent state of all topics. Cloning it copies no text.
-#[derive(Clone, Default)]
-struct News {
-    made: Option<Instant>,
-    topics: [Topic; 4],
+    stream: outrigger_console::Feed<4>,
 }
 
 impl Feed {
@@ -67,33 +52,17 @@ impl Feed {
         server: Arc<dyn Server>,
         end: CancellationToken,
     ) -> Self {
-        let news = watch::Sender::new(News::default());
-        let viewers = Viewers::default();
-        let came = Notify::new();
-        Self(Arc::new(Shared { about, models, server, news, viewers, came, end }))
+        let stream = outrigger_console::Feed::new(end);
+        Self(Arc::new(Shared { about, models, server, stream }))
     }
 
     pub(crate) fn server(&self) -> &dyn Server {
         &*self.0.server
     }
 
-    /// Streams the full state, then changes. Returns `None` if all places are taken and `viewer` has
-    /// to wait for one. A slow viewer skips intermediate states; at most one pending update is buffered
-    /// for it.
-    pub(crate) fn watch(
-        &self,
-        viewer: Viewer,
-    ) -> Option<impl Stream<Item = Result<Bytes, Infallible>> + use<>> {
-        let place = self.0.viewers.enter(viewer)?;
-        let mut news = self.0.news.subscribe();
-        let fresh = news.borrow_and_update().made.is_some_and(|made| made.elapsed() < FRESH);
-        if fresh {
-            news.mark_changed();
-        } else {
-            self.0.came.notify_one();
-        }
-        let watcher = Watcher { news, sent: [0; 4], end: self.0.end.clone(), place };
-        Some(stream::unfold(watcher, Watcher::next))
+    /// The answer to a viewer: the stream, or an error if it has to wait for a place.
+    pub(crate) fn events(&self, viewer: Viewer) -> Response {
+        self.0.stream.events(viewer)
     }
 
     /// Reads and publishes until the server ends.
@@ -105,19 +74,15 @@ impl Feed {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut state = State::default();
         loop {
-            let woken = async {
-                tokio::select! {
-                    _ = ticks.tick() => {}
-                    () = self.0.came.notified() => {}
-                }
-            };
-            if self.0.end.run_until_cancelled(woken).await.is_none() {
-                return Ok(());
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = self.0.stream.viewer() => {}
+                () = self.0.stream.ended() => return Ok(()),
             }
             let canaries = self.0.server.canaries();
             state.read(&self.0, &canaries).await;
-            if self.0.news.receiver_count() > 0 {
-                self.0.news.send_replace(state.news(&self.0, &canaries));
+            if self.0.stream.has_viewers() {
+                self.0.stream.publish(state.topics(&self.0, &canaries));
             }
         }
     }
@@ -158,7 +123,7 @@ impl State {
         self.read = Some((now, now + pause - PUBLISH_EVERY / 4));
     }
 
-    fn news(&mut self, shared: &Shared, canaries: &ListCanariesResponse) -> News {
+    fn topics(&mut self, shared: &Shared, canaries: &ListCanariesResponse) -> [Topic; 4] {
         let snapshot = shared.models.models();
         let server = &*shared.server;
         let overview =
@@ -168,33 +133,6 @@ impl State {
             (shared.server.model(name, view), shared.models.default_selector(name))
         });
         let canaries = self.trials.topic(canaries);
-        let topics = [overview, models, canaries, self.traffic.topic()];
-        News { made: Some(Instant::now()), topics }
-    }
-}
-
-/// A viewer of the stream.
-struct Watcher {
-    news: watch::Receiver<News>,
-    sent: [u64; 4],
-    end: CancellationToken,
-    place: Place,
-}
-
-impl Watcher {
-    /// The next chunk of the stream; `None` when the server ends or another viewer gets the place.
-    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
-        self.place.took();
-        tokio::select! {
-            changed = self.news.changed() => changed.ok()?,
-            () = self.end.cancelled() => return None,
-            () = self.place.lost() => return None,
-        }
-        let news = self.news.borrow_and_update().clone();
-        let mut piece = BytesMut::new();
-        for (topic, sent) in news.topics.iter().zip(&mut self.sent) {
-            piece.extend(topic.event_after(sent));
-        }
-        Some((Ok(piece.freeze()), self))
+        [overview, models, canaries, self.traffic.topic()]
     }
 }

@@ -8,34 +8,31 @@ mod assets;
 mod canaries;
 mod feed;
 mod figures;
-mod headers;
 mod models;
 mod overview;
-mod topic;
 mod traffic;
-mod viewers;
 
 use std::io;
 
 use axum::{
     Extension, Json, Router,
-    body::Body,
     extract::{Path, State, rejection::PathRejection},
-    http::{StatusCode, header},
+    http::HeaderMap,
     middleware,
     response::{IntoResponse, Redirect, Response},
     routing::get,
 };
+use outrigger_console::{Viewer, secure};
 use outrigger_core::{Failure, ModelName, Reason};
 use outrigger_lifecycle::ModelView;
 use outrigger_proto::outrigger::v1::{ListCanariesResponse, Model};
 use serde_json::Value;
 
+use self::assets::ASSETS;
 pub use self::{
     feed::Feed,
     figures::metrics,
     overview::{About, Cpus, Reload},
-    viewers::Viewer,
 };
 
 /// The server behind the page.
@@ -76,27 +73,23 @@ pub trait Server: Send + Sync + 'static {
 pub fn routes(feed: Feed) -> Router {
     Router::new()
         .route("/", get(|| async { Redirect::to("ui") }))
-        .route("/ui", get(assets::index))
+        .route("/ui", get(|headers: HeaderMap| async move { ASSETS.index(&headers) }))
         .route("/ui/", get(|| async { Redirect::to("../ui") }))
         .route("/ui/events", get(events))
         .route("/ui/models/{*name}", get(model))
-        .route("/ui/{*file}", get(assets::file))
+        .route("/ui/{*file}", get(file))
         .with_state(feed)
-        .layer(middleware::map_response(headers::secure))
+        .layer(middleware::map_response(secure))
 }
 
-/// Serves the stream of events as `text/event-stream`.
+/// Serves a file of the page.
+async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    ASSETS.file(&name, &headers)
+}
+
+/// Serves the stream of events.
 async fn events(State(feed): State<Feed>, Extension(viewer): Extension<Viewer>) -> Response {
-    match feed.watch(viewer) {
-        Some(stream) => {
-            let kind = [(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")];
-            (kind, Body::from_stream(stream)).into_response()
-        }
-        None => {
-            let why = "as many pages as allowed are open; try again later\n";
-            ([(header::RETRY_AFTER, "10")], (StatusCode::SERVICE_UNAVAILABLE, why)).into_response()
-        }
-    }
+    feed.events(viewer)
 }
 
 /// Serves a model with the history of its versions.

@@ -6,12 +6,13 @@ use std::{
     time::SystemTime,
 };
 
+use outrigger_console::Topic;
 use outrigger_core::{ModelName, Selector};
 use outrigger_lifecycle::{ModelView, Snapshot};
 use outrigger_proto::outrigger::v1::{Failure, Model, ModelVersion, Tag, model_version::State};
 use serde::Serialize;
 
-use super::{overview::milliseconds, topic::Topic};
+use super::overview::milliseconds;
 
 const NAME: &str = "models";
 

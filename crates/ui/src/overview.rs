@@ -5,6 +5,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use outrigger_console::Topic;
 use outrigger_core::{EngineId, Stage};
 use outrigger_lifecycle::{EngineView, Snapshot, VersionView};
 use serde::Serialize;
@@ -12,7 +13,6 @@ use serde::Serialize;
 use super::{
     Server,
     figures::{Account, EngineFigures, Figures},
-    topic::Topic,
 };
 
 /// The facts that are constant during the life of the process.

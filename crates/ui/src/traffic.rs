@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use outrigger_console::Topic;
 use serde::{Serialize, Serializer};
 
-use super::{
-    figures::{Figures, Requests},
-    topic::Topic,
-};
+use super::figures::{Figures, Requests};
 
 /// The most samples that are kept.
 const MOST: usize = 60;

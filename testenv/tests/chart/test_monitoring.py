@@ -27,11 +27,25 @@ def everything():
 
 
 @pytest.fixture(scope="module")
-def queries(everything):
+def queries(everything, boards):
     """Every query, by its place."""
     alerts = {each["alert"]: each["expr"] for each in prometheus.alerts(everything)}
-    board = prometheus.dashboard_queries(prometheus.dashboard(everything))
+    board = [query for board in boards for query in prometheus.dashboard_queries(board)]
     return alerts | {f"dashboard {at}: {query}": query for at, query in enumerate(board)}
+
+
+@pytest.fixture(scope="module")
+def boards(everything):
+    """The dashboards: that of the control plane, and that of batch jobs."""
+    return [
+        prometheus.dashboard(everything),
+        prometheus.dashboard(everything, prometheus.BATCH_BOARD),
+    ]
+
+
+def declared():
+    """Every metric that the binary declares, with its labels."""
+    return prometheus.declared() | prometheus.batch_declared()
 
 
 needs_promtool = pytest.mark.needs("promtool")
@@ -48,12 +62,12 @@ def test_promtool_takes_the_rendered_rules(everything, tmp_path):
 
 
 @needs_promtool
-def test_promtool_takes_the_dashboards_queries(everything, tmp_path):
+def test_promtool_takes_the_dashboards_queries(boards, tmp_path):
     file = tmp_path / "queries.yaml"
-    board = prometheus.dashboard(everything)
-    prometheus.write_as_recordings(prometheus.dashboard_queries(board), file)
-    done = prometheus.promtool("check", "rules", file)
-    assert done.returncode == 0, done.stdout + done.stderr
+    for board in boards:
+        prometheus.write_as_recordings(prometheus.dashboard_queries(board), file)
+        done = prometheus.promtool("check", "rules", file)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @needs_promtool
@@ -82,15 +96,15 @@ def test_every_alert_has_a_situation_in_which_it_fires(everything):
 
 
 def test_every_metric_and_label_of_a_query_is_declared_by_the_binary(queries):
-    declared = prometheus.declared()
+    metrics = declared()
     for where, query in queries.items():
         selectors = prometheus.selectors(query)
         assert selectors, where
         for selector in selectors:
-            assert selector.family in declared, f"{where}: {selector.metric}"
+            assert selector.family in metrics, f"{where}: {selector.metric}"
             labels = {label for label, _, _ in selector.matchers} - prometheus.TARGET_LABELS
-            assert labels <= declared[selector.family], f"{where}: {selector}"
-        known = set().union(*(declared[each.family] for each in selectors))
+            assert labels <= metrics[selector.family], f"{where}: {selector}"
+        known = set().union(*(metrics[each.family] for each in selectors))
         assert prometheus.groupings(query) <= known | prometheus.TARGET_LABELS, where
 
 
@@ -105,9 +119,10 @@ def test_every_metric_of_the_pages_is_declared_by_the_binary():
     # Names of crates, packages and log targets have the same form.
     others = {f"outrigger_{each.name}" for each in (repository() / "crates").iterdir()}
     others |= {"outrigger_testenv", "outrigger_exposure"}
+    known = set(declared())
     for page in pages:
         named = set(re.findall(r"\boutrigger_[a-z_]+", page.read_text()))
-        assert named - others <= set(prometheus.declared()), page
+        assert named - others <= known, page
 
 
 def test_every_reason_in_a_query_is_one_of_the_table(queries):
@@ -170,9 +185,10 @@ def test_every_alert_that_a_page_or_a_value_names_is_one(everything):
     assert [(file, name) for file, name in sorted(named) if name not in alerts] == []
 
 
-def test_panels_do_not_overlap_and_are_described(everything):
+@pytest.mark.parametrize("file", ["outrigger.json", prometheus.BATCH_BOARD])
+def test_panels_do_not_overlap_and_are_described(everything, file):
     taken = set()
-    for panel in prometheus.dashboard(everything)["panels"]:
+    for panel in prometheus.dashboard(everything, file)["panels"]:
         place = panel["gridPos"]
         cells = {
             (x, y)
@@ -185,8 +201,9 @@ def test_panels_do_not_overlap_and_are_described(everything):
         assert panel["type"] == "row" or panel["description"], panel["title"]
 
 
-def test_every_variable_of_a_query_is_one_of_the_dashboards(everything):
-    board = prometheus.dashboard(everything)
+@pytest.mark.parametrize("file", ["outrigger.json", prometheus.BATCH_BOARD])
+def test_every_variable_of_a_query_is_one_of_the_dashboards(everything, file):
+    board = prometheus.dashboard(everything, file)
     known = {each["name"] for each in board["templating"]["list"]} | {"__rate_interval"}
     used = {
         name

@@ -26,7 +26,7 @@ def test_the_icon_is_the_pages():
     icon = yaml.safe_load((CHART / "Chart.yaml").read_text())["icon"]
     kind, _, encoded = icon.partition(",")
     assert kind == "data:image/svg+xml;base64"
-    page = repository() / "crates" / "ui" / "src" / "page"
+    page = repository() / "crates" / "console" / "src" / "page"
     assert base64.b64decode(encoded) == (page / "icon.svg").read_bytes()
 
 

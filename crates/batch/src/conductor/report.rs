@@ -16,6 +16,7 @@ impl Conductor {
             time: crate::time::now(),
             scored: self.scored,
             dead: self.dead,
+            reasons: self.tally.reasons(),
             rows_per_second: hosts.iter().map(|host| host.rows_per_second).sum(),
             is_paused: status.is_paused,
             hosts,
@@ -29,6 +30,7 @@ impl Conductor {
             Breaker::Open(_) => "open",
             Breaker::HalfOpen => "half_open",
         };
+        let (ends, last_failure) = self.tally.of(status.host);
         HostProgress {
             host: self.hosts.name(status.host).to_owned(),
             limit: status.limit,
@@ -40,6 +42,8 @@ impl Conductor {
             rows: status.totals.rows,
             calls: status.totals.calls,
             failed: status.totals.failed,
+            ends,
+            last_failure,
         }
     }
 }

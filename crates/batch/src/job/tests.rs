@@ -47,6 +47,8 @@ timeout: 2h
 memory: 1GiB
 chunk_rows: 1000
 max_errors: 1%
+listen: "127.0.0.1:9910"
+token_file: token
 "#;
     let job = Job::read(text).expect("a job");
     assert_eq!(job.input.0, ["a.parquet", "b/*.parquet"]);
@@ -71,6 +73,8 @@ max_errors: 1%
     assert_eq!((job.chunk_rows, job.max_errors), (Some(1000), Some(MaxErrors::Share(0.01))));
     assert_eq!((job.batch_size, job.concurrency), (32, 4));
     assert_eq!(job.outputs["score"], "SCORE");
+    assert_eq!(job.listen, Some(([127, 0, 0, 1], 9910).into()));
+    assert_eq!(job.token_file, Some("token".into()));
 }
 
 #[test]
@@ -82,6 +86,7 @@ fn faults_are_refused() {
         ("inputs: {x: {column: a, columns: [b]}}", "either column or columns"),
         ("inputs: {x: {datatype: FP8}}", "FP8"),
         ("inputs: {x: {colum: a}}", "colum"),
+        ("listen: 9910", "socket address"),
     ] {
         let error = Job::read(&format!("{SHORT}{line}\n")).expect_err(line);
         assert!(matches!(&error, Error::Usage(message) if message.contains(fault)), "{error}");

@@ -15,6 +15,7 @@ use crate::{
     job::{Job, MaxErrors},
     output::Outputs,
     plan::Plan,
+    progress::Counts,
     readers::Readers,
     store::Store,
 };
@@ -82,6 +83,7 @@ pub(super) fn outputs(plan: &Plan, store: &Store) -> Result<Outputs, Error> {
         schema: output_schema(keys.into_iter(), &scoring.outputs),
         columns: scoring.outputs.clone(),
         version: scoring.version.clone(),
+        counts: Counts::default(),
     })
 }
 

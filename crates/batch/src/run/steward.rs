@@ -1,5 +1,5 @@
 //! The periodic work of a worker: it reads the control object, renews the leases, and stores the
-//! progress.
+//! progress and its history.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -11,28 +11,33 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::{
     Control, Error, Progress, Watch,
     commit::{self, WORKERS},
+    history::{self, History},
     lease::{Leases, RENEWAL},
     memory::Memory,
+    output::Outputs,
     plan::Plan,
     readers::{Event, Readers},
-    store::Store,
 };
 
 /// The time between two readings of the control object.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The time between two storings of the history.
+const HISTORY: Duration = Duration::from_secs(10);
 
 /// Works once a second, on a thread of its own.
 pub(super) struct Steward {
     worker: String,
     rows: u64,
     before: u64,
-    store: Store,
+    outputs: Arc<Outputs>,
     memory: Memory,
     leases: Arc<Leases>,
     events: UnboundedSender<Event>,
     watch: Watch,
     /// The progress that was reported last and is not stored.
     latest: Mutex<Option<Progress>>,
+    /// The history of this run, and the rows that are in it.
+    history: Mutex<(History, u64)>,
 }
 
 impl Steward {
@@ -47,21 +52,24 @@ impl Steward {
         readers: &Readers,
         watch: Watch,
     ) -> Result<Self, Error> {
-        let store = readers.outputs.store.clone();
-        let control = Control::read(&store)?;
+        let store = &readers.outputs.store;
+        let control = Control::read(store)?;
         if control.cancelled {
-            Control { cancelled: false, ..control }.write(&store)?;
+            Control { cancelled: false, ..control }.write(store)?;
         }
+        // More histories than there should be are no reason not to work.
+        let _ = history::make_room(store);
         Ok(Self {
             worker: worker.to_owned(),
             rows: plan.scoring.rows(),
             before,
-            store,
+            outputs: Arc::clone(&readers.outputs),
             memory: readers.memory.clone(),
             leases: Arc::clone(&readers.leases),
             events: readers.events.clone(),
             watch,
             latest: Mutex::default(),
+            history: Mutex::default(),
         })
     }
 
@@ -69,18 +77,38 @@ impl Steward {
     pub(super) fn report(&self, progress: Progress) {
         let (memory, memory_peak) = self.memory.used();
         let (rows, before) = (self.rows, self.before);
-        let worker = self.worker.clone();
+        let (worker, memory_limit) = (self.worker.clone(), self.memory.limit());
+        let blocked_seconds = self.memory.blocked().as_secs_f64();
         let progress = Progress { worker, rows, before, memory, memory_peak, ..progress };
+        let mut progress = Progress { memory_limit, blocked_seconds, ..progress };
+        progress.add(&self.outputs.counts);
+        self.remember(progress.scored + progress.dead);
         self.watch.set(progress.clone());
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+    }
+
+    /// Adds the rows to the history that are done since the last time.
+    fn remember(&self, done: u64) {
+        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let (history, before) = &mut *history;
+        history.add(crate::time::since_epoch().as_secs(), done.saturating_sub(*before));
+        *before = done;
+    }
+
+    fn store_history(&self) {
+        let history = self.history.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
+        if !history.rows.is_empty() {
+            // The next one has its rows too.
+            let _ = history.store(&self.worker, &self.outputs.store);
+        }
     }
 
     /// Works until the job ends. Blocks. A store that fails now may work a second later: only what
     /// decides about rows must succeed.
     pub(super) fn run(&self) {
-        let mut renewed = Instant::now();
+        let (mut renewed, mut stored): (_, Option<Instant>) = (Instant::now(), None);
         loop {
-            if let Ok(control) = Control::read(&self.store) {
+            if let Ok(control) = Control::read(&self.outputs.store) {
                 // A job that has stopped does not listen.
                 let _ = self.events.send(Event::Control(control));
             }
@@ -91,9 +119,14 @@ impl Steward {
                 break;
             }
             self.store_progress();
+            if stored.is_none_or(|stored| stored.elapsed() >= HISTORY) {
+                self.store_history();
+                stored = Some(Instant::now());
+            }
         }
+        self.store_history();
         // A worker without a report is not at work.
-        let _ = self.store.remove(&self.name());
+        let _ = self.outputs.store.remove(&self.name());
     }
 
     fn name(&self) -> String {
@@ -103,6 +136,6 @@ impl Steward {
     fn store_progress(&self) {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(json) = latest.and_then(|progress| commit::json(&progress).ok()) else { return };
-        let _ = self.store.replace(&self.name(), &json);
+        let _ = self.outputs.store.replace(&self.name(), &json);
     }
 }

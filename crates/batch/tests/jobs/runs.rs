@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use outrigger_batch::{Control, Error, Host, Job, Period, Size, Watch, run};
+use outrigger_batch::{Control, Error, Host, Job, Period, Reader, Size, State, Watch, run};
 use outrigger_testkit::oip::{Answer, Protocol, Seen, Server, identity};
 
 use crate::harness::{Place, dead, expected, host, ids, model, reasons, score, scored};
@@ -216,4 +216,39 @@ async fn dead_letters_are_fed_back() {
     };
     let refused = score(none).await.expect_err("nothing is dead");
     assert!(matches!(&refused, Error::Usage(it) if it.contains("no dead letters")), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_leaves_its_history_and_its_counts() {
+    let script = |seen: &_| match ids(seen).contains(&13) {
+        true => Answer::Status(13, "the model failed".to_owned()),
+        false => identity::grpc(seen),
+    };
+    let (place, one, two) = (Place::new(), model(script).await, model(script).await);
+    let file = place.rows("a.parquet", (0..40).map(|id| if id == 7 { -7 } else { id }));
+    let watch = Watch::default();
+    let job = place.job(&[&file], &[&one.address(), &two.address()]);
+    run(job, place.store(), watch.clone()).await.expect("scored");
+    let progress = watch.get();
+    assert_eq!((progress.rows, progress.read, progress.committed), (40, 40, 40));
+    assert_eq!((progress.scored, progress.dead, progress.done()), (38, 2, 40));
+    assert_eq!(progress.committed_chunks, 6);
+    let reasons = ["invalid_input", "model_error"].map(|reason| (reason.to_owned(), 1));
+    assert_eq!(progress.reasons, reasons.into());
+    let ends = |end: &str| -> u64 {
+        progress.hosts.iter().map(|host| host.ends.get(end).copied().unwrap_or_default()).sum()
+    };
+    let calls: u64 = progress.hosts.iter().map(|host| host.calls).sum();
+    assert!(ends("ambiguous") >= 2, "{progress:?}");
+    let ended = ends("scored") + ends("ambiguous") + ends("withdrawn");
+    assert!(ends("scored") > 0 && ended <= calls, "{progress:?}");
+    let failure = progress.hosts.iter().find_map(|host| host.last_failure.as_ref());
+    assert!(failure.is_some_and(|it| it.message.contains("the model failed")), "{failure:?}");
+    let mut reader = Reader::new(place.store());
+    let status = reader.read().expect("read");
+    assert_eq!((status.state, status.workers), (State::Finished, Vec::new()));
+    assert_eq!((status.history.total(), status.runs.len()), (40, 1));
+    assert_eq!(status.runs[0].worker, progress.worker);
+    let letters: Vec<_> = reader.letters().expect("read").iter().map(|it| it.row).collect();
+    assert_eq!(letters, [7, 13]);
 }

@@ -8,12 +8,13 @@ use std::{
 };
 
 use outrigger_batch::{
-    Error, Host, Job, MANIFEST, Manifest, MaxErrors, Model, OneOrMore, Period, Size, Source, Store,
-    Watch,
+    Error, Host, Job, MANIFEST, Manifest, MaxErrors, Model, OneOrMore, Period, Size, Source,
+    Status, Store, Watch,
 };
+use outrigger_batch_ui::Worker;
 use tokio::runtime::Builder;
 
-use super::{exit_of, text};
+use super::{exit_of, listen, plot, progress, text};
 use crate::{
     exit::{self, Exit, Output},
     progress::{bar, follow},
@@ -73,6 +74,8 @@ pub(crate) struct Arguments {
     /// limit].
     #[arg(long, value_name = "N|PERCENT")]
     max_errors: Option<MaxErrors>,
+    #[command(flatten)]
+    listener: listen::Flags,
     /// Format of the summary.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -100,6 +103,8 @@ pub(crate) struct Retry {
     /// Time limit of a request [default: 5m].
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Period>,
+    #[command(flatten)]
+    listener: listen::Flags,
     /// Format of the summary.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -120,11 +125,12 @@ pub(super) fn run(arguments: Arguments) -> Result<(), Exit> {
 
 /// Runs the command `retry-dead`.
 pub(super) fn retry(arguments: Retry) -> Result<(), Exit> {
-    let Retry { job: first, to, host, batch_size, timeout, output } = arguments;
+    let Retry { job: first, to, host, batch_size, timeout, listener, output } = arguments;
     let hosts = host.iter().map(|host| Host::new(host)).collect();
     let mut job = Job { retry: Some(first), ..Job::new(Vec::new(), to, "", hosts) };
     job.batch_size = batch_size.unwrap_or(job.batch_size);
     job.timeout = timeout.unwrap_or(job.timeout);
+    listener.apply(&mut job);
     finish(job, output)
 }
 
@@ -137,7 +143,12 @@ fn finish(job: Job, format: Output) -> Result<(), Exit> {
     runtime.shutdown_background();
     let summary = text::Summary::new(&manifest?, &directory.join(MANIFEST), start.elapsed());
     match format {
-        Output::Text => exit::print(summary),
+        Output::Text => {
+            // The history is a record for people: a job without one is finished too.
+            let history = Status::read(&Store::local(directory)).map(|status| status.history);
+            let plot = plot::plot(&history.unwrap_or_default(), plot::width());
+            exit::print(format_args!("{summary}{plot}"))
+        }
         Output::Json => exit::print_json(&serde_json::json!(summary)),
     }
 }
@@ -145,9 +156,15 @@ fn finish(job: Job, format: Output) -> Result<(), Exit> {
 /// Runs a job until its end or Ctrl-C.
 async fn with_progress_bar(job: Job) -> Result<Manifest, Exit> {
     let (store, watch) = (Store::local(&job.output), Watch::default());
-    let bar = bar("{msg}");
-    let update = |bar: &indicatif::ProgressBar| bar.set_message(text::progress(&watch.get()));
-    let work = outrigger_batch::run(job, store, watch.clone());
+    let listener = match listen::settings_of(&job) {
+        Some(settings) => Some(listen::bind(settings).await?),
+        None => None,
+    };
+    let worker = Worker { watch: watch.clone(), model: job.model.name.clone() };
+    let bar = bar(progress::BAR);
+    let update = |bar: &indicatif::ProgressBar| progress::show(bar, &watch.get(), plot::width());
+    let work = outrigger_batch::run(job, store.clone(), watch.clone());
+    let work = listen::beside(listener, (store, Some(worker)), work);
     tokio::select! {
         done = follow(&bar, update, work) => done.map_err(exit_of),
         _ = tokio::signal::ctrl_c() => Err(Exit::Interrupted),
@@ -186,6 +203,7 @@ impl Arguments {
         job.timeout = self.timeout.unwrap_or(job.timeout);
         job.memory = self.memory.unwrap_or(job.memory);
         job.max_errors = self.max_errors.or(job.max_errors);
+        self.listener.apply(&mut job);
         Ok(job)
     }
 }

@@ -6,9 +6,11 @@ use std::{
     time::Duration,
 };
 
-use outrigger_batch::{HostProgress, Manifest, Progress, Status};
+use outrigger_batch::{Manifest, Status};
 use outrigger_tools::output::Table;
 use serde::Serialize;
+
+use super::{plot::plot, progress};
 
 /// The end of a job that is finished.
 #[derive(Debug, Serialize)]
@@ -45,34 +47,8 @@ impl fmt::Display for Summary {
     }
 }
 
-/// The progress of a worker: one line, and one for each host.
-pub(super) fn progress(progress: &Progress) -> String {
-    let Progress { rows, dead, rows_per_second, .. } = progress;
-    let done = progress.done();
-    let percent = if *rows == 0 { 100.0 } else { 100.0 * done as f64 / *rows as f64 };
-    let mut line = format!("{done}/{rows} rows ({percent:.1} %), {dead} dead");
-    if progress.is_paused {
-        line.push_str(", paused");
-    } else if *rows_per_second >= 1.0 {
-        let left = rows.saturating_sub(done) as f64 / rows_per_second;
-        let left = humantime::format_duration(Duration::from_secs(left as u64));
-        line.push_str(&format!(", {rows_per_second:.0} rows/s, {left} left"));
-    }
-    progress.hosts.iter().for_each(|it| line.push_str(&format!("\n  {}", host(it))));
-    line
-}
-
-fn host(host: &HostProgress) -> String {
-    let HostProgress { host, limit, bound, in_flight, breaker, rows_per_second, .. } = host;
-    let place = match breaker.as_str() {
-        "closed" => String::new(),
-        other => format!(", {other}"),
-    };
-    format!("{host}: {rows_per_second:.0} rows/s, {in_flight} of {limit} requests ({bound}){place}")
-}
-
-/// The state of a job.
-pub(super) fn status(status: &Status) -> String {
+/// The state of a job, in lines of at most `width` columns as far as its plot is concerned.
+pub(super) fn status(status: &Status, width: usize) -> String {
     let Status { output, job, created, model, version, state, rows, scored, dead, .. } = status;
     let version =
         version.as_ref().map_or_else(String::new, |version| format!(" version {version}"));
@@ -85,8 +61,9 @@ pub(super) fn status(status: &Status) -> String {
         status.chunks
     );
     for worker in &status.workers {
-        text.push_str(&format!("worker {}: {}\n", worker.worker, progress(worker)));
+        text.push_str(&format!("worker {}: {}\n", worker.worker, progress::text(worker)));
     }
+    text.push_str(&plot(&status.history, width));
     text
 }
 
@@ -104,4 +81,28 @@ pub(super) fn list(jobs: &[Status]) -> String {
         ]);
     }
     table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_has_the_documented_keys() {
+        let manifest = Manifest {
+            job: "j".to_owned(),
+            fingerprint: String::new(),
+            rows: 3,
+            scored: 2,
+            dead: 1,
+            chunks: Vec::new(),
+        };
+        let path = Path::new("out/manifest.json");
+        let summary = Summary::new(&manifest, path, Duration::from_millis(1500));
+        let expected = serde_json::json!({
+            "job": "j", "rows": 3, "scored": 2, "dead": 1, "chunks": 0,
+            "manifest": "out/manifest.json", "seconds": 1.5,
+        });
+        assert_eq!(serde_json::json!(summary), expected);
+    }
 }

@@ -30,6 +30,12 @@ const COMMANDS: &[&str] = &[
     "canary abort",
     "canary simulate",
     "bench",
+    "batch run",
+    "batch status",
+    "batch list",
+    "batch set",
+    "batch cancel",
+    "batch retry-dead",
 ];
 
 #[test]

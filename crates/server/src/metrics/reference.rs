@@ -1,13 +1,13 @@
 //! The reference page of all metrics, generated from their declarations.
 
-use std::fmt::Write as _;
-
-use outrigger_core::MetricKind;
+use outrigger_console::exposition;
 
 const INTRODUCTION: &str = "\
 # Metrics
 
 This page is generated from the code: `outrigger serve --print-reference metrics`.
+
+The metrics of a batch job are on [a page of their own](batch-metrics.md).
 
 `/metrics` on the health listener has these in Prometheus' text format. The label `model` has only
 names of models that this process has served: unknown names in requests never become labels. Models
@@ -19,29 +19,18 @@ Counters exist from the start, at 0, if their labels are known then. The series 
 its first request, those of its canaries with their trial, those of TLS, tokens, traces and batchers if
 they are configured; the series of a reason, except for those that alerts use, begin with its first failure.
 
-| metric | kind | labels | |
-|---|---|---|---|
 ";
 
 /// The reference page of the metrics, Markdown.
 pub fn reference_markdown() -> String {
-    let mut page = INTRODUCTION.to_owned();
-    for metric in super::all() {
-        let kind = match metric.kind {
-            MetricKind::Counter => "counter",
-            MetricKind::Gauge => "gauge",
-            MetricKind::Histogram => "histogram",
-        };
-        let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-        writeln!(page, "| `{}` | {kind} | {} | {} |", metric.name, labels.join(" "), metric.help)
-            .expect("writing to a string");
-    }
-    page
+    let rows: String = super::all().iter().map(exposition::row).collect();
+    format!("{INTRODUCTION}{}{rows}", exposition::TABLE)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use outrigger_core::MetricKind;
+
     use crate::metrics::latencies;
 
     #[test]

@@ -13,8 +13,12 @@ from typing import Any
 
 import yaml
 
-from outrigger_testenv.binary import outrigger
-from outrigger_testenv.chart.render import Rendered
+from outrigger_testenv.binary import outrigger, repository
+from outrigger_testenv.chart.render import CHART, Rendered
+
+# Rules and dashboards, as they are committed.
+MONITORING = CHART / "monitoring"
+BATCH_BOARD = "outrigger-batch.json"
 
 # Labels that Prometheus adds to every target of a monitor, or to histograms.
 TARGET_LABELS = {"namespace", "job", "pod", "le"}
@@ -124,8 +128,18 @@ def declared() -> dict[str, set[str]]:
         text=True,
         check=True,
     )
-    rows = re.findall(r"^\| `(\w+)` \| \w+ \| ([^|]*) \|", printed.stdout, re.MULTILINE)
+    return _rows(printed.stdout)
+
+
+def _rows(page: str) -> dict[str, set[str]]:
+    """The metrics of a reference page, with their labels."""
+    rows = re.findall(r"^\| `(\w+)` \| \w+ \| ([^|]*) \|", page, re.MULTILINE)
     return {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
+
+
+def batch_declared() -> dict[str, set[str]]:
+    """Every metric of the reference page of batch jobs, which the crates' tests keep current."""
+    return _rows((repository() / "docs" / "batch-metrics.md").read_text())
 
 
 def families(scrape: str) -> dict[str, list[Mapping[str, str]]]:
@@ -143,10 +157,10 @@ def alerts(rendered: Rendered) -> Iterator[dict[str, Any]]:
         yield from group["rules"]
 
 
-def dashboard(rendered: Rendered) -> dict[str, Any]:
-    """The Grafana dashboard in its ConfigMap."""
+def dashboard(rendered: Rendered, file: str = "outrigger.json") -> dict[str, Any]:
+    """A Grafana dashboard in the ConfigMap: that of the control plane, or `BATCH_BOARD`."""
     name = f"{rendered.workload['metadata']['name']}-dashboard"
-    return json.loads(rendered.one("ConfigMap", name)["data"]["outrigger.json"])
+    return json.loads(rendered.one("ConfigMap", name)["data"][file])
 
 
 def dashboard_queries(board: Mapping[str, Any]) -> Iterator[str]:

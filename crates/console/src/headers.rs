@@ -20,7 +20,7 @@ const ALWAYS: [(HeaderName, &str); 5] = [
 ];
 
 /// Adds the headers. A response without `Cache-Control` is not cached.
-pub(crate) async fn secure(mut response: Response) -> Response {
+pub async fn secure(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in ALWAYS {
         headers.insert(name, HeaderValue::from_static(value));

@@ -2,15 +2,46 @@
 
 use std::{fs, sync::LazyLock, time::Duration};
 
+use outrigger_core::{Metric, MetricKind};
 use rustix::{
     param::{clock_ticks_per_second, page_size},
     process::{Resource, getrlimit},
 };
 
-use super::{CPU, MOST_FILES, OPEN_FILES, RESIDENT, STARTED, THREADS, VIRTUAL};
+use crate::exposition::family;
 
-/// The name and value of each metric that the operating system provides.
-pub(super) fn figures() -> Vec<(&'static str, f64)> {
+const CPU: Metric = Metric {
+    name: "process_cpu_seconds_total",
+    kind: MetricKind::Counter,
+    labels: &[],
+    help: "Processor time of the process, of user and system.",
+};
+const RESIDENT: Metric = gauge("process_resident_memory_bytes", "Resident memory of the process.");
+const VIRTUAL: Metric = gauge("process_virtual_memory_bytes", "Virtual memory of the process.");
+const OPEN_FILES: Metric = gauge("process_open_fds", "Open file descriptors of the process.");
+const MOST_FILES: Metric = gauge("process_max_fds", "File descriptors that the process may open.");
+const STARTED: Metric =
+    gauge("process_start_time_seconds", "When the process was started, since 1970.");
+const THREADS: Metric = gauge("process_threads", "Threads of the process.");
+
+/// The metrics of the process.
+pub const METRICS: &[Metric] = &[CPU, RESIDENT, VIRTUAL, OPEN_FILES, MOST_FILES, STARTED, THREADS];
+
+const fn gauge(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, kind: MetricKind::Gauge, labels: &[], help }
+}
+
+/// The metrics of this process in Prometheus' text format.
+pub fn text() -> String {
+    let mut text = String::new();
+    for (metric, value) in figures() {
+        family(&mut text, &metric, [([], value)]);
+    }
+    text
+}
+
+/// The value of each metric that the operating system provides.
+fn figures() -> Vec<(Metric, f64)> {
     let mut figures = Vec::new();
     if let Some(stat) = fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(Stat::read) {
         figures.extend(stat.figures());
@@ -51,7 +82,7 @@ impl Stat {
         })
     }
 
-    fn figures(&self) -> impl Iterator<Item = (&'static str, f64)> {
+    fn figures(&self) -> impl Iterator<Item = (Metric, f64)> {
         let ticks = clock_ticks_per_second() as f64;
         let started = booted().map(|booted| booted.as_secs_f64() + self.started / ticks);
         let figures = [
@@ -77,6 +108,16 @@ fn booted() -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_metrics_of_this_process_are_exposed() {
+        let text = text();
+        for metric in METRICS {
+            let value = text.lines().find_map(|line| line.strip_prefix(metric.name)).map(str::trim);
+            let value: f64 = value.unwrap_or_else(|| panic!("{}", metric.name)).parse().unwrap();
+            assert!(value >= 0.0, "{}: {value}", metric.name);
+        }
+    }
 
     #[test]
     fn a_command_may_be_called_anything() {

@@ -16,7 +16,7 @@ use outrigger_core::{Failure, Reason};
 
 /// The addresses under which a listener is its own site.
 #[derive(Debug, Clone)]
-pub(crate) enum Site {
+pub enum Site {
     /// Every request is accepted: the listener makes no changes and has no page.
     Any,
     /// A listener for browsers.
@@ -25,6 +25,8 @@ pub(crate) enum Site {
         tls: bool,
         /// Names besides `localhost` and IP addresses.
         names: Arc<[String]>,
+        /// The setting with these names; `None` if there is none.
+        setting: Option<&'static str>,
     },
 }
 
@@ -33,17 +35,18 @@ impl Site {
     ///
     /// # Errors
     /// `PERMISSION_DENIED`.
-    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), Failure> {
-        let Self::Own { tls, names } = self else { return Ok(()) };
+    pub fn check<B>(&self, request: &Request<B>) -> Result<(), Failure> {
+        let Self::Own { tls, names, setting } = self else { return Ok(()) };
         let host = host(request.uri(), request.headers());
         // Browsers use HTTP/2 over TLS only, and gRPC clients may call any name.
         let named = *tls || request.version() == Version::HTTP_2;
         let refused = |message: String| Err(Failure::new(Reason::PermissionDenied, message));
         if !named && !host.as_ref().is_some_and(|host| is_own(host.host(), names)) {
             let host = host.map_or_else(|| "none".to_owned(), |host| host.to_string());
+            let names = setting.map_or_else(String::new, |key| format!(", or by a name of {key}"));
             return refused(format!(
-                "the request is for the host {host}: this listener is called by an IP address, as \
-                 localhost, or by a name of server.admin_names"
+                "the request is for the host {host}: this listener is called by an IP address or \
+                 as localhost{names}"
             ));
         }
         let same = |origin: &str| {
@@ -109,7 +112,11 @@ mod tests {
     }
 
     fn plain() -> Site {
-        Site::Own { tls: false, names: ["Admin.Example".to_owned()].into() }
+        Site::Own {
+            tls: false,
+            names: ["Admin.Example".to_owned()].into(),
+            setting: Some("server.admin_names"),
+        }
     }
 
     #[test]
@@ -135,7 +142,7 @@ mod tests {
     #[test]
     fn the_name_counts_only_where_a_browser_has_not_checked_it() {
         let foreign = [("host", "outrigger.models.svc:9901")];
-        assert!(accepts(&Site::Own { tls: true, names: [].into() }, &get(&foreign)));
+        assert!(accepts(&Site::Own { tls: true, names: [].into(), setting: None }, &get(&foreign)));
         let mut over_http2 = get(&foreign);
         *over_http2.version_mut() = Version::HTTP_2;
         assert!(accepts(&plain(), &over_http2));
@@ -155,7 +162,7 @@ mod tests {
             let request = get(&[host, ("origin", origin)]);
             assert_eq!(accepts(&plain(), &request), own, "{origin:?}");
         }
-        let tls = Site::Own { tls: true, names: [].into() };
+        let tls = Site::Own { tls: true, names: [].into(), setting: None };
         assert!(!accepts(&tls, &get(&[host, ("origin", "https://evil.example")])));
     }
 

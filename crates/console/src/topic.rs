@@ -6,7 +6,7 @@ use serde::Serialize;
 /// A topic: the full state for new viewers, and the last change for those that have received the
 /// revision before.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Topic {
+pub struct Topic {
     /// The revision, which grows with every change; 0 before the first.
     revision: u64,
     /// The event with the full state.
@@ -16,19 +16,14 @@ pub(crate) struct Topic {
 }
 
 impl Topic {
-    /// Whether nothing has been published yet.
-    pub(crate) fn is_new(&self) -> bool {
+    /// True if nothing has been published yet.
+    pub fn is_new(&self) -> bool {
         self.revision == 0
     }
 
     /// Makes the next revision. New viewers receive `whole` as the event `name`; viewers that have
     /// the previous revision receive `step` as the event `name-step`.
-    pub(crate) fn next(
-        &self,
-        name: &str,
-        whole: &impl Serialize,
-        step: Option<&impl Serialize>,
-    ) -> Self {
+    pub fn next(&self, name: &str, whole: &impl Serialize, step: Option<&impl Serialize>) -> Self {
         let whole = event(name, whole);
         let step = step.map(|step| event(&format!("{name}-step"), step));
         let step = step.unwrap_or_else(|| whole.clone());
@@ -37,7 +32,7 @@ impl Topic {
 
     /// The event for a viewer that has received revision `sent`, which is then updated; `None` if
     /// the viewer is up to date.
-    pub(crate) fn event_after(&self, sent: &mut u64) -> Option<Bytes> {
+    pub fn event_after(&self, sent: &mut u64) -> Option<Bytes> {
         let last = std::mem::replace(sent, self.revision);
         match self.revision - last.min(self.revision) {
             0 => None,
