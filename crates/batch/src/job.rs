@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Deserialize;
 
-use crate::Error;
+use crate::{Error, part::Part};
 
 pub(crate) use self::value::datatype;
 pub use self::value::{Host, MaxErrors, Model, OneOrMore, Period, Size, Source};
@@ -62,6 +62,9 @@ pub struct Job {
     /// The dead rows after which the job stops; no limit if absent.
     #[serde(default)]
     pub max_errors: Option<MaxErrors>,
+    /// The worker that this process is; no key of the file.
+    #[serde(skip)]
+    pub worker: Part,
 }
 
 /// The values of settings that a job file leaves out.
@@ -114,6 +117,7 @@ impl Job {
             memory: defaults::memory(),
             chunk_rows: None,
             max_errors: None,
+            worker: Part::default(),
         }
     }
 

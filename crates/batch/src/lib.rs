@@ -20,6 +20,7 @@ mod job;
 mod lease;
 mod memory;
 mod output;
+mod part;
 mod plan;
 mod prepare;
 mod progress;
@@ -37,6 +38,7 @@ pub use self::{
     control::Control,
     error::Error,
     job::{Host, Job, MaxErrors, Model, OneOrMore, Period, Size, Source},
+    part::Part,
     progress::{HostProgress, Progress, Watch},
     run::run,
     status::{State, Status, list},
