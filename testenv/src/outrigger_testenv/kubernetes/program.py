@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from outrigger_testenv import caches
+from outrigger_testenv import caches, tools
 from outrigger_testenv.binary import repository
 
 _SOURCE = repository() / "testenv" / "kubernetes"
@@ -63,9 +63,12 @@ def _place() -> Path:
 
 
 def _build(directory: Path) -> None:
+    go = tools.go()
+    if go is None:
+        raise FileNotFoundError("Go is not installed")
     stamps = (f"-X {package}.gitVersion={version()}" for package in _VERSIONS)
     command = [
-        *("go", "build", "-trimpath", "-gcflags=all=-dwarf=false"),
+        *(go, "build", "-trimpath", "-gcflags=all=-dwarf=false"),
         f"-ldflags=-s -w {' '.join(stamps)}",
         *("-o", directory / _NAME, "."),
     ]

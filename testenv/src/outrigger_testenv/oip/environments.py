@@ -33,7 +33,7 @@ def environment(name: str) -> Path:
     except (OSError, subprocess.CalledProcessError) as error:
         shutil.rmtree(place, ignore_errors=True)
         raise Missing(f"{requirements.name} cannot be installed: {error}") from error
-    caches.remove_others(place)
+    _remove_older(place)
     return made
 
 
@@ -66,3 +66,11 @@ def _requirements(name: str) -> Path:
 
 def _place(name: str) -> Path:
     return caches.root() / "oip" / f"{name}-{caches.digest(_requirements(name))}"
+
+
+def _remove_older(place: Path) -> None:
+    """Removes the environments of earlier requirements."""
+    name, _, _ = place.name.rpartition("-")
+    for other in place.parent.glob(f"{name}-*"):
+        if not other.name.startswith(place.name):
+            shutil.rmtree(other, ignore_errors=True)
