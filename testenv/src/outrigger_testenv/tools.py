@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 
-
 # The place of a Go that was not installed by a package manager, which is not in every PATH.
 _GO = "/usr/local/go/bin/go"
 

@@ -53,7 +53,7 @@ def test_the_job_file_has_the_keys_that_are_given():
     assert job_file(MINIMAL.rendered) == MINIMAL.values["job"]
     authorities = {"ca": "/etc/outrigger/ca/ca.crt"}
     assert job_file(EVERYTHING.rendered) == EVERYTHING.values["job"] | authorities
-    retried = {"job": {"input": "", "model": "", "retry": "/output/scored"}}
+    retried = {"job": {"input": None, "model": None, "retry": "/output/scored"}}
     assert set(job_file(rendered(retried))) == {"retry", "output", "hosts"}
 
 
@@ -179,10 +179,10 @@ def test_network_policy():
         ({"suspend": "yes"}, "/suspend"),
         ({"ttlSecondsAfterFinished": -1}, "/ttlSecondsAfterFinished"),
         ({"image": {"repository": ""}}, "image.repository is required"),
-        ({"job": {"input": ""}}, "job.input is required"),
-        ({"job": {"output": ""}}, "job.output is required"),
-        ({"job": {"model": ""}}, "job.model is required"),
-        ({"job": {"hosts": []}}, "job.hosts is required"),
+        ({"job": {"input": None}}, "job.input is required"),
+        ({"job": {"output": None}}, "job.output is required"),
+        ({"job": {"model": None}}, "job.model is required"),
+        ({"job": {"hosts": None}}, "job.hosts is required"),
         ({"output": {"existingClaim": ""}}, "job.output: no volume is mounted at /output/scored"),
         ({"job": {"output": "/outputs"}}, "job.output: no volume is mounted at /outputs"),
         ({"job": {"output": "scored"}}, "job.output: no volume is mounted at scored"),

@@ -13,7 +13,7 @@
 {{- define "batch.file" -}}
 {{- $job := dict -}}
 {{- range $key, $value := .Values.job -}}
-{{- if not (or (kindIs "invalid" $value) (and (has $key (list "input" "hosts" "model")) (empty $value))) -}}
+{{- if not (kindIs "invalid" $value) -}}
 {{- $_ := set $job $key $value -}}
 {{- end -}}
 {{- end -}}
