@@ -191,6 +191,11 @@ peers: oip-peers ## install and build what tests compare with into the cache: th
 oip-peers: venv ## install Triton, MLServer, KServe and tritonclient into the cache, for the tests with them
 	@$(PY) -m outrigger_testenv.oip
 
+# A new version of Kubernetes takes ten minutes on two cores, and a changed main.go seconds.
+.PHONY: kube-apiserver
+kube-apiserver: venv ## build the Kubernetes API server and job controller into the cache, for the tests with them; needs Go
+	@$(PY) -m outrigger_testenv.kubernetes
+
 .PHONY: conformance-oip
 conformance-oip: venv ## compare a running server with the rules of the Open Inference Protocol: REST=address, GRPC=address; UNREADY_REST, UNREADY_GRPC, REPOSITORY=addresses, LARGEST=bytes, ONLY=S17,S20, TABLE=file for Markdown
 	@[ -n '$(REST)' ] && [ -n '$(GRPC)' ] || \

@@ -113,6 +113,19 @@ impl Conductor {
         carried_out
     }
 
+    /// Uses other hosts than those of this worker's part while these are away.
+    ///
+    /// # Errors
+    /// A decision cannot be carried out.
+    pub(crate) fn review_hosts(&mut self) -> Result<(), Error> {
+        let now = self.now();
+        let numbers = self.hosts.review(&self.dispatcher.snapshot(now), now);
+        numbers.map_or(Ok(()), |numbers| {
+            let decided = self.dispatcher.set_hosts(&numbers, now);
+            self.carry_out(decided, None)
+        })
+    }
+
     /// True if another batch is wanted.
     pub(crate) fn has_room(&self) -> bool {
         self.dispatcher.has_room()

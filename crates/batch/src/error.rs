@@ -12,6 +12,12 @@ pub enum Error {
     /// The job cannot go on.
     #[error("{0}")]
     Failed(String),
+    /// More rows are dead than `max_errors` allows.
+    #[error("more rows are dead than max_errors allows; what is committed stays")]
+    TooManyDead,
+    /// The run was interrupted, and has given its chunks back.
+    #[error("the job was interrupted; run it again to go on")]
+    Interrupted,
     /// The job was cancelled.
     #[error("the job was cancelled; run it again to go on")]
     Cancelled,

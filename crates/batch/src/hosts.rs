@@ -2,11 +2,16 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use outrigger_dispatch::HostId;
+use outrigger_core::Moment;
+use outrigger_dispatch::{Breaker, HostId, Status};
 use outrigger_oip_client::{Client, Config, HostConfig};
 use tokio::runtime::Handle;
 
-use crate::{Error, job::Job};
+use crate::{
+    Error,
+    job::Job,
+    part::{Part, Reach},
+};
 
 /// A header of all requests: a host that is Outrigger runs them in the room that others leave.
 const LOW_PRIORITY: (&str, &str) = ("outrigger-priority", "batch");
@@ -20,6 +25,11 @@ pub(crate) struct Hosts {
     ca: Option<PathBuf>,
     max_message: usize,
     clients: BTreeMap<HostId, (String, Arc<Client>)>,
+    /// The worker, the hosts that were set last, and those of them that are its part.
+    part: Part,
+    all: Vec<HostId>,
+    own: Vec<HostId>,
+    reach: Reach,
 }
 
 /// Checks the endpoint of a host.
@@ -35,11 +45,20 @@ impl Hosts {
     /// The hosts of a job. A message has at most `max_message` bytes.
     pub(crate) fn new(job: &Job, max_message: usize) -> Self {
         let configured = job.hosts.0.iter().map(|host| host.0.clone()).collect();
-        Self { configured, ca: job.ca.clone(), max_message, clients: BTreeMap::new() }
+        Self {
+            configured,
+            ca: job.ca.clone(),
+            max_message,
+            clients: BTreeMap::new(),
+            part: job.worker,
+            all: Vec::new(),
+            own: Vec::new(),
+            reach: Reach::default(),
+        }
     }
 
-    /// Uses the hosts with these endpoints; those of the job if `endpoints` is `None`. Returns their
-    /// numbers.
+    /// Sets the hosts to those with these endpoints, or to the job's if `endpoints` is `None`.
+    /// Returns the numbers of those that this worker uses.
     ///
     /// # Errors
     /// A host's settings are not valid.
@@ -48,13 +67,35 @@ impl Hosts {
             None => self.configured.clone(),
             Some(endpoints) => endpoints.iter().map(|endpoint| self.config(endpoint)).collect(),
         };
-        let mut numbers = Vec::with_capacity(hosts.len());
+        let mut all = Vec::with_capacity(hosts.len());
         for host in hosts {
-            numbers.push(self.number(host)?);
+            let number = self.number(host)?;
+            if !all.contains(&number) {
+                all.push(number);
+            }
         }
-        numbers.sort_unstable();
-        numbers.dedup();
-        Ok(numbers)
+        self.own = self.part.of(&all);
+        self.all = all;
+        Ok(self.used())
+    }
+
+    /// The numbers of the hosts that this worker uses.
+    fn used(&self) -> Vec<HostId> {
+        let mut used = if self.reach.is_all() { self.all.clone() } else { self.own.clone() };
+        used.sort_unstable();
+        used
+    }
+
+    /// The numbers of the hosts that this worker uses from now on, if they are others: all hosts while
+    /// those of its part are away.
+    pub(crate) fn review(&mut self, status: &Status, now: Moment) -> Option<Vec<HostId>> {
+        if self.own.len() == self.all.len() {
+            return None;
+        }
+        let serves = status.hosts.iter().any(|host| {
+            matches!(host.breaker, Breaker::Closed) && self.own.contains(&host.host)
+        });
+        self.reach.review(serves, now).then(|| self.used())
     }
 
     fn config(&self, endpoint: &str) -> HostConfig {
@@ -95,5 +136,46 @@ impl Hosts {
     /// The client of a host, which has no other.
     pub(crate) fn client(&self, host: HostId) -> Option<Arc<Client>> {
         self.clients.get(&host).map(|(_, client)| Arc::clone(client))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use outrigger_dispatch::{Dispatcher, Settings};
+
+    use super::*;
+    use crate::Host;
+
+    #[tokio::test]
+    async fn a_worker_whose_hosts_are_away_uses_all() {
+        let endpoints = ["a:1", "b:1", "c:1", "d:1", "b:1"];
+        let mut job = Job::new(Vec::new(), "out", "m", endpoints.map(Host::new).to_vec());
+        job.worker = "1/2".parse().expect("a part");
+        let mut hosts = Hosts::new(&job, 1 << 20);
+        let used = hosts.set(None).expect("hosts");
+        let names: Vec<_> = used.iter().map(|host| hosts.name(*host).to_owned()).collect();
+        assert_eq!(names, ["b:1", "d:1"]);
+        let at = |second| Moment::at(Duration::from_secs(second));
+        let status = |breaker| {
+            let dispatcher = Dispatcher::new(Settings::default(), used.clone(), (1, at(0)));
+            let mut status = dispatcher.snapshot(at(0));
+            status.hosts.iter_mut().for_each(|host| host.breaker = breaker);
+            status
+        };
+        let (closed, open) = (status(Breaker::Closed), status(Breaker::Open(at(1000))));
+        assert_eq!(hosts.review(&closed, at(0)), None);
+        assert_eq!(hosts.review(&open, at(1)), None);
+        assert_eq!(hosts.review(&open, at(61)).map(|used| used.len()), Some(4));
+        // Also those that are set meanwhile.
+        let other: Vec<_> = ["a:1", "e:1", "f:1", "g:1"].map(str::to_owned).to_vec();
+        assert_eq!(hosts.set(Some(&other)).expect("hosts").len(), 4);
+        // None of its part is among those that serve.
+        assert_eq!(hosts.review(&closed, at(200)), None);
+        // A single worker has all hosts anyway.
+        let mut hosts = Hosts::new(&Job { worker: Default::default(), ..job }, 1 << 20);
+        assert_eq!(hosts.set(None).expect("hosts").len(), 4);
+        assert_eq!([hosts.review(&open, at(1)), hosts.review(&open, at(100))], [None, None]);
     }
 }

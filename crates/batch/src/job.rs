@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use serde::Deserialize;
 
-use crate::Error;
+use crate::{Error, part::Part};
 
 pub(crate) use self::value::datatype;
 pub use self::value::{Host, MaxErrors, Model, OneOrMore, Period, Size, Source};
@@ -68,6 +68,9 @@ pub struct Job {
     /// The file with the token that changes on the status page need; none are made if it is absent.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
+    /// The worker that this process is; no key of the file.
+    #[serde(skip)]
+    pub worker: Part,
 }
 
 /// The values of settings that a job file leaves out.
@@ -122,6 +125,7 @@ impl Job {
             max_errors: None,
             listen: None,
             token_file: None,
+            worker: Part::default(),
         }
     }
 

@@ -22,6 +22,7 @@ mod lease;
 mod letters;
 mod memory;
 mod output;
+mod part;
 mod plan;
 mod prepare;
 mod progress;
@@ -41,6 +42,7 @@ pub use self::{
     history::{History, Run},
     job::{Host, Job, MaxErrors, Model, OneOrMore, Period, Size, Source},
     letters::Letter,
+    part::Part,
     progress::{ENDS, HostProgress, LastFailure, Progress, Watch},
     run::run,
     status::{Reader, State, Status, list},

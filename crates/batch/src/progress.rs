@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 /// The progress of one worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -136,18 +137,35 @@ impl Progress {
     }
 }
 
-/// The latest progress, which several threads share.
+/// The latest progress of a run, and the request to interrupt it. Clones share both.
 #[derive(Debug, Clone, Default)]
-pub struct Watch(Arc<Mutex<Progress>>);
+pub struct Watch {
+    latest: Arc<Mutex<Progress>>,
+    interrupted: Arc<watch::Sender<bool>>,
+}
 
 impl Watch {
     /// The latest progress.
     pub fn get(&self) -> Progress {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Interrupts the run: it gives its chunks back, and returns [`Error::Interrupted`].
+    ///
+    /// [`Error::Interrupted`]: crate::Error::Interrupted
+    pub fn interrupt(&self) {
+        self.interrupted.send_replace(true);
+    }
+
+    /// Waits until the run is interrupted.
+    pub(crate) async fn interrupted(&self) {
+        let mut interrupted = self.interrupted.subscribe();
+        // The sender is ours, so this ends with the wish.
+        let _ = interrupted.wait_for(|is_interrupted| *is_interrupted).await;
     }
 
     /// Replaces the latest progress.
     pub fn set(&self, progress: Progress) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }
 }

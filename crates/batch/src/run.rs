@@ -62,10 +62,13 @@ pub async fn run(job: Job, store: Store, watch: Watch) -> Result<Manifest, Error
             plan
         }
         None => {
-            check_is_empty(&store)?;
+            check_has_no_other(&store)?;
             let numbers = hosts.set(None)?;
             let files = input.files.clone();
-            let plan = prepare(&job, input, (&hosts, &numbers)).await?;
+            let plan = tokio::select! {
+                plan = prepare(&job, input, (&hosts, &numbers)) => plan?,
+                () = watch.interrupted() => return Err(Error::Interrupted),
+            };
             // Another worker may have been faster.
             let plan = plan.write(&store)?;
             plan.check(&job, &files)?;
@@ -75,8 +78,11 @@ pub async fn run(job: Job, store: Store, watch: Watch) -> Result<Manifest, Error
     if let Some(manifest) = Manifest::read(&store)? {
         return Ok(manifest);
     }
-    let mut worker = Worker::start(&job, hosts, (&plan, &store), watch)?;
-    let result = worker.work().await;
+    let mut worker = Worker::start(&job, hosts, (&plan, &store), watch.clone())?;
+    let result = tokio::select! {
+        result = worker.work() => result,
+        () = watch.interrupted() => Err(Error::Interrupted),
+    };
     worker.stop().await;
     result?;
     blocking(move || Manifest::write(&plan, &store)).await
@@ -97,10 +103,12 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Refuses a directory that has something else than a job.
-fn check_is_empty(store: &Store) -> Result<(), Error> {
+fn check_has_no_other(store: &Store) -> Result<(), Error> {
     let root = store.root().display();
     match store.is_empty() {
         Ok(true) => Ok(()),
+        // Another worker has begun the job since the plan was looked for.
+        Ok(false) if Plan::read(store)?.is_some() => Ok(()),
         Ok(false) => Err(Error::usage(format!("output: {root} exists already and is not a job"))),
         Err(error) => Err(Error::usage(format!("output: {root}: {error}"))),
     }
@@ -139,6 +147,7 @@ impl Worker {
         let (batch_sender, batches) = mpsc::channel(layout.readers);
         let (event_sender, events) = mpsc::unbounded_channel();
         let (work, before) = Work::new(plan, store)?;
+        let work = work.beginning_with(job.worker);
         let sizes = Arc::new(Sizes {
             batch_rows: AtomicU32::new(job.batch_size),
             answer_bytes: AtomicU64::new(plan.answer_bytes),
@@ -181,7 +190,10 @@ impl Worker {
                 Some(ended) = self.conductor.answer(), if !is_silent => self.conductor.ended(ended)?,
                 Some(event) = self.batches.recv(), if has_room => self.event(event)?,
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
-                _ = second.tick() => self.steward.report(self.conductor.progress()),
+                _ = second.tick() => {
+                    self.conductor.review_hosts()?;
+                    self.steward.report(self.conductor.progress());
+                }
             }
         }
         self.steward.report(self.conductor.progress());
@@ -235,9 +247,7 @@ impl Worker {
     fn check_stop(&mut self) -> Result<(), Error> {
         match self.conductor.dispatcher().stopped() {
             None => Ok(()),
-            Some(Stop::MaxErrors) => Err(Error::failed(
-                "more rows are dead than max_errors allows; what is committed stays",
-            )),
+            Some(Stop::MaxErrors) => Err(Error::TooManyDead),
             Some(Stop::NoSuccess) => {
                 Err(Error::failed("the hosts answer, but every request has failed for a long time"))
             }

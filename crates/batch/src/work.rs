@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::{
     Error, commit,
     lease::Leases,
+    part::Part,
     plan::{Chunk, Plan},
     store::Store,
 };
@@ -13,7 +14,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Work {
     store: Store,
-    /// The chunks that were not tried, in order.
+    /// The chunks that were not tried, in the order in which they are.
     pending: VecDeque<Chunk>,
     /// The chunks that other workers had.
     elsewhere: Vec<Chunk>,
@@ -47,15 +48,21 @@ impl Work {
         Ok((Self { store: store.clone(), pending, elsewhere: Vec::new() }, done))
     }
 
+    /// Begins with the chunks of a worker's part, so that several workers seldom want the same ones.
+    #[must_use]
+    pub(crate) fn beginning_with(mut self, part: Part) -> Self {
+        self.pending.rotate_left(part.start(self.pending.len()));
+        self
+    }
+
     /// Claims the next chunk.
     ///
     /// # Errors
     /// The store failed.
     pub(crate) fn next(&mut self, leases: &Leases) -> Result<Next, Error> {
         if self.pending.is_empty() && !self.elsewhere.is_empty() {
-            let committed = commit::committed(&self.store)?;
-            self.elsewhere.retain(|chunk| !committed.contains(&chunk.number));
             self.pending.extend(self.elsewhere.drain(..));
+            self.forget_committed()?;
         }
         while let Some(chunk) = self.pending.pop_front() {
             if !leases.claim(chunk.number)? {
@@ -67,8 +74,16 @@ impl Work {
                 return Ok(Next::Chunk(chunk));
             }
             leases.release(chunk.number)?;
+            // Others have worked here, so it is seldom the only one.
+            self.forget_committed()?;
         }
         Ok(if self.elsewhere.is_empty() { Next::Done } else { Next::Wait })
+    }
+
+    fn forget_committed(&mut self) -> Result<(), Error> {
+        let committed = commit::committed(&self.store)?;
+        self.pending.retain(|chunk| !committed.contains(&chunk.number));
+        Ok(())
     }
 }
 
@@ -152,5 +167,19 @@ mod tests {
         commit(0, &store);
         assert_eq!(next(&mut work, &leases), 1);
         assert_eq!(work.next(&leases), Ok(Next::Done));
+    }
+
+    #[test]
+    fn workers_begin_with_their_parts_and_go_on_with_those_of_others() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (store, plan) = (Store::local(directory.path()), plan(12));
+        let leases = Leases::new(store.clone(), "a");
+        let (work, _) = Work::new(&plan, &store).expect("work");
+        let mut second = work.beginning_with("1/3".parse().expect("a part"));
+        assert_eq!([next(&mut second, &leases), next(&mut second, &leases)], [2, 3]);
+        // The third worker has done its part meanwhile, and the first a chunk.
+        [0, 4, 5].into_iter().for_each(|chunk| commit(chunk, &store));
+        assert_eq!(next(&mut second, &leases), 1);
+        assert_eq!(second.next(&leases), Ok(Next::Done));
     }
 }

@@ -132,6 +132,8 @@ fn change(
 fn exit_of(error: Error) -> Exit {
     match error {
         Error::Usage(message) => Exit::Usage(message),
+        Error::TooManyDead | Error::Cancelled => Exit::Stopped(error.to_string()),
+        Error::Interrupted => Exit::Interrupted,
         other => Exit::failed(other),
     }
 }

@@ -15,16 +15,13 @@ use outrigger_tools::{
     dev::{DevEngine, Target, Watched, WatchedArgument, follow},
     registry,
 };
-use tokio::{
-    runtime::Builder,
-    signal::unix::{Signal, SignalKind, signal},
-    sync::oneshot,
-};
+use tokio::{runtime::Builder, sync::oneshot};
 
 use crate::{
     exit::Exit,
     frameworks,
     serve::{self, assignment},
+    signals::Signals,
 };
 
 /// Runs an engine and a control plane on this machine, and serves packages as they change.
@@ -261,29 +258,6 @@ async fn serve_watched(
         );
     };
     Ok(follow(&mut directories, health, ready).await?)
-}
-
-/// The signals that stop the run.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn listen() -> Result<Self, Exit> {
-        let listen = |kind| signal(kind).map_err(Exit::failed);
-        Ok(Self {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }
 
 #[cfg(test)]

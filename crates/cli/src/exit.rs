@@ -1,5 +1,6 @@
 //! Output and exit codes of commands: 0, 1 for a failure, 64 for a usage or configuration
-//! error, 130 after an interrupt. `outrigger diff` uses 1 for a difference and 2 for a failure.
+//! error, 130 after an interrupt. `outrigger diff` uses 1 for a difference and 2 for a failure, and
+//! `outrigger batch` 65 for a job that was stopped.
 
 use std::{
     fmt::Display,
@@ -18,6 +19,8 @@ pub(crate) enum Exit {
     Failed(String),
     /// An invalid command line or configuration: exit code 64.
     Usage(String),
+    /// A job that was stopped, by a command or because of too many dead rows: exit code 65.
+    Stopped(String),
     /// A comparison has found a difference: exit code 1, without a message.
     Different,
     /// A comparison could not be made: exit code 2, as of diff(1).
@@ -74,6 +77,7 @@ pub(crate) fn code(outcome: Result<(), Exit>) -> ExitCode {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Exit::Failed(message)) => (message, 1),
         Err(Exit::Usage(message)) => (message, 64),
+        Err(Exit::Stopped(message)) => (message, 65),
         Err(Exit::Different) => return ExitCode::from(1),
         Err(Exit::NotCompared(message)) => (message, 2),
         Err(Exit::Interrupted) => ("interrupted".to_owned(), INTERRUPTED),

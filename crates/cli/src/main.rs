@@ -18,6 +18,7 @@ mod package;
 mod predict;
 mod progress;
 mod serve;
+mod signals;
 mod token;
 mod unknown_flags;
 mod validate;

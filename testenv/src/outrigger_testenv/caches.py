@@ -53,6 +53,16 @@ def complete_mark(place: Path) -> Path:
     return place.with_name(f"{place.name}.complete")
 
 
-def digest(file: Path) -> str:
-    """The name of a file's content, for a place that is made again when the file changes."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+def digest(*files: Path) -> str:
+    """The name of the content of files, for a place that is made again when one changes."""
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+
+
+def remove_others(place: Path) -> None:
+    """Removes the places of earlier digests, whose names differ from this one's in what follows
+    the last hyphen.
+    """
+    name, _, _ = place.name.rpartition("-")
+    for other in place.parent.glob(f"{name}-*"):
+        if not other.name.startswith(place.name):
+            shutil.rmtree(other, ignore_errors=True)

@@ -5,6 +5,14 @@ import shutil
 
 import pytest
 
+# The place of a Go that was not installed by a package manager, which is not in every PATH.
+_GO = "/usr/local/go/bin/go"
+
+
+def go() -> str | None:
+    """The path of Go's command, if it is installed."""
+    return shutil.which("go") or shutil.which(_GO)
+
 
 def needs(*programs: str) -> None:
     """Skips the test if a program is missing. With CI set, it fails instead: CI installs all of

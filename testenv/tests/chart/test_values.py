@@ -1,4 +1,6 @@
-"""The chart's values: each is commented and in the schema, and the binary has each setting."""
+"""The values of both charts: each is commented and in the schema; and those of the chart of the
+control plane: the binary has each setting.
+"""
 
 import re
 import subprocess
@@ -41,12 +43,12 @@ KUBERNETES = ("resources", "strategy", "probes", "podSecurityContext", "security
 MINIMAL = CASES["minimal"].values
 
 
-def default_values():
-    return yaml.safe_load((CHART / "values.yaml").read_text())
+def default_values(chart):
+    return yaml.safe_load((chart / "values.yaml").read_text())
 
 
-def schema():
-    return yaml.safe_load((CHART / "values.schema.json").read_text())
+def schema(chart=CHART):
+    return yaml.safe_load((chart / "values.schema.json").read_text())
 
 
 def described(node, definitions):
@@ -64,8 +66,8 @@ def keys(values):
             yield from (f"{name}.{each}" for each in keys(value))
 
 
-def test_every_value_is_commented():
-    lines = (CHART / "values.yaml").read_text().splitlines()
+def test_every_value_is_commented(chart):
+    lines = (chart / "values.yaml").read_text().splitlines()
     within_kubernetes = 0
     for at, line in enumerate(lines):
         key = re.match(r"( *)(\w+):( .+)?$", line)
@@ -77,9 +79,9 @@ def test_every_value_is_commented():
         assert commented or opens, f"line {at + 1}: {line}"
 
 
-def test_every_default_is_described_by_the_schema():
-    known = set(described(schema(), schema()["$defs"]))
-    free = [each for each in keys(default_values()) if each not in known]
+def test_every_default_is_described_by_the_schema(chart):
+    known = set(described(schema(chart), schema(chart)["$defs"]))
+    free = [each for each in keys(default_values(chart)) if each not in known]
     # Objects of Kubernetes, and maps of labels, have keys that our schema does not list.
     roots = ("podSecurityContext.", "securityContext.", "engine.resources.", "resources.")
     roots += ("oipEngine.resources.", "onnx.resources.", "strategy.rollingUpdate.")
@@ -87,7 +89,7 @@ def test_every_default_is_described_by_the_schema():
     assert [each for each in free if not each.startswith(roots)] == []
 
 
-def test_every_object_of_the_schema_is_closed_or_kubernetes_own():
+def test_every_object_of_the_schema_is_closed_or_kubernetes_own(chart):
     def open_objects(node, path):
         if node.get("type") == "object" and "properties" in node:
             if node.get("additionalProperties") is not False:
@@ -97,7 +99,7 @@ def test_every_object_of_the_schema_is_closed_or_kubernetes_own():
         if "items" in node:
             yield from open_objects(node["items"], f"{path}[]")
 
-    whole = schema()
+    whole = schema(chart)
     assert list(open_objects(whole, "")) == []
     for name, definition in whole["$defs"].items():
         assert list(open_objects(definition, name)) == []
@@ -205,7 +207,7 @@ def test_values_that_contradict_each_other_are_refused(values, complaint):
         render(merge(MINIMAL, values))
 
 
-def test_the_charts_version_is_the_binarys():
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+def test_the_charts_version_is_the_binarys(chart):
+    stated = yaml.safe_load((chart / "Chart.yaml").read_text())
     cargo = (repository() / "Cargo.toml").read_text()
-    assert chart["appVersion"] == re.search(r'^version = "(.+)"', cargo, re.MULTILINE)[1]
+    assert stated["appVersion"] == re.search(r'^version = "(.+)"', cargo, re.MULTILINE)[1]

@@ -99,5 +99,5 @@ async fn a_job_with_too_many_dead_rows_stops() {
     let mut job = place.job(&[&file], &[&one.address(), &two.address()]);
     job.max_errors = Some(MaxErrors::Rows(5));
     let error = score(job).await.expect_err("too many");
-    assert!(matches!(&error, Error::Failed(it) if it.contains("max_errors")), "{error}");
+    assert_eq!(error, Error::TooManyDead);
 }

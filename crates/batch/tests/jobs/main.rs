@@ -3,5 +3,6 @@
 mod faults;
 mod harness;
 mod kills;
+mod parts;
 mod runs;
 mod workers;

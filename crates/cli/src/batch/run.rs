@@ -4,28 +4,33 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    time::Instant,
+    pin::pin,
+    time::{Duration, Instant},
 };
 
 use outrigger_batch::{
-    Error, Host, Job, MANIFEST, Manifest, MaxErrors, Model, OneOrMore, Period, Size, Source,
+    Error, Host, Job, MANIFEST, Manifest, MaxErrors, Model, OneOrMore, Part, Period, Size, Source,
     Status, Store, Watch,
 };
 use outrigger_batch_ui::Worker;
-use tokio::runtime::Builder;
+use tokio::{runtime::Builder, time::sleep};
 
 use super::{exit_of, listen, plot, progress, text};
 use crate::{
     exit::{self, Exit, Output},
     progress::{bar, follow},
+    signals::Signals,
 };
+
+/// The time for a job that is interrupted to give its chunks back.
+const STOP_LIMIT: Duration = Duration::from_secs(20);
 
 /// Scores the rows of Parquet files, and writes Parquet files with their keys and scores.
 ///
 /// The settings come from a job file, from flags, or from both; a flag replaces the key of the file.
 /// The input must not change while the job runs. A row that no host scores becomes a dead letter.
 /// When the command is repeated, it goes on with what is not committed; several processes may run one
-/// job at the same time.
+/// job at the same time. SIGTERM and Ctrl-C interrupt it: its chunks are free at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   outrigger batch run job.yaml
@@ -153,7 +158,7 @@ fn finish(job: Job, format: Output) -> Result<(), Exit> {
     }
 }
 
-/// Runs a job until its end or Ctrl-C.
+/// Runs a job until its end. A signal interrupts it, and a second one ends it at once.
 async fn with_progress_bar(job: Job) -> Result<Manifest, Exit> {
     let (store, watch) = (Store::local(&job.output), Watch::default());
     let listener = match listen::settings_of(&job) {
@@ -165,9 +170,16 @@ async fn with_progress_bar(job: Job) -> Result<Manifest, Exit> {
     let update = |bar: &indicatif::ProgressBar| progress::show(bar, &watch.get(), plot::width());
     let work = outrigger_batch::run(job, store.clone(), watch.clone());
     let work = listen::beside(listener, (store, Some(worker)), work);
+    let mut work = pin!(follow(&bar, update, work));
+    let mut signals = Signals::listen()?;
     tokio::select! {
-        done = follow(&bar, update, work) => done.map_err(exit_of),
-        _ = tokio::signal::ctrl_c() => Err(Exit::Interrupted),
+        done = &mut work => return done.map_err(exit_of),
+        () = signals.next() => watch.interrupt(),
+    }
+    tokio::select! {
+        done = work => done.map_err(exit_of),
+        () = signals.next() => Err(Exit::Interrupted),
+        () = sleep(STOP_LIMIT) => Err(Exit::Interrupted),
     }
 }
 
@@ -204,6 +216,7 @@ impl Arguments {
         job.memory = self.memory.unwrap_or(job.memory);
         job.max_errors = self.max_errors.or(job.max_errors);
         self.listener.apply(&mut job);
+        job.worker = self.worker;
         Ok(job)
     }
 }

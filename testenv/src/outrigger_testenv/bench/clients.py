@@ -8,7 +8,6 @@ the model.
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+from outrigger_testenv import tools
 from outrigger_testenv.bench.figure import Effort, Failed, Skipped
 from outrigger_testenv.bench.generator import (
     CONNECTIONS,
@@ -36,8 +36,6 @@ from outrigger_testenv.builder import ModelPackage
 from outrigger_testenv.stack import Stack
 
 SOURCE = repository() / "testenv" / "clients" / "go"
-# The compiler's own place, which is not in every PATH.
-_GO = "/usr/local/go/bin/go"
 
 
 @dataclass(frozen=True)
@@ -230,7 +228,7 @@ def go_client() -> Path:
 
 def needs_go() -> str:
     """The path of a Go that can build the generator. Raises Skipped if there is none."""
-    go = shutil.which("go") or shutil.which(_GO)
+    go = tools.go()
     if go is None:
         raise Skipped("Go is not installed: Debian's golang-go, or https://go.dev/dl")
     environment = {**os.environ, "GOTOOLCHAIN": "local"}

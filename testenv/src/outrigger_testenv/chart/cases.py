@@ -1,4 +1,4 @@
-"""The values that the chart is rendered with."""
+"""The values that the charts are rendered with."""
 
 import functools
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from outrigger_testenv.binary import repository
-from outrigger_testenv.chart.render import CHART, Rendered, render
+from outrigger_testenv.chart.render import BATCH_CHART, CHART, Rendered, render
 from outrigger_testenv.stack import merge
 
 TESTS = repository() / "testenv" / "tests" / "chart"
@@ -25,17 +25,18 @@ class Case:
     name: str
     oldest: str
     over: tuple[str, ...] = ()
+    chart: Path = CHART
 
     @functools.cached_property
     def values(self) -> Mapping[str, Any]:
         """The values of all files, merged as by `helm -f`."""
-        files = [*(CHART / each for each in self.over), TESTS / "values" / f"{self.name}.yaml"]
+        files = [*(self.chart / each for each in self.over), TESTS / "values" / f"{self.name}.yaml"]
         return functools.reduce(merge, (yaml.safe_load(each.read_text()) for each in files), {})
 
     @functools.cached_property
     def rendered(self) -> Rendered:
         """The chart rendered with the values."""
-        return render(self.values)
+        return render(self.values, self.chart)
 
     @property
     def golden(self) -> Path:
@@ -67,6 +68,19 @@ CASES = {
         Case("onnx", "1.29"),
     )
 }
+
+# Those of the chart of batch jobs.
+BATCH_CASES = {
+    case.name: case
+    for case in (
+        # Success policies are in every 1.31.
+        Case("batch-minimal", "1.31", chart=BATCH_CHART),
+        Case("batch-store", "1.31", chart=BATCH_CHART),
+        Case("batch-everything", "1.31", chart=BATCH_CHART),
+        Case("batch-old-cluster", "1.29", chart=BATCH_CHART),
+    )
+}
+ALL_CASES = CASES | BATCH_CASES
 
 # Those whose pod has a container of TensorFlow Serving.
 WITH_ENGINE = [

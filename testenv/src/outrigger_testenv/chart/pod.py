@@ -15,8 +15,8 @@ from pathlib import Path
 
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.chart.render import Object, Rendered, containers
-from outrigger_testenv.chart.root import Root, may_mount
-from outrigger_testenv.chart.user import as_rendered
+from outrigger_testenv.chart.root import brought, may_mount
+from outrigger_testenv.chart.user import isolated
 from outrigger_testenv.processes import Process, free_ports
 from outrigger_testenv.stack import LIBRARY_ENV, engine_program, library
 
@@ -160,37 +160,24 @@ class LocalPod:
         hold paths of this machine.
         """
         enter, places = self._enter(container, [command[0], *(further or {}).values()])
+
+        def local(text: str) -> str:
+            return self._local(places.get(text, text), container)
+
         variables = {
             **{each["name"]: each.get("value", "") for each in container.get("env", [])},
             **(further or {}),
         }
-        local = (self._local(places.get(each, each), container) for each in command)
-        return [
-            *enter,
-            *as_rendered(self.rendered.pod["securityContext"], container["securityContext"]),
-            # Sets the image's working directory, and only the container's environment.
-            *("env", "--chdir=/", "-i", f"PATH={os.environ['PATH']}"),
-            *(
-                f"{name}={self._local(places.get(value, value), container)}"
-                for name, value in variables.items()
-            ),
-            *local,
-        ]
+        contexts = (self.rendered.pod["securityContext"], container["securityContext"])
+        variables = {name: local(value) for name, value in variables.items()}
+        return [*enter, *isolated(contexts, variables, [local(each) for each in command])]
 
     def _enter(self, container: Object, needed: list[str]) -> tuple[list[str], dict[str, str]]:
         """The command prefix that enters the container's root, and the paths of the `needed` files
         within it.
         """
-        if not may_mount():
-            return [], {}
-        # A directory where no volume is mounted.
-        places = {path: f"/opt/{at}" for at, path in enumerate(needed) if path.startswith("/")}
-        brought = {place: Path(path) for path, place in places.items()}
-        root = Root(
-            self.directory / "roots" / str(next(self._roots)),
-            {**brought, **self._mounts(container)},
-        )
-        return root.enter(), places
+        directory = self.directory / "roots" / str(next(self._roots))
+        return brought(directory, self._mounts(container), needed)
 
     def _log(self, name: str) -> Path:
         return self.directory / f"{name}.log"

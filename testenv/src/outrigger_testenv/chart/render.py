@@ -1,4 +1,4 @@
-"""Renders the chart with Helm's SDK; no cluster, no network."""
+"""Renders the charts with Helm's SDK; no cluster, no network."""
 
 import functools
 import json
@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import helm_python
@@ -14,6 +15,7 @@ import yaml
 from outrigger_testenv.binary import repository
 
 CHART = repository() / "deploy" / "helm" / "outrigger"
+BATCH_CHART = CHART.with_name("outrigger-batch")
 RELEASE = "demo"
 NAMESPACE = "models"
 # The Kubernetes version that Helm's SDK renders for.
@@ -31,7 +33,8 @@ class Rendered:
     @property
     def notes(self) -> str:
         """The notes that Helm prints after an installation."""
-        return self.files["outrigger/templates/NOTES.txt"].strip() + "\n"
+        (notes,) = (text for path, text in self.files.items() if path.endswith("/NOTES.txt"))
+        return notes.strip() + "\n"
 
     @property
     def text(self) -> str:
@@ -63,8 +66,9 @@ class Rendered:
 
     @property
     def workload(self) -> Object:
-        """The Deployment or StatefulSet."""
-        return next(each for each in self.objects if each["kind"] in ("Deployment", "StatefulSet"))
+        """The Deployment, StatefulSet or Job."""
+        kinds = ("Deployment", "StatefulSet", "Job")
+        return next(each for each in self.objects if each["kind"] in kinds)
 
     @property
     def pod(self) -> Object:
@@ -95,22 +99,22 @@ def containers(pod: Object) -> Iterator[Object]:
     yield from pod["containers"]
 
 
-def render(values: Mapping[str, Any]) -> Rendered:
-    """Renders the chart with these values. Raises helm_python.HelmError."""
-    return Rendered(_chart().render(dict(values), name=RELEASE, namespace=NAMESPACE))
+def render(values: Mapping[str, Any], chart: Path = CHART, namespace: str = NAMESPACE) -> Rendered:
+    """Renders a chart with these values. Raises helm_python.HelmError."""
+    return Rendered(_chart(chart).render(dict(values), name=RELEASE, namespace=namespace))
 
 
-def lint(values: Mapping[str, Any], version: str) -> list[str]:
+def lint(values: Mapping[str, Any], version: str, chart: Path = CHART) -> list[str]:
     """The findings of a strict `helm lint` for a cluster of this version."""
-    report = helm_python.lint(CHART, dict(values), strict=True, kube_version=f"v{version}.0")
+    report = helm_python.lint(chart, dict(values), strict=True, kube_version=f"v{version}.0")
     return [f"{each['path']}: {each['error']}" for each in report["messages"]] + report["errors"]
 
 
-def render_with_program(values: Mapping[str, Any]) -> list[Object]:
+def render_with_program(values: Mapping[str, Any], chart: Path = CHART) -> list[Object]:
     """The objects that `helm template` of the helm on PATH renders."""
     place = ("--namespace", NAMESPACE, "--kube-version", SDK_CLUSTER)
     done = subprocess.run(
-        [shutil.which("helm"), "template", RELEASE, CHART, *place, "-f", "-"],
+        [shutil.which("helm"), "template", RELEASE, chart, *place, "-f", "-"],
         input=json.dumps(values),
         capture_output=True,
         text=True,
@@ -120,5 +124,5 @@ def render_with_program(values: Mapping[str, Any]) -> list[Object]:
 
 
 @functools.cache
-def _chart() -> helm_python.Chart:
-    return helm_python.Chart.load(CHART)
+def _chart(chart: Path) -> helm_python.Chart:
+    return helm_python.Chart.load(chart)

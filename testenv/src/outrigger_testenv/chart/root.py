@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 # Paths of this machine in every container: shells and libraries, certificate authorities as in an
@@ -50,6 +50,20 @@ class Root:
 
     def _target(self, path: str) -> Path:
         return self._directory / path.lstrip("/")
+
+
+def brought(
+    directory: Path, mounts: Mapping[str, Path], needed: Sequence[str]
+) -> tuple[list[str], dict[str, str]]:
+    """The command prefix that enters a new root with these mounts and the `needed` files, and the
+    paths of these files within it. Both are empty where nothing can be mounted.
+    """
+    if not may_mount():
+        return [], {}
+    # A directory where no volume is mounted.
+    places = {path: f"/opt/{at}" for at, path in enumerate(needed) if path.startswith("/")}
+    files = {place: Path(path) for path, place in places.items()}
+    return Root(directory, {**files, **mounts}).enter(), places
 
 
 @functools.cache

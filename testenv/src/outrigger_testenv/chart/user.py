@@ -4,6 +4,7 @@ import functools
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.chart.render import Object
@@ -25,6 +26,17 @@ def as_rendered(pod: Object, container: Object) -> list[str]:
         return []
     user, group = pod.get("runAsUser", ARBITRARY_USER), pod.get("runAsGroup", 0)
     return _without_rights(user, group, pod.get("fsGroup"))
+
+
+def isolated(
+    contexts: tuple[Object, Object], variables: Mapping[str, str], command: Sequence[str]
+) -> list[str]:
+    """A container's command with the user, the rights and the environment of the container, in the
+    image's working directory. `contexts` are the security contexts of pod and container.
+    """
+    environment = (f"{name}={value}" for name, value in variables.items())
+    path = f"PATH={os.environ['PATH']}"
+    return [*as_rendered(*contexts), "env", "--chdir=/", "-i", path, *environment, *command]
 
 
 @functools.cache

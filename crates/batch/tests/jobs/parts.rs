@@ -1,0 +1,76 @@
+//! Workers that prefer their part of the hosts and chunks, and workers that are interrupted.
+
+use std::time::Duration;
+
+use outrigger_batch::{Error, Watch, run};
+use outrigger_testkit::oip::{Answer, identity};
+
+use crate::harness::{Place, expected, host, ids, model, score, scored};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_uses_the_hosts_of_its_part() {
+    let place = Place::new();
+    let hosts = [host().await, host().await, host().await, host().await];
+    let file = place.rows("a.parquet", 0..300);
+    let addresses = hosts.each_ref().map(|host| host.address());
+    let mut job = place.job(&[&file], &addresses.each_ref().map(|address| &**address));
+    job.worker = "1/2".parse().expect("a part");
+    score(job).await.expect("scored");
+    assert_eq!(scored(&place.output()), expected(0..300));
+    let calls = hosts.each_ref().map(|host| host.seen().len() > 0);
+    assert_eq!(calls, [false, true, false, true]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_that_begin_at_once_do_one_job() {
+    let (place, host) = (Place::new(), host().await);
+    let file = place.rows("a.parquet", 0..200);
+    let workers = (0..8).map(|index| {
+        let mut job = place.job(&[&file], &[&host.address()]);
+        job.worker = format!("{index}/8").parse().expect("a part");
+        tokio::spawn(score(job))
+    });
+    for worker in workers.collect::<Vec<_>>() {
+        let manifest = worker.await.expect("no panic").expect("scored");
+        assert_eq!((manifest.rows, manifest.scored), (200, 200));
+    }
+    assert_eq!(scored(&place.output()), expected(0..200));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_is_interrupted_gives_its_chunks_back() {
+    let place = Place::new();
+    let server = model(|seen| match ids(seen)[0] {
+        21.. => Answer::Never,
+        _ => identity::grpc(seen),
+    })
+    .await;
+    let file = place.rows("a.parquet", 0..60);
+    let job = place.job(&[&file], &[&server.address()]);
+    let watch = Watch::default();
+    let running = tokio::spawn(run(job.clone(), place.store(), watch.clone()));
+    while place.store().list("commit").expect("listed").len() < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!place.store().list("lease").expect("listed").is_empty());
+    watch.interrupt();
+    assert_eq!(running.await.expect("no panic"), Err(Error::Interrupted));
+    assert!(place.store().list("lease").expect("listed").is_empty());
+    server.script(identity::server);
+    score(job).await.expect("scored");
+    assert_eq!(scored(&place.output()), expected(0..60));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_is_interrupted_before_its_first_answer() {
+    let (place, server) = (Place::new(), model(|_| Answer::Never).await);
+    let file = place.rows("a.parquet", 0..60);
+    let job = place.job(&[&file], &[&server.address()]);
+    let watch = Watch::default();
+    let running = tokio::spawn(run(job, place.store(), watch.clone()));
+    while server.count("/ModelInfer") == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    watch.interrupt();
+    assert_eq!(running.await.expect("no panic"), Err(Error::Interrupted));
+}

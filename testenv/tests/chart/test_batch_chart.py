@@ -1,0 +1,203 @@
+"""The chart of batch jobs: a Job whose pods divide the work, and end as its policies expect."""
+
+import re
+
+import pytest
+import yaml
+from helm_python import HelmError
+
+from outrigger_testenv.binary import repository
+from outrigger_testenv.chart.cases import BATCH_CASES
+from outrigger_testenv.chart.render import BATCH_CHART, render
+from outrigger_testenv.stack import merge
+
+MINIMAL = BATCH_CASES["batch-minimal"]
+EVERYTHING = BATCH_CASES["batch-everything"]
+STORE = BATCH_CASES["batch-store"]
+
+
+@pytest.fixture(params=list(BATCH_CASES))
+def case(request):
+    """Each case of values in turn."""
+    return BATCH_CASES[request.param]
+
+
+def rendered(changes):
+    return render(merge(MINIMAL.values, changes), BATCH_CHART)
+
+
+def job_file(of):
+    return yaml.safe_load(of.config["job.yaml"])
+
+
+def policy_ports(rule):
+    return [each["port"] for each in rule["ports"]]
+
+
+def test_each_pod_is_a_worker_of_the_job(case):
+    spec = case.rendered.workload["spec"]
+    workers = case.values.get("workers", 2)
+    assert (spec["completionMode"], spec["completions"]) == ("Indexed", workers)
+    assert spec["parallelism"] == workers
+    assert spec["template"]["spec"]["restartPolicy"] == "Never"
+    container = case.rendered.container("batch")
+    assert container["command"] == ["outrigger"]
+    file, worker = container["args"][2:4]
+    assert container["args"][:2] == ["batch", "run"]
+    assert worker == f"--worker=$(JOB_COMPLETION_INDEX)/{workers}"
+    mounts = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
+    assert mounts[file.rsplit("/", 1)[0]] == "config"
+
+
+def test_the_job_file_has_the_keys_that_are_given():
+    assert job_file(MINIMAL.rendered) == MINIMAL.values["job"]
+    authorities = {"ca": "/etc/outrigger/ca/ca.crt"}
+    assert job_file(EVERYTHING.rendered) == EVERYTHING.values["job"] | authorities
+    retried = {"job": {"input": None, "model": None, "retry": "/output/scored"}}
+    assert set(job_file(rendered(retried))) == {"retry", "output", "hosts"}
+
+
+def test_the_schema_has_every_key_of_a_job():
+    page = (repository() / "docs" / "batch.md").read_text().split("\n## Keys\n")[1]
+    table = re.findall(r"^\| (`[^|]*) \|", page.split("\n## ")[0], re.MULTILINE)
+    listed = {key for cell in table for key in re.findall(r"`(\w+)`", cell)}
+    schema = yaml.safe_load((BATCH_CHART / "values.schema.json").read_text())
+    assert set(schema["properties"]["job"]["properties"]) == listed
+
+
+def test_a_failure_is_judged_by_its_exit_code_and_by_who_caused_it(case):
+    spec = case.rendered.workload["spec"]
+    stopped, disrupted = spec["podFailurePolicy"]["rules"]
+    codes = {"containerName": "batch", "operator": "In", "values": [64, 65]}
+    assert (stopped["action"], stopped["onExitCodes"]) == ("FailJob", codes)
+    conditions = [{"type": "DisruptionTarget", "status": "True"}]
+    assert (disrupted["action"], disrupted["onPodConditions"]) == ("Ignore", conditions)
+    assert spec["backoffLimitPerIndex"] == case.values.get("backoffLimitPerIndex", 6)
+
+
+def test_the_job_succeeds_when_one_worker_says_so_if_the_cluster_knows_that(case):
+    expected = {"rules": [{"succeededCount": 1}]} if case.oldest != "1.29" else None
+    assert case.rendered.workload["spec"].get("successPolicy") == expected
+    assert ("success policies" in case.rendered.notes) == (expected is None)
+
+
+def test_limits_of_the_job_are_there_if_they_are_given():
+    limits = ("maxFailedIndexes", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
+    assert not set(limits) & set(MINIMAL.rendered.workload["spec"])
+    found = [EVERYTHING.rendered.workload["spec"][each] for each in limits]
+    assert found == [2, 2592000, 604800]
+    at_once = rendered({"maxFailedIndexes": 0, "ttlSecondsAfterFinished": 0}).workload["spec"]
+    assert (at_once["maxFailedIndexes"], at_once["ttlSecondsAfterFinished"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"job": {"batch_size": 7}},
+        {"workers": 3},
+        {"backoffLimitPerIndex": 1},
+        {"resources": {"limits": {"memory": "2Gi"}}},
+        {"image": {"tag": "0.2.0"}},
+        {"input": {"existingClaim": "other"}},
+    ],
+)
+def test_a_change_of_what_a_job_cannot_change_makes_another_job(changes):
+    changed = rendered(changes)
+    (before, after) = (each.workload["metadata"]["name"] for each in (MINIMAL.rendered, changed))
+    assert before != after
+    assert before.rsplit("-", 1)[0] == after.rsplit("-", 1)[0]
+    assert [each["metadata"]["name"] for each in changed.of_kind("ConfigMap")] == [after]
+
+
+def test_other_changes_are_of_the_same_job():
+    changes = {"suspend": True, "ttlSecondsAfterFinished": 60, "maxFailedIndexes": 1}
+    changed = rendered(changes | {"networkPolicy": {"enabled": True}})
+    assert changed.workload["metadata"]["name"] == MINIMAL.rendered.workload["metadata"]["name"]
+    assert changed.workload["spec"]["suspend"] is True
+
+
+def test_pods_have_no_rights_in_the_cluster(case):
+    assert case.rendered.one("ServiceAccount")["automountServiceAccountToken"] is False
+    assert case.rendered.pod["automountServiceAccountToken"] is False
+    kinds = {each["kind"] for each in case.rendered.objects}
+    assert kinds <= {"ConfigMap", "Job", "NetworkPolicy", "ServiceAccount"}
+
+
+def test_the_root_is_read_only_and_only_the_output_is_written(case):
+    container = case.rendered.container("batch")
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    written = {
+        each["name"] for each in container["volumeMounts"] if not each.get("readOnly", False)
+    }
+    assert written <= {"tmp", "output"}
+
+
+def test_an_arbitrary_user_on_openshift():
+    context = EVERYTHING.rendered.pod["securityContext"]
+    assert context["runAsNonRoot"] is True
+    assert not {"runAsUser", "runAsGroup", "fsGroup"} & set(context)
+
+
+def test_an_object_store_needs_no_volumes():
+    volumes = [each["name"] for each in STORE.rendered.pod["volumes"]]
+    assert volumes == ["config", "tmp"]
+    annotations = STORE.rendered.one("ServiceAccount")["metadata"]["annotations"]
+    assert "eks.amazonaws.com/role-arn" in annotations
+    credentials = EVERYTHING.rendered.container("batch")["envFrom"][0]
+    assert credentials == {"secretRef": {"name": "store"}}
+
+
+def test_network_policy():
+    assert MINIMAL.rendered.of_kind("NetworkPolicy") == []
+    policy = EVERYTHING.rendered.one("NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    dns, hosts, stores, further = policy["egress"]
+    assert policy_ports(dns) == [53, 53, 5353, 5353]
+    assert policy_ports(hosts) == [443, 80, 8001]
+    assert "namespaceSelector" in hosts["to"][0]
+    assert policy_ports(stores) == [443, 9000]
+    assert policy_ports(further) == [8126]
+    # Nobody calls the pods, unless it is admitted.
+    assert policy_ports(policy["ingress"][0]) == [9901]
+    store = STORE.rendered.one("NetworkPolicy")["spec"]
+    assert "ingress" not in store
+    assert [policy_ports(each) for each in store["egress"]] == [[53, 53], [443], [443]]
+    other = rendered({"networkPolicy": {"enabled": True, "hostPorts": [9001]}})
+    dns, hosts = other.one("NetworkPolicy")["spec"]["egress"]
+    assert policy_ports(hosts) == [9001]
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"jobb": {}}, "jobb"),
+        ({"job": {"modell": "m"}}, "modell"),
+        ({"job": {"batch_size": 0}}, "/job/batch_size"),
+        ({"job": {"memory": "512 megabytes"}}, "/job/memory"),
+        ({"workers": 0}, "/workers"),
+        ({"image": {"tag": "latest"}}, "/image/tag"),
+        ({"suspend": "yes"}, "/suspend"),
+        ({"ttlSecondsAfterFinished": -1}, "/ttlSecondsAfterFinished"),
+        ({"image": {"repository": ""}}, "image.repository is required"),
+        ({"job": {"input": None}}, "job.input is required"),
+        ({"job": {"output": None}}, "job.output is required"),
+        ({"job": {"model": None}}, "job.model is required"),
+        ({"job": {"hosts": None}}, "job.hosts is required"),
+        ({"output": {"existingClaim": ""}}, "job.output: no volume is mounted at /output/scored"),
+        ({"job": {"output": "/outputs"}}, "job.output: no volume is mounted at /outputs"),
+        ({"job": {"output": "scored"}}, "job.output: no volume is mounted at scored"),
+        ({"ca": {"existingSecret": "a", "existingConfigMap": "b"}}, "not both"),
+    ],
+)
+def test_values_at_fault_are_refused(changes, complaint):
+    with pytest.raises(HelmError, match=re.escape(complaint)):
+        rendered(changes)
+
+
+def test_an_output_may_be_on_a_volume_of_ones_own():
+    own = {
+        "job": {"output": "/scores/today"},
+        "extraVolumes": [{"name": "scores", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "scores", "mountPath": "/scores"}],
+    }
+    assert job_file(rendered(own))["output"] == "/scores/today"
