@@ -12,13 +12,17 @@ mod commit;
 mod conductor;
 mod control;
 mod decode;
+mod discovery;
 mod encode;
+mod endpoint;
+mod environment;
 mod error;
 mod hosts;
 mod input;
 mod job;
 mod lease;
 mod memory;
+mod names;
 mod output;
 mod plan;
 mod prepare;
@@ -35,10 +39,14 @@ pub use self::{
     batch::Death,
     commit::{Commit, DataFile, MANIFEST, Manifest},
     control::Control,
+    discovery::{Health, Periods},
+    endpoint::{Answer, Description, Endpoint},
+    environment::{Engine, Environment, StartEngines},
     error::Error,
-    job::{Host, Job, MaxErrors, Model, OneOrMore, Period, Size, Source},
+    job::{Host, Job, MaxErrors, Model, OneOrMore, Package, Period, Size, Source},
+    names::{Resolve, SystemResolver},
     progress::{HostProgress, Progress, Watch},
-    run::run,
+    run::{run, run_in},
     status::{State, Status, list},
     store::{NewObject, Store},
 };

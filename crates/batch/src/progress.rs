@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use crate::Health;
+
 /// The progress of one worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
@@ -54,6 +56,9 @@ pub struct HostProgress {
     pub calls: u64,
     /// The requests that have failed.
     pub failed: u64,
+    /// The result of the last probe, if there was one.
+    #[serde(default)]
+    pub health: Option<Health>,
 }
 
 impl Progress {

@@ -40,6 +40,7 @@ impl Conductor {
             rows: status.totals.rows,
             calls: status.totals.calls,
             failed: status.totals.failed,
+            health: self.health.get(&status.host).copied(),
         }
     }
 }

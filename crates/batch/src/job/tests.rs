@@ -57,6 +57,7 @@ max_errors: 1%
         prefix: "/p".to_owned(),
         headers,
         token_file: Some("/token".into()),
+        address: None,
     };
     assert_eq!(job.hosts.0, [Host::new("one:8001"), Host(two)]);
     assert_eq!(job.inputs["x"].columns, ["features"]);
@@ -71,6 +72,35 @@ max_errors: 1%
     assert_eq!((job.chunk_rows, job.max_errors), (Some(1000), Some(MaxErrors::Share(0.01))));
     assert_eq!((job.batch_size, job.concurrency), (32, 4));
     assert_eq!(job.outputs["score"], "SCORE");
+}
+
+#[test]
+fn a_model_may_be_a_package() {
+    let read = |model: &str| {
+        let job = Job::read(&format!("input: a.parquet\noutput: out\nmodel: {model}\n"));
+        job.map(|job| (job.model.clone(), job.check()))
+    };
+    let (model, checked) = read("{package: models/churn/}").expect("a job");
+    assert_eq!((model, checked), (Model::packaged(Package::new("models/churn/")), Ok(())));
+    let text = r#"{name: m, package: "r.example/churn:1", engine: /bin/server, instances: 3}"#;
+    let (model, _) = read(text).expect("a job");
+    let package = model.package.expect("a package");
+    assert_eq!((&*model.name, &*package.source), ("m", "r.example/churn:1"));
+    assert_eq!((package.engine, package.instances.get()), (Some("/bin/server".into()), 3));
+    for (model, fault) in [
+        ("{version: \"3\"}", "a name or a package"),
+        ("{name: m, engine: /bin/server}", "for a package"),
+        ("{package: churn, instances: 0}", "nonzero"),
+        ("{path: churn}", "path"),
+    ] {
+        let error = read(model).expect_err(model);
+        assert!(matches!(&error, Error::Usage(message) if message.contains(fault)), "{error}");
+    }
+    let (_, checked) = read("m").expect("a job");
+    assert!(matches!(checked, Err(Error::Usage(message)) if message.contains("needs a host")));
+    let both = Job::read(&format!("{}hosts: a:1\n", SHORT.replace("model: churn\nhosts: localhost:8001", "model: {package: churn}")));
+    let refused = both.expect("a job").check();
+    assert!(matches!(refused, Err(Error::Usage(message)) if message.contains("must be empty")));
 }
 
 #[test]
