@@ -1,5 +1,6 @@
 //! `outrigger batch`: rows of files in, scores out.
 
+mod package;
 mod run;
 mod text;
 

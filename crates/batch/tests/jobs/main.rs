@@ -3,5 +3,6 @@
 mod faults;
 mod harness;
 mod kills;
+mod names;
 mod runs;
 mod workers;

@@ -8,12 +8,12 @@ use std::{
 };
 
 use outrigger_batch::{
-    Error, Host, Job, MANIFEST, Manifest, MaxErrors, Model, OneOrMore, Period, Size, Source, Store,
-    Watch,
+    Environment, Error, Host, Job, MANIFEST, Manifest, MaxErrors, Model, OneOrMore, Period, Size,
+    Source, Store, Watch,
 };
 use tokio::runtime::Builder;
 
-use super::{exit_of, text};
+use super::{exit_of, package::PackageArguments, text};
 use crate::{
     exit::{self, Exit, Output},
     progress::{bar, follow},
@@ -29,7 +29,8 @@ use crate::{
 #[command(after_help = "Example:
   outrigger batch run job.yaml
   outrigger batch run --input 'rows/*.parquet' --to scored --model churn \\
-    --host a:8001 --host b:8001 --map x=features")]
+    --host a:8001 --host b:8001 --map x=features
+  outrigger batch run --input rows.parquet --to scored --package churn/")]
 pub(crate) struct Arguments {
     /// The job file.
     #[arg(value_name = "JOB.yaml")]
@@ -41,13 +42,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", required_unless_present = "file")]
     to: Option<PathBuf>,
     /// The model's name on the hosts.
-    #[arg(long, value_name = "NAME", required_unless_present = "file")]
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["file", "package"])]
     model: Option<String>,
     /// The model's version [default: the one that answers first].
     #[arg(long, value_name = "VERSION")]
     model_version: Option<String>,
-    /// host:port or URL of a server with the model; may be given several times.
-    #[arg(long, value_name = "ENDPOINT", required_unless_present = "file")]
+    /// host:port or URL of a server with the model; may be given several times. A name stands for all
+    /// of its addresses.
+    #[arg(long, value_name = "ENDPOINT", required_unless_present_any = ["file", "package"])]
     host: Vec<String>,
     /// An input tensor and the column with its rows, if their names differ; may be given several
     /// times.
@@ -76,6 +78,8 @@ pub(crate) struct Arguments {
     /// Format of the summary.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
+    #[command(flatten)]
+    package: PackageArguments,
 }
 
 /// Scores the dead letters of a finished job again, as a job with an output of its own.
@@ -92,7 +96,7 @@ pub(crate) struct Retry {
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
     /// host:port or URL of a server with the model; may be given several times.
-    #[arg(long, value_name = "ENDPOINT", required = true)]
+    #[arg(long, value_name = "ENDPOINT", required_unless_present = "package")]
     host: Vec<String>,
     /// The most rows in a request [default: 256].
     #[arg(long, value_name = "N")]
@@ -103,6 +107,8 @@ pub(crate) struct Retry {
     /// Format of the summary.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
+    #[command(flatten)]
+    package: PackageArguments,
 }
 
 /// A name and a value with an equals sign between them.
@@ -115,24 +121,26 @@ fn pair(text: &str) -> Result<(String, String), String> {
 /// Runs the command.
 pub(super) fn run(arguments: Arguments) -> Result<(), Exit> {
     let format = arguments.output;
-    finish(arguments.job()?, format)
+    let (job, environment) = arguments.job()?;
+    finish(job, &environment, format)
 }
 
 /// Runs the command `retry-dead`.
 pub(super) fn retry(arguments: Retry) -> Result<(), Exit> {
-    let Retry { job: first, to, host, batch_size, timeout, output } = arguments;
+    let Retry { job: first, to, host, batch_size, timeout, output, package } = arguments;
     let hosts = host.iter().map(|host| Host::new(host)).collect();
     let mut job = Job { retry: Some(first), ..Job::new(Vec::new(), to, "", hosts) };
     job.batch_size = batch_size.unwrap_or(job.batch_size);
     job.timeout = timeout.unwrap_or(job.timeout);
-    finish(job, output)
+    let environment = package.apply(&mut job)?;
+    finish(job, &environment, output)
 }
 
 /// Runs a job, and prints its summary.
-fn finish(job: Job, format: Output) -> Result<(), Exit> {
+fn finish(job: Job, environment: &Environment, format: Output) -> Result<(), Exit> {
     let (directory, start) = (job.output.clone(), Instant::now());
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Exit::failed)?;
-    let manifest = runtime.block_on(with_progress_bar(job));
+    let manifest = runtime.block_on(with_progress_bar(job, environment));
     // Threads that wait for the hosts or the disk end with the process.
     runtime.shutdown_background();
     let summary = text::Summary::new(&manifest?, &directory.join(MANIFEST), start.elapsed());
@@ -143,11 +151,11 @@ fn finish(job: Job, format: Output) -> Result<(), Exit> {
 }
 
 /// Runs a job until its end or Ctrl-C.
-async fn with_progress_bar(job: Job) -> Result<Manifest, Exit> {
+async fn with_progress_bar(job: Job, environment: &Environment) -> Result<Manifest, Exit> {
     let (store, watch) = (Store::local(&job.output), Watch::default());
     let bar = bar("{msg}");
     let update = |bar: &indicatif::ProgressBar| bar.set_message(text::progress(&watch.get()));
-    let work = outrigger_batch::run(job, store, watch.clone());
+    let work = outrigger_batch::run_in(environment, job, store, watch.clone());
     tokio::select! {
         done = follow(&bar, update, work) => done.map_err(exit_of),
         _ = tokio::signal::ctrl_c() => Err(Exit::Interrupted),
@@ -155,8 +163,8 @@ async fn with_progress_bar(job: Job) -> Result<Manifest, Exit> {
 }
 
 impl Arguments {
-    /// The job of the file and the flags.
-    fn job(self) -> Result<Job, Exit> {
+    /// The job of the file and the flags, and its surroundings.
+    fn job(self) -> Result<(Job, Environment), Exit> {
         let mut job = match &self.file {
             Some(file) => read(file)?,
             None => {
@@ -168,6 +176,7 @@ impl Arguments {
             job.input = OneOrMore(self.input);
         }
         if !self.host.is_empty() {
+            job.model.package = None;
             job.hosts = OneOrMore(self.host.iter().map(|host| Host::new(host)).collect());
         }
         if let Some(name) = self.model {
@@ -186,7 +195,8 @@ impl Arguments {
         job.timeout = self.timeout.unwrap_or(job.timeout);
         job.memory = self.memory.unwrap_or(job.memory);
         job.max_errors = self.max_errors.or(job.max_errors);
-        Ok(job)
+        let environment = self.package.apply(&mut job)?;
+        Ok((job, environment))
     }
 }
 

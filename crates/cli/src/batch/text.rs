@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use outrigger_batch::{HostProgress, Manifest, Progress, Status};
+use outrigger_batch::{Health, HostProgress, Manifest, Progress, Status};
 use outrigger_tools::output::Table;
 use serde::Serialize;
 
@@ -63,12 +63,19 @@ pub(super) fn progress(progress: &Progress) -> String {
 }
 
 fn host(host: &HostProgress) -> String {
-    let HostProgress { host, limit, bound, in_flight, breaker, rows_per_second, .. } = host;
+    let HostProgress { host, limit, bound, in_flight, breaker, rows_per_second, health, .. } = host;
     let place = match breaker.as_str() {
         "closed" => String::new(),
         other => format!(", {other}"),
     };
-    format!("{host}: {rows_per_second:.0} rows/s, {in_flight} of {limit} requests ({bound}){place}")
+    let health = match health {
+        None | Some(Health::Ready) => "",
+        Some(Health::NotReady) => ", not ready when it was probed",
+        Some(Health::Silent) => ", no answer when it was probed",
+    };
+    format!(
+        "{host}: {rows_per_second:.0} rows/s, {in_flight} of {limit} requests ({bound}){place}{health}"
+    )
 }
 
 /// The state of a job.
