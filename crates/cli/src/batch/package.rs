@@ -30,7 +30,7 @@ impl PackageArguments {
     pub(super) fn apply(self, job: &mut Job) -> Result<Environment, Exit> {
         let Self { package, engine, instances, registry } = self;
         if let Some(source) = package {
-            job.model = Model { version: job.model.version.take(), ..of_source(&source, job) };
+            job.model = of_source(&source, &job.model);
             job.hosts.0.clear();
         }
         let Some(package) = &mut job.model.package else {
@@ -51,11 +51,13 @@ impl PackageArguments {
     }
 }
 
-/// The model of a package, which keeps the settings that the job has for one.
-fn of_source(source: &str, job: &Job) -> Model {
-    let package = match &job.model.package {
+/// The model of a package, with the other settings of `model`.
+fn of_source(source: &str, model: &Model) -> Model {
+    let package = match &model.package {
         None => Package::new(source),
         Some(package) => Package { source: source.to_owned(), ..package.clone() },
     };
-    Model::packaged(package)
+    let of_package = Model::packaged(package);
+    let name = if model.name.is_empty() { of_package.name } else { model.name.clone() };
+    Model { name, version: model.version.clone(), package: of_package.package }
 }
