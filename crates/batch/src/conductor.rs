@@ -25,7 +25,7 @@ use crate::{
     Answer, Error, Health,
     batch::{Batch, Death, Piece},
     decode,
-    discovery::Probed,
+    discovery::Asked,
     hosts::Hosts,
     plan::Scoring,
     readers::Sizes,
@@ -53,7 +53,7 @@ pub(crate) struct Conductor {
     /// The calls that have ended, and those that have failed without fault of their rows.
     ended: u64,
     faults: u64,
-    /// The results of the last probes.
+    /// The last answers about the health of hosts.
     health: BTreeMap<HostId, Health>,
 }
 
@@ -107,23 +107,23 @@ impl Conductor {
         &mut self.dispatcher
     }
 
-    /// Uses these hosts, and the engines of the job. Returns them all, to be probed.
+    /// Uses these hosts, and the engines of the job. Returns them all, to be asked for their health.
     ///
     /// # Errors
     /// A host's settings are not valid.
-    pub(crate) fn set_hosts(&mut self, hosts: &[HostConfig]) -> Result<Vec<Probed>, Error> {
+    pub(crate) fn set_hosts(&mut self, hosts: &[HostConfig]) -> Result<Vec<Asked>, Error> {
         let numbers = self.hosts.set(hosts)?;
         let decided = self.dispatcher.set_hosts(&numbers, self.now());
         self.carry_out(decided, None)?;
         self.hosts.keep(&numbers);
         self.health.retain(|host, _| numbers.contains(host));
-        let probed = |host| Some((host, self.hosts.endpoint(host)?));
-        Ok(numbers.into_iter().filter_map(probed).collect())
+        let asked = |host| Some((host, self.hosts.endpoint(host)?));
+        Ok(numbers.into_iter().filter_map(asked).collect())
     }
 
-    /// Takes the result of a probe into account. One that is withdrawn and ready is tried again at
+    /// Takes the health of a host into account. One that is withdrawn and ready is tried again at
     /// once.
-    pub(crate) fn probed(&mut self, host: HostId, health: Health) {
+    pub(crate) fn set_health(&mut self, host: HostId, health: Health) {
         self.health.insert(host, health);
         if health == Health::Ready {
             self.dispatcher.may_return(host, self.now());
@@ -222,11 +222,7 @@ impl Conductor {
     }
 
     /// The end of a call for the dispatcher, and its answer if it may be used.
-    fn end_of(
-        &self,
-        call: &Call,
-        result: Result<Answer, CallFailure>,
-    ) -> (End, Option<Answer>) {
+    fn end_of(&self, call: &Call, result: Result<Answer, CallFailure>) -> (End, Option<Answer>) {
         let failure = match result {
             Ok(answer) => match decode::check(&answer.outputs, &self.scoring.outputs) {
                 Ok(()) => return (End::Scored, Some(answer)),

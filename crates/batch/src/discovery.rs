@@ -1,4 +1,5 @@
-//! The look-ups of hosts' names and the probes of hosts: periodic, and both at once when errors rise.
+//! The look-ups of hosts' names, and the questions for the health of hosts: periodic, and both at once
+//! when errors rise.
 
 mod alarm;
 
@@ -15,25 +16,25 @@ use tokio::{
 use self::alarm::Alarm;
 use crate::{Endpoint, Resolve, names::Names};
 
-/// The time limit of a probe.
-const PROBE: Duration = Duration::from_secs(30);
+/// The time limit of a question.
+const QUESTION: Duration = Duration::from_secs(30);
 
-/// The times between two look-ups and between two probes.
+/// The times between two look-ups, and between two questions for the health of hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Periods {
     /// Between two look-ups of all names.
     pub lookup: Duration,
-    /// Between two probes of all hosts.
-    pub probe: Duration,
+    /// Between two questions to all hosts.
+    pub health: Duration,
 }
 
 impl Default for Periods {
     fn default() -> Self {
-        Self { lookup: Duration::from_secs(120), probe: Duration::from_secs(900) }
+        Self { lookup: Duration::from_secs(120), health: Duration::from_secs(900) }
     }
 }
 
-/// The result of a host's last probe. A host that is not ready is not withdrawn for it: hosts report
+/// The last answer of a host to the question whether the model is ready. A host that is not ready is not withdrawn for it: hosts report
 /// to be ready while every call fails, and the other way round. Only calls decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -57,19 +58,19 @@ impl Health {
     }
 }
 
-/// A host that is probed.
-pub(crate) type Probed = (HostId, Arc<dyn Endpoint>);
+/// A host that is asked for its health.
+pub(crate) type Asked = (HostId, Arc<dyn Endpoint>);
 
 /// News of the hosts.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// The hosts are these from now on.
     Hosts(Vec<HostConfig>),
-    /// The result of a probe.
+    /// The health of a host.
     Health(HostId, Health),
 }
 
-/// Looks names up and probes hosts.
+/// Looks names up and asks hosts for their health.
 #[derive(Debug)]
 pub(crate) struct Discovery {
     resolver: Arc<dyn Resolve>,
@@ -80,10 +81,11 @@ pub(crate) struct Discovery {
     is_new: bool,
     /// The look-up under way.
     lookup: JoinSet<(Names, Vec<String>)>,
-    probed: Vec<Probed>,
-    probes: JoinSet<(HostId, Health)>,
+    asked: Vec<Asked>,
+    /// The questions under way.
+    questions: JoinSet<(HostId, Health)>,
     next_lookup: Instant,
-    next_probe: Instant,
+    next_question: Instant,
     alarm: Alarm,
     /// The names that could not be looked up at the last time.
     pub(crate) problems: Vec<String>,
@@ -105,10 +107,10 @@ impl Discovery {
             names,
             is_new: false,
             lookup: JoinSet::new(),
-            probed: Vec::new(),
-            probes: JoinSet::new(),
+            asked: Vec::new(),
+            questions: JoinSet::new(),
             next_lookup: now + periods.lookup,
-            next_probe: now + periods.probe,
+            next_question: now + periods.health,
             alarm: Alarm::new(now),
             problems: Vec::new(),
         }
@@ -127,17 +129,17 @@ impl Discovery {
         self.next_lookup = Instant::now();
     }
 
-    /// Probes these hosts from now on. The health of others is not reported any more.
-    pub(crate) fn probe(&mut self, hosts: Vec<Probed>) {
-        self.probed = hosts;
+    /// Asks these hosts from now on. The health of others is not reported any more.
+    pub(crate) fn ask(&mut self, hosts: Vec<Asked>) {
+        self.asked = hosts;
     }
 
     /// Takes the calls into account that have ended so far, and those that have failed without
-    /// fault of their rows. When failures rise, names are looked up and hosts are probed at once.
+    /// fault of their rows. When failures rise, names are looked up and hosts are asked at once.
     pub(crate) fn calls(&mut self, ended: u64, failed: u64) {
         let now = Instant::now();
         if self.alarm.rises((ended, failed), self.periods.lookup, now) {
-            (self.next_lookup, self.next_probe) = (now, now);
+            (self.next_lookup, self.next_question) = (now, now);
         }
     }
 
@@ -146,8 +148,8 @@ impl Discovery {
         loop {
             let is_looking = !self.lookup.is_empty();
             let wake = match is_looking {
-                true => self.next_probe,
-                false => self.next_probe.min(self.next_lookup),
+                true => self.next_question,
+                false => self.next_question.min(self.next_lookup),
             };
             tokio::select! {
                 biased;
@@ -159,9 +161,9 @@ impl Discovery {
                         return Finding::Hosts(hosts);
                     }
                 }
-                Some(probed) = self.probes.join_next() => {
-                    let Ok((host, health)) = probed else { continue };
-                    if self.probed.iter().any(|(probed, _)| *probed == host) {
+                Some(answer) = self.questions.join_next() => {
+                    let Ok((host, health)) = answer else { continue };
+                    if self.asked.iter().any(|(asked, _)| *asked == host) {
                         return Finding::Health(host, health);
                     }
                 }
@@ -187,13 +189,13 @@ impl Discovery {
             let (names, resolver) = (self.names.clone(), Arc::clone(&self.resolver));
             self.lookup.spawn(async move { names.looked_up(&*resolver).await });
         }
-        if self.next_probe <= now {
-            self.next_probe = now + self.periods.probe;
-            // Probes of the last time that have not ended are given up.
-            self.probes = JoinSet::new();
-            for (host, endpoint) in self.probed.clone() {
+        if self.next_question <= now {
+            self.next_question = now + self.periods.health;
+            // Questions of the last time without an answer are given up.
+            self.questions = JoinSet::new();
+            for (host, endpoint) in self.asked.clone() {
                 let (model, version) = self.model.clone();
-                self.probes.spawn(async move {
+                self.questions.spawn(async move {
                     let model = ModelRef { name: &model, version: version.as_deref() };
                     (host, health(&*endpoint, model).await)
                 });
@@ -203,8 +205,8 @@ impl Discovery {
 }
 
 /// The health of a host.
-pub(crate) async fn health(endpoint: &dyn Endpoint, model: ModelRef<'_>) -> Health {
-    match endpoint.is_ready(model, Instant::now() + PROBE).await {
+async fn health(endpoint: &dyn Endpoint, model: ModelRef<'_>) -> Health {
+    match endpoint.is_ready(model, Instant::now() + QUESTION).await {
         Ok(true) => Health::Ready,
         Ok(false) => Health::NotReady,
         Err(_) => Health::Silent,

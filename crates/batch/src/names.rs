@@ -200,7 +200,10 @@ pub(crate) mod tests {
     async fn the_system_knows_this_machine() {
         let names = Names::new(vec![HostConfig::new("localhost:1")]);
         let (names, problems) = names.looked_up(&SystemResolver).await;
-        assert_eq!((shown(&names.hosts()), problems), (vec!["localhost:1 at 127.0.0.1".to_owned()], vec![]));
+        assert_eq!(
+            (shown(&names.hosts()), problems),
+            (vec!["localhost:1 at 127.0.0.1".to_owned()], vec![])
+        );
         let unknown = Names::new(vec![HostConfig::new("no-such-name.invalid:1")]);
         let (unknown, problems) = unknown.looked_up(&SystemResolver).await;
         assert!(unknown.hosts().is_empty() && problems.len() == 1, "{problems:?}");

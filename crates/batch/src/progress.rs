@@ -56,7 +56,7 @@ pub struct HostProgress {
     pub calls: u64,
     /// The requests that have failed.
     pub failed: u64,
-    /// The result of the last probe, if there was one.
+    /// The last answer to the question whether the model is ready there, if it was asked.
     #[serde(default)]
     pub health: Option<Health>,
 }

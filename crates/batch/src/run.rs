@@ -199,7 +199,7 @@ impl Worker {
         let scoring = Arc::new(plan.scoring.clone());
         let settings = settings(job);
         let mut conductor = Conductor::new((scoring, sizes), (hosts, job.timeout.0), settings);
-        discovery.probe(conductor.set_hosts(&discovery.hosts())?);
+        discovery.ask(conductor.set_hosts(&discovery.hosts())?);
         let steward = Arc::new(Steward::new(&name, (plan, before), &readers, watch)?);
         let threads = threads(layout.readers, &readers, &steward)?;
         let (batch_size, concurrency) = (job.batch_size, job.concurrency);
@@ -250,8 +250,8 @@ impl Worker {
     /// Takes news of the hosts into account.
     fn found(&mut self, finding: Finding) -> Result<(), Error> {
         match finding {
-            Finding::Hosts(hosts) => self.discovery.probe(self.conductor.set_hosts(&hosts)?),
-            Finding::Health(host, health) => self.conductor.probed(host, health),
+            Finding::Hosts(hosts) => self.discovery.ask(self.conductor.set_hosts(&hosts)?),
+            Finding::Health(host, health) => self.conductor.set_health(host, health),
         }
         Ok(())
     }

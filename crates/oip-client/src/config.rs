@@ -273,10 +273,7 @@ mod tests {
         assert_eq!(pinned.to_string(), "https://Triton at 10.0.0.1");
         let resolved = pinned.address().expect("valid");
         let socket = "10.0.0.1:443".parse().expect("an address");
-        assert_eq!(
-            resolved.pinned,
-            Some(Pinned { name: "triton".to_owned(), address: socket })
-        );
+        assert_eq!(resolved.pinned, Some(Pinned { name: "triton".to_owned(), address: socket }));
         assert_eq!(resolved.base, "https://Triton:443");
     }
 

@@ -1,6 +1,11 @@
 //! The address of a server.
 
-use std::{fmt, net::{IpAddr, SocketAddr}, path::PathBuf, str::FromStr};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    str::FromStr,
+};
 
 /// A server's address: `unix:/path`, `host:port` or `http://host:port`, without TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,16 +16,14 @@ use arrow_array::{
     cast::AsArray as _,
     types::{Float32Type, Int64Type},
 };
-use outrigger_batch::{
-    Environment, Error, Job, Manifest, Model, Package, Store, Watch, run_in,
-};
+use outrigger_batch::{Environment, Error, Job, Manifest, Model, Package, Store, Watch, run_in};
 use outrigger_budget::Budget;
 use outrigger_run::{Engine, Framework};
+use outrigger_tables::{BatchWriter, Limits, Root, Table};
 use outrigger_testkit::{
     package::{Framework as Kind, Package as Written},
     remote::{self, SCRIPTED, Server},
 };
-use outrigger_tables::{BatchWriter, Limits, Root, Table};
 use outrigger_tools::{
     batch::Engines,
     engine::Program,

@@ -1,8 +1,8 @@
-//! Look-ups and probes in virtual time.
+//! Look-ups and questions in virtual time.
 
 use std::{
     collections::BTreeSet,
-    sync::atomic::{AtomicU64, AtomicU8, Ordering::Relaxed},
+    sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
 };
 
 use futures::future::BoxFuture;
@@ -20,16 +20,16 @@ const UNREADY: u8 = 1;
 const ABSENT: u8 = 2;
 const MUTE: u8 = 3;
 
-/// A host that is only probed.
+/// A host that is only asked for its health.
 #[derive(Debug, Default)]
 struct Host {
     state: AtomicU8,
-    probes: AtomicU64,
+    questions: AtomicU64,
 }
 
 impl Endpoint for Host {
     fn infer<'a>(&'a self, _: &'a Request) -> BoxFuture<'a, Result<Answer, Failure>> {
-        unreachable!("a probe sends no rows")
+        unreachable!("the question has no rows")
     }
 
     fn describe<'a>(
@@ -37,7 +37,7 @@ impl Endpoint for Host {
         _: ModelRef<'a>,
         _: Instant,
     ) -> BoxFuture<'a, Result<Description, Failure>> {
-        unreachable!("a probe does not ask for this")
+        unreachable!("this is another question")
     }
 
     fn is_ready<'a>(
@@ -46,7 +46,7 @@ impl Endpoint for Host {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<bool, Failure>> {
         assert_eq!((model.name, model.version), ("m", Some("2")));
-        self.probes.fetch_add(1, Relaxed);
+        self.questions.fetch_add(1, Relaxed);
         let state = self.state.load(Relaxed);
         Box::pin(async move {
             match state {
@@ -106,13 +106,13 @@ async fn names_are_looked_up_every_two_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hosts_are_probed_every_quarter_of_an_hour() {
+async fn hosts_are_asked_every_quarter_of_an_hour() {
     let mut discovery = discovery(&Scripted::default()).await;
     let all = [HEALTHY, UNREADY, ABSENT, MUTE];
     let all = all.map(|state| Arc::new(Host { state: state.into(), ..Host::default() }));
     let ids = (0..).map(HostId);
-    let probed = ids.zip(&all).map(|(id, host)| (id, Arc::clone(host) as Arc<dyn Endpoint>));
-    discovery.probe(probed.collect());
+    let asked = ids.zip(&all).map(|(id, host)| (id, Arc::clone(host) as Arc<dyn Endpoint>));
+    discovery.ask(asked.collect());
     let start = Instant::now();
     for time in [900, 1800] {
         let mut found = BTreeSet::new();
@@ -126,10 +126,10 @@ async fn hosts_are_probed_every_quarter_of_an_hour() {
         assert_eq!(found, BTreeSet::from(expected));
         assert_eq!(start.elapsed().as_secs(), time + 30, "the last one is given up");
     }
-    // A host that was removed is not probed, and no one hears of it.
-    discovery.probe(vec![(HostId(0), Arc::clone(&all[0]) as _)]);
+    // A host that was removed is not asked any more.
+    discovery.ask(vec![(HostId(0), Arc::clone(&all[0]) as _)]);
     assert_eq!(discovery.next().await, Finding::Health(HostId(0), Health::Ready));
-    assert_eq!(all.map(|host| host.probes.load(Relaxed)), [3, 2, 2, 2]);
+    assert_eq!(all.map(|host| host.questions.load(Relaxed)), [3, 2, 2, 2]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,10 +137,10 @@ async fn both_happen_at_once_when_errors_rise() {
     let resolver = Scripted::default();
     let mut discovery = discovery(&resolver).await;
     let host = Arc::new(Host::default());
-    discovery.probe(vec![(HostId(0), Arc::clone(&host) as _)]);
+    discovery.ask(vec![(HostId(0), Arc::clone(&host) as _)]);
     discovery.calls(100, 1);
     is_calm(&mut discovery, 60).await;
-    assert_eq!((resolver.lookups(), host.probes.load(Relaxed)), (1, 0));
+    assert_eq!((resolver.lookups(), host.questions.load(Relaxed)), (1, 0));
     discovery.calls(110, 9);
     resolver.set("triton", &["10.0.0.7"]);
     let mut found = [discovery.next().await, discovery.next().await];
@@ -150,7 +150,7 @@ async fn both_happen_at_once_when_errors_rise() {
     assert_eq!(shown(hosts), ["triton:1 at 10.0.0.7"]);
     // The next periodic ones are counted from these.
     is_calm(&mut discovery, 119).await;
-    assert_eq!((resolver.lookups(), host.probes.load(Relaxed)), (2, 1));
+    assert_eq!((resolver.lookups(), host.questions.load(Relaxed)), (2, 1));
     is_calm(&mut discovery, 2).await;
     assert_eq!(resolver.lookups(), 3);
 }

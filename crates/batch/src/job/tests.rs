@@ -98,7 +98,10 @@ fn a_model_may_be_a_package() {
     }
     let (_, checked) = read("m").expect("a job");
     assert!(matches!(checked, Err(Error::Usage(message)) if message.contains("needs a host")));
-    let both = Job::read(&format!("{}hosts: a:1\n", SHORT.replace("model: churn\nhosts: localhost:8001", "model: {package: churn}")));
+    let both = Job::read(&format!(
+        "{}hosts: a:1\n",
+        SHORT.replace("model: churn\nhosts: localhost:8001", "model: {package: churn}")
+    ));
     let refused = both.expect("a job").check();
     assert!(matches!(refused, Err(Error::Usage(message)) if message.contains("must be empty")));
 }

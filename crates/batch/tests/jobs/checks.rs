@@ -49,7 +49,8 @@ async fn check_34_a_poison_row_of_a_thousand_is_isolated() {
     // The whole batch, and two halves for each of the ten times that its part is cut. A test counts
     // the calls; here one may have been sent twice because its answer was late.
     let sent = [requests(&one), requests(&two)].concat();
-    let parts: BTreeSet<_> = sent.into_iter().filter(|ids| ids[0] >= 1000 && ids[0] < 2000).collect();
+    let parts: BTreeSet<_> =
+        sent.into_iter().filter(|ids| ids[0] >= 1000 && ids[0] < 2000).collect();
     assert!(parts.len() <= 1 + 2 * 10, "{} parts", parts.len());
 }
 

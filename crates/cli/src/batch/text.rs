@@ -70,8 +70,8 @@ fn host(host: &HostProgress) -> String {
     };
     let health = match health {
         None | Some(Health::Ready) => "",
-        Some(Health::NotReady) => ", not ready when it was probed",
-        Some(Health::Silent) => ", no answer when it was probed",
+        Some(Health::NotReady) => ", not ready when it was asked",
+        Some(Health::Silent) => ", no answer when it was asked",
     };
     format!(
         "{host}: {rows_per_second:.0} rows/s, {in_flight} of {limit} requests ({bound}){place}{health}"

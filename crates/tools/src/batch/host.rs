@@ -115,11 +115,7 @@ impl Endpoint for Host {
         Box::pin(std::future::ready(Ok(description)))
     }
 
-    fn is_ready<'a>(
-        &'a self,
-        _: ModelRef<'a>,
-        _: Instant,
-    ) -> BoxFuture<'a, Result<bool, Failure>> {
+    fn is_ready<'a>(&'a self, _: ModelRef<'a>, _: Instant) -> BoxFuture<'a, Result<bool, Failure>> {
         let is_up = matches!(&*self.state.borrow(), State::Up(_));
         Box::pin(std::future::ready(Ok(is_up)))
     }

@@ -36,7 +36,8 @@ fn refused(described: &[TensorMetadata], of: BTreeMap<String, Source>, fault: &s
 fn inputs_are_found_by_their_names_or_by_the_job() {
     let described = [tensor("x", "FP32", &[-1, 4]), tensor("t", "BYTES", &[-1, 1])];
     let of = sources([("t", columns_of(&["text"]))]);
-    let inputs = resolve_inputs((&described, &BTreeSet::new()), &of, &schema()).expect("they match");
+    let inputs =
+        resolve_inputs((&described, &BTreeSet::new()), &of, &schema()).expect("they match");
     assert_eq!(inputs[0].columns, ["x"]);
     assert_eq!((&inputs[0].row[..], inputs[0].datatype), (&[4][..], DataType::Fp32));
     assert_eq!(inputs[1].columns, ["text"]);
