@@ -31,6 +31,10 @@ pub struct Progress {
     pub is_paused: bool,
     /// The hosts.
     pub hosts: Vec<HostProgress>,
+    /// The names of hosts that could not be looked up at the last time, each with the reason. They
+    /// keep the addresses that they had.
+    #[serde(default)]
+    pub unresolved: Vec<String>,
 }
 
 /// One host, as a worker sees it.

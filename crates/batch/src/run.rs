@@ -24,7 +24,7 @@ use self::{
     steward::Steward,
 };
 use crate::{
-    Environment, Error, Manifest, Watch,
+    Environment, Error, Manifest, Progress, Watch,
     conductor::Conductor,
     control::Control,
     discovery::{Discovery, Finding},
@@ -242,7 +242,8 @@ impl Worker {
 
     /// Does the work of each second.
     fn tick(&mut self) {
-        self.steward.report(self.conductor.progress());
+        let unresolved = self.discovery.problems.clone();
+        self.steward.report(Progress { unresolved, ..self.conductor.progress() });
         let (ended, failed) = self.conductor.calls();
         self.discovery.calls(ended, failed);
     }

@@ -44,7 +44,7 @@ impl PackageArguments {
         let engines = Engines {
             client: registry.client()?,
             program: frameworks::engine_program(package.engine.clone())?,
-            frameworks: frameworks::KNOWN.clone(),
+            frameworks: frameworks::KNOWN.to_vec(),
             progress: Progress::default(),
         };
         Ok(Environment { engines: Some(Arc::new(engines)), ..Environment::default() })

@@ -59,6 +59,7 @@ pub(super) fn progress(progress: &Progress) -> String {
         line.push_str(&format!(", {rows_per_second:.0} rows/s, {left} left"));
     }
     progress.hosts.iter().for_each(|it| line.push_str(&format!("\n  {}", host(it))));
+    progress.unresolved.iter().for_each(|it| line.push_str(&format!("\n  {it}")));
     line
 }
 
