@@ -21,6 +21,9 @@ pub(crate) struct InputTensor {
     pub(crate) row: Vec<i64>,
     /// The columns, whose values follow each other in a row.
     pub(crate) columns: Vec<String>,
+    /// True if a row may have no value: the model knows what to take then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_optional: bool,
 }
 
 /// A column of the output with the values of an output tensor.

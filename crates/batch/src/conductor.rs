@@ -5,16 +5,17 @@ mod report;
 mod tally;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, SystemTime},
 };
 
 use outrigger_core::Moment;
 use outrigger_dispatch::{
-    BatchId, Call, CallId, Dead, Dispatcher, End, Failure, Purpose, Settings, Settled as Decided,
+    BatchId, Call, CallId, Dead, Dispatcher, End, Failure, HostId, Purpose, Settings,
+    Settled as Decided,
 };
-use outrigger_oip_client::{Failure as CallFailure, Reply, Request, Status as CallStatus};
+use outrigger_oip_client::{Failure as CallFailure, HostConfig, Request, Status as CallStatus};
 use outrigger_resilience::Class;
 use tokio::{
     task::{AbortHandle, JoinError, JoinSet},
@@ -23,16 +24,17 @@ use tokio::{
 
 use self::tally::Tally;
 use crate::{
-    Error,
+    Answer, Error, Health,
     batch::{Batch, Death, Piece},
     decode,
+    discovery::Asked,
     hosts::Hosts,
     plan::Scoring,
     readers::Sizes,
 };
 
 /// The end of a request.
-type Answer = (CallId, Result<Reply, CallFailure>);
+type Ended = (CallId, Result<Answer, CallFailure>);
 
 /// Sends the rows of batches to the hosts.
 pub(crate) struct Conductor {
@@ -43,7 +45,7 @@ pub(crate) struct Conductor {
     timeout: Duration,
     batches: HashMap<BatchId, Open>,
     last_batch: u64,
-    calls: JoinSet<Answer>,
+    calls: JoinSet<Ended>,
     flights: HashMap<CallId, Flight>,
     /// The rows that hosts are tested with.
     reference: Option<Request>,
@@ -51,6 +53,11 @@ pub(crate) struct Conductor {
     scored: u64,
     dead: u64,
     tally: Tally,
+    /// The calls that have ended, and those that have failed without fault of their rows.
+    ended: u64,
+    faults: u64,
+    /// The last answers about the health of hosts.
+    health: BTreeMap<HostId, Health>,
 }
 
 /// A batch with rows that are not settled.
@@ -89,6 +96,9 @@ impl Conductor {
             scored: 0,
             dead: 0,
             tally: Tally::default(),
+            ended: 0,
+            faults: 0,
+            health: BTreeMap::new(),
         }
     }
 
@@ -101,16 +111,19 @@ impl Conductor {
         &mut self.dispatcher
     }
 
-    /// Uses the hosts with these endpoints; those of the job if `endpoints` is `None`.
+    /// Uses these hosts, and the engines of the job. Returns them all, to be asked for their health.
     ///
     /// # Errors
     /// A host's settings are not valid.
-    pub(crate) fn set_hosts(&mut self, endpoints: Option<&[String]>) -> Result<(), Error> {
-        let numbers = self.hosts.set(endpoints)?;
+    pub(crate) fn set_hosts(&mut self, hosts: &[HostConfig]) -> Result<Vec<Asked>, Error> {
+        let numbers = self.hosts.set(hosts)?;
         let decided = self.dispatcher.set_hosts(&numbers, self.now());
-        let carried_out = self.carry_out(decided, None);
+        self.carry_out(decided, None)?;
+        self.hosts.close_others();
         self.tally.keep(&numbers);
-        carried_out
+        self.health.retain(|host, _| numbers.contains(host));
+        let asked = |host| Some((host, self.hosts.endpoint(host)?));
+        Ok(numbers.into_iter().filter_map(asked).collect())
     }
 
     /// Uses other hosts than those of this worker's part while these are away.
@@ -124,6 +137,20 @@ impl Conductor {
             let decided = self.dispatcher.set_hosts(&numbers, now);
             self.carry_out(decided, None)
         })
+    }
+
+    /// Takes the health of a host into account. One that is withdrawn and ready is tried again at
+    /// once.
+    pub(crate) fn set_health(&mut self, host: HostId, health: Health) {
+        self.health.insert(host, health);
+        if health == Health::Ready {
+            self.dispatcher.may_return(host, self.now());
+        }
+    }
+
+    /// The calls that have ended, and those that have failed without fault of their rows.
+    pub(crate) fn calls(&self) -> (u64, u64) {
+        (self.ended, self.faults)
     }
 
     /// True if another batch is wanted.
@@ -155,19 +182,19 @@ impl Conductor {
                 self.batches.get(&call.batch).map(|open| open.batch.request.part(rows))
             }
         };
-        let (id, client) = (call.id, self.hosts.client(call.host));
+        let (id, endpoint) = (call.id, self.hosts.endpoint(call.host));
         let deadline = Instant::now() + self.timeout;
         let abort = self.calls.spawn(async move {
-            let (Some(client), Some(request)) = (client, request) else {
+            let (Some(endpoint), Some(request)) = (endpoint, request) else {
                 return (id, Err(CallFailure::not_sent()));
             };
-            (id, client.infer_at(0, &Request { deadline, ..request }).await)
+            (id, endpoint.infer(&Request { deadline, ..request }).await)
         });
         self.flights.insert(id, Flight { call, abort });
     }
 
     /// The end of the next request; `None` while there is none in flight.
-    pub(crate) async fn answer(&mut self) -> Option<Result<Answer, JoinError>> {
+    pub(crate) async fn answer(&mut self) -> Option<Result<Ended, JoinError>> {
         self.calls.join_next().await
     }
 
@@ -180,7 +207,7 @@ impl Conductor {
     ///
     /// # Errors
     /// The model's version has changed.
-    pub(crate) fn ended(&mut self, ended: Result<Answer, JoinError>) -> Result<(), Error> {
+    pub(crate) fn ended(&mut self, ended: Result<Ended, JoinError>) -> Result<(), Error> {
         let (id, result) = match ended {
             Ok(ended) => ended,
             // It was cancelled.
@@ -188,33 +215,36 @@ impl Conductor {
             Err(error) => return Err(Error::failed(format!("a request panicked: {error}"))),
         };
         let Some(Flight { call, .. }) = self.flights.remove(&id) else { return Ok(()) };
-        if let Ok(reply) = &result {
-            self.check_version(reply)?;
+        if let Ok(answer) = &result {
+            self.check_version(call.host, answer)?;
         }
-        let (end, reply) = self.end_of(&call, result);
+        let (end, answer) = self.end_of(&call, result);
         self.tally.ended(call.host, &end);
+        self.ended += 1;
+        self.faults += u64::from(is_fault(&end));
         let decided = self.dispatcher.ended(id, end, self.now());
-        self.carry_out(decided, reply)
+        self.carry_out(decided, answer)
     }
 
     /// Stops a job whose model is another one than at its start.
-    fn check_version(&self, reply: &Reply) -> Result<(), Error> {
-        match (&self.scoring.version, &reply.version) {
+    fn check_version(&self, host: HostId, answer: &Answer) -> Result<(), Error> {
+        match (&self.scoring.version, &answer.version) {
             (Some(planned), Some(found)) if planned != found => Err(Error::failed(format!(
                 "{} answered with version {found} of the model {}, and the job has version \
                  {planned}; what is committed is all of version {planned}. Serve that version \
                  again, or run a job with another output",
-                reply.host, self.scoring.model
+                self.hosts.name(host),
+                self.scoring.model
             ))),
             _ => Ok(()),
         }
     }
 
     /// The end of a call for the dispatcher, and its answer if it may be used.
-    fn end_of(&self, call: &Call, result: Result<Reply, CallFailure>) -> (End, Option<Reply>) {
+    fn end_of(&self, call: &Call, result: Result<Answer, CallFailure>) -> (End, Option<Answer>) {
         let failure = match result {
-            Ok(reply) => match decode::check(&reply.outputs, &self.scoring.outputs) {
-                Ok(()) => return (End::Scored, Some(reply)),
+            Ok(answer) => match decode::check(&answer.outputs, &self.scoring.outputs) {
+                Ok(()) => return (End::Scored, Some(answer)),
                 Err(fault) => {
                     let message = format!("{}: {fault}", self.hosts.name(call.host));
                     let failure = Failure::new(Class::Ambiguous, message);
@@ -235,8 +265,8 @@ impl Conductor {
         (End::Failed(failure), None)
     }
 
-    /// Carries out a decision of the dispatcher. `reply` is the answer that it is about.
-    fn carry_out(&mut self, decided: Decided, reply: Option<Reply>) -> Result<(), Error> {
+    /// Carries out a decision of the dispatcher. `answer` is the one that it is about.
+    fn carry_out(&mut self, decided: Decided, answer: Option<Answer>) -> Result<(), Error> {
         let Decided { scored, dead, cancel, keep } = decided;
         for flight in cancel.iter().filter_map(|id| self.flights.remove(id)) {
             self.tally.withdrawn(flight.call.host);
@@ -248,11 +278,11 @@ impl Conductor {
             let open = self.batches.get(&batch);
             self.reference = open.map(|open| open.batch.request.part(rows));
         }
-        if let (Some(scored), Some(reply)) = (scored, reply) {
+        if let (Some(scored), Some(answer)) = (scored, answer) {
             self.scored += u64::from(scored.rows.end - scored.rows.start);
             let host = self.hosts.name(scored.host).to_owned();
             if let Some(open) = self.batches.get_mut(&scored.batch) {
-                open.take(Piece { rows: scored.rows, outputs: reply.outputs, host }, &self.sizes);
+                open.take(Piece { rows: scored.rows, outputs: answer.outputs, host }, &self.sizes);
             }
             if scored.is_last {
                 self.settle(scored.batch);
@@ -299,6 +329,13 @@ impl Conductor {
         // An output that has failed reports it.
         let _ = batch.settle(pieces);
     }
+}
+
+/// True if the call has failed, and for another reason than its rows or too much work.
+fn is_fault(end: &End) -> bool {
+    use Class::{Ambiguous, Lost, Timeout, Unavailable};
+    let is_fault = |class| matches!(class, Ambiguous | Lost | Timeout | Unavailable);
+    matches!(end, End::Failed(failure) if is_fault(failure.class))
 }
 
 impl Open {

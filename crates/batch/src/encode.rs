@@ -3,8 +3,8 @@
 mod leaves;
 
 use arrow_array::RecordBatch;
-use bytes::BytesMut;
-use outrigger_oip::Tensor;
+use bytes::{BufMut as _, BytesMut};
+use outrigger_oip::{DataType, Tensor, presence};
 
 use self::leaves::Leaves;
 use crate::columns::InputTensor;
@@ -12,7 +12,8 @@ use crate::columns::InputTensor;
 /// Rows as input tensors. Rows that no tensor can hold are left out.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Encoded {
-    /// The tensors, with a row for each of `rows`.
+    /// The tensors, with a row for each of `rows`. An input that may be absent, and is in some of
+    /// them, has a tensor that names these rows beside its own.
     pub(crate) tensors: Vec<Tensor>,
     /// The positions of the encoded rows.
     pub(crate) rows: Vec<u32>,
@@ -37,7 +38,7 @@ pub(crate) fn encode(table: &RecordBatch, inputs: &[InputTensor]) -> Encoded {
         }
         read = row + 1;
     }
-    let tensors = writers.into_iter().map(|writer| writer.tensor(rows.len())).collect();
+    let tensors = writers.into_iter().flat_map(|writer| writer.tensors(rows.len())).collect();
     Encoded { tensors, rows, invalid, read }
 }
 
@@ -74,6 +75,8 @@ struct Writer<'a> {
     width: Option<usize>,
     /// True if `width` is that of the last row alone, which is the first.
     is_new: bool,
+    /// For each row 1 if it has values, and 0 if they are absent; for inputs that may be.
+    present: BytesMut,
 }
 
 impl<'a> Writer<'a> {
@@ -87,12 +90,21 @@ impl<'a> Writer<'a> {
             before: 0,
             width: (!is_open).then(|| product(&input.row)),
             is_new: false,
+            present: BytesMut::new(),
         }
     }
 
     /// Appends a row. [`undo`](Self::undo) removes it, also if it was refused.
     fn write(&mut self, row: usize) -> Written {
         (self.before, self.is_new) = (self.data.len(), false);
+        if self.input.is_optional {
+            let is_absent = self.columns.iter().all(|column| column.is_absent(row));
+            self.present.put_u8(u8::from(!is_absent));
+            if is_absent {
+                self.write_nothing();
+                return Written::Yes;
+            }
+        }
         let mut width = 0;
         for column in &self.columns {
             let values = match column.range(row) {
@@ -115,6 +127,16 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Appends values that stand for absent ones: zeros, `false` or empty texts.
+    fn write_nothing(&mut self) {
+        let width = *self.width.get_or_insert_with(|| {
+            self.is_new = true;
+            product(&self.input.row)
+        });
+        // The length of a text is as long as the shortest element of its type.
+        self.data.put_bytes(0, width * self.input.datatype.least_size());
+    }
+
     fn invalid(&self, reason: &str) -> Written {
         Written::Invalid(format!("input {}: {reason}", self.input.name))
     }
@@ -122,6 +144,7 @@ impl<'a> Writer<'a> {
     /// Removes the last row.
     fn undo(&mut self) {
         self.data.truncate(self.before);
+        self.present.truncate(self.present.len().saturating_sub(1));
         if self.is_new {
             (self.width, self.is_new) = (None, false);
         }
@@ -136,17 +159,24 @@ impl<'a> Writer<'a> {
         width.is_multiple_of(product(&self.input.row))
     }
 
-    fn tensor(self, rows: usize) -> Tensor {
-        let Self { input, data, width, .. } = self;
+    fn tensors(self, rows: usize) -> impl Iterator<Item = Tensor> {
+        let Self { input, data, width, present, .. } = self;
         let open = width.unwrap_or(0) / product(&input.row);
         let size = |size: &i64| if *size < 0 { open as i64 } else { *size };
         let shape = std::iter::once(rows as i64).chain(input.row.iter().map(size)).collect();
-        Tensor {
+        let values = Tensor {
             name: input.name.as_str().into(),
             datatype: input.datatype,
             shape,
             data: data.freeze(),
-        }
+        };
+        let presence = present.contains(&0).then(|| Tensor {
+            name: presence(&input.name).into(),
+            datatype: DataType::Bool,
+            shape: vec![rows as i64],
+            data: present.freeze(),
+        });
+        std::iter::once(values).chain(presence)
     }
 }
 

@@ -1,6 +1,10 @@
 //! The hosts of a job, and their clients.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use outrigger_core::Moment;
 use outrigger_dispatch::{Breaker, HostId, Status};
@@ -8,7 +12,8 @@ use outrigger_oip_client::{Client, Config, HostConfig};
 use tokio::runtime::Handle;
 
 use crate::{
-    Error,
+    Endpoint, Error,
+    environment::Engine,
     job::Job,
     part::{Part, Reach},
 };
@@ -24,7 +29,12 @@ pub(crate) struct Hosts {
     configured: Vec<HostConfig>,
     ca: Option<PathBuf>,
     max_message: usize,
-    clients: BTreeMap<HostId, (String, Arc<Client>)>,
+    /// The names of all hosts so far.
+    names: BTreeMap<HostId, String>,
+    /// The clients of the present hosts, and of those that were removed lately.
+    clients: BTreeMap<HostId, Arc<dyn Endpoint>>,
+    /// The engines of the job, which are hosts as long as it runs.
+    engines: BTreeSet<HostId>,
     /// The worker, the hosts that were set last, and those of them that are its part.
     part: Part,
     all: Vec<HostId>,
@@ -42,14 +52,22 @@ pub(crate) fn check(endpoint: &str) -> Result<(), Error> {
 }
 
 impl Hosts {
-    /// The hosts of a job. A message has at most `max_message` bytes.
-    pub(crate) fn new(job: &Job, max_message: usize) -> Self {
-        let configured = job.hosts.0.iter().map(|host| host.0.clone()).collect();
+    /// The hosts of a job, which may have `engines` of its own. A message has at most `max_message`
+    /// bytes.
+    pub(crate) fn new(job: &Job, engines: Vec<Engine>, max_message: usize) -> Self {
+        let mut names = BTreeMap::new();
+        let mut clients = BTreeMap::new();
+        for (number, Engine { name, endpoint }) in (0..).map(HostId).zip(engines) {
+            names.insert(number, name);
+            clients.insert(number, endpoint);
+        }
         Self {
-            configured,
+            configured: job.hosts.0.iter().map(|host| host.0.clone()).collect(),
             ca: job.ca.clone(),
             max_message,
-            clients: BTreeMap::new(),
+            engines: clients.keys().copied().collect(),
+            names,
+            clients,
             part: job.worker,
             all: Vec::new(),
             own: Vec::new(),
@@ -57,25 +75,37 @@ impl Hosts {
         }
     }
 
-    /// Sets the hosts to those with these endpoints, or to the job's if `endpoints` is `None`.
-    /// Returns the numbers of those that this worker uses.
+    /// The configured hosts with these endpoints; those of the job if `endpoints` is `None`. A job
+    /// with engines of its own has no others.
+    pub(crate) fn configured(&self, endpoints: Option<&[String]>) -> Vec<HostConfig> {
+        match endpoints {
+            Some(_) if !self.engines.is_empty() => Vec::new(),
+            None => self.configured.clone(),
+            Some(endpoints) => endpoints.iter().map(|endpoint| self.config(endpoint)).collect(),
+        }
+    }
+
+    fn config(&self, endpoint: &str) -> HostConfig {
+        let known = self.configured.iter().find(|host| host.endpoint == endpoint);
+        known.cloned().unwrap_or_else(|| HostConfig::new(endpoint))
+    }
+
+    /// Sets the hosts to these and the engines of the job. Returns the numbers of those that this
+    /// worker uses.
     ///
     /// # Errors
     /// A host's settings are not valid.
-    pub(crate) fn set(&mut self, endpoints: Option<&[String]>) -> Result<Vec<HostId>, Error> {
-        let hosts = match endpoints {
-            None => self.configured.clone(),
-            Some(endpoints) => endpoints.iter().map(|endpoint| self.config(endpoint)).collect(),
-        };
-        let mut all = Vec::with_capacity(hosts.len());
+    pub(crate) fn set(&mut self, hosts: &[HostConfig]) -> Result<Vec<HostId>, Error> {
+        let mut shared = Vec::with_capacity(hosts.len());
         for host in hosts {
             let number = self.number(host)?;
-            if !all.contains(&number) {
-                all.push(number);
+            if !shared.contains(&number) {
+                shared.push(number);
             }
         }
-        self.own = self.part.of(&all);
-        self.all = all;
+        let engines = || self.engines.iter().copied();
+        self.own = engines().chain(self.part.of(&shared)).collect();
+        self.all = engines().chain(shared).collect();
         Ok(self.used())
     }
 
@@ -98,19 +128,22 @@ impl Hosts {
         self.reach.review(serves, now).then(|| self.used())
     }
 
-    fn config(&self, endpoint: &str) -> HostConfig {
-        let known = self.configured.iter().find(|host| host.endpoint == endpoint);
-        known.cloned().unwrap_or_else(|| HostConfig::new(endpoint))
+    /// The number of a host, which gets a client if it has none.
+    fn number(&mut self, host: &HostConfig) -> Result<HostId, Error> {
+        let name = host.to_string();
+        let known = self.names.iter().find(|(_, known)| **known == name).map(|(id, _)| *id);
+        let number = match known {
+            Some(number) if self.clients.contains_key(&number) => return Ok(number),
+            Some(number) => number,
+            None => HostId(u32::try_from(self.names.len()).map_err(Error::usage)?),
+        };
+        let client = self.client_of(host.clone())?;
+        self.names.insert(number, name);
+        self.clients.insert(number, Arc::new(client));
+        Ok(number)
     }
 
-    /// The number of a host, which gets a client if it has none.
-    fn number(&mut self, mut host: HostConfig) -> Result<HostId, Error> {
-        let same = |(_, (endpoint, _)): &(&HostId, &(String, _))| *endpoint == host.endpoint;
-        if let Some((number, _)) = self.clients.iter().find(same) {
-            return Ok(*number);
-        }
-        let number = self.clients.len();
-        let number = HostId(u32::try_from(number).map_err(Error::usage)?);
+    fn client_of(&self, mut host: HostConfig) -> Result<Client, Error> {
         let endpoint = host.endpoint.clone();
         let (name, value) = LOW_PRIORITY;
         if !host.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
@@ -122,20 +155,24 @@ impl Hosts {
             max_answer: self.max_message,
             ..Config::new(vec![host])
         };
-        let client = Client::new(config, &[Handle::current()]);
-        let client = client.map_err(|error| Error::usage(format!("hosts: {endpoint}: {error}")))?;
-        self.clients.insert(number, (endpoint, Arc::new(client)));
-        Ok(number)
+        Client::new(config, &[Handle::current()])
+            .map_err(|error| Error::usage(format!("hosts: {endpoint}: {error}")))
     }
 
-    /// The endpoint of a host.
+    /// Closes the connections of hosts that are not among those that were set last. Calls in flight
+    /// have them until they end.
+    pub(crate) fn close_others(&mut self) {
+        self.clients.retain(|number, _| self.all.contains(number));
+    }
+
+    /// The name of a host.
     pub(crate) fn name(&self, host: HostId) -> &str {
-        self.clients.get(&host).map_or("", |(endpoint, _)| endpoint)
+        self.names.get(&host).map_or("", String::as_str)
     }
 
-    /// The client of a host, which has no other.
-    pub(crate) fn client(&self, host: HostId) -> Option<Arc<Client>> {
-        self.clients.get(&host).map(|(_, client)| Arc::clone(client))
+    /// The end of a host's requests; `None` for one that was removed.
+    pub(crate) fn endpoint(&self, host: HostId) -> Option<Arc<dyn Endpoint>> {
+        self.clients.get(&host).map(Arc::clone)
     }
 }
 
@@ -153,8 +190,8 @@ mod tests {
         let endpoints = ["a:1", "b:1", "c:1", "d:1", "b:1"];
         let mut job = Job::new(Vec::new(), "out", "m", endpoints.map(Host::new).to_vec());
         job.worker = "1/2".parse().expect("a part");
-        let mut hosts = Hosts::new(&job, 1 << 20);
-        let used = hosts.set(None).expect("hosts");
+        let mut hosts = Hosts::new(&job, Vec::new(), 1 << 20);
+        let used = hosts.set(&hosts.configured(None)).expect("hosts");
         let names: Vec<_> = used.iter().map(|host| hosts.name(*host).to_owned()).collect();
         assert_eq!(names, ["b:1", "d:1"]);
         let at = |second| Moment::at(Duration::from_secs(second));
@@ -170,12 +207,13 @@ mod tests {
         assert_eq!(hosts.review(&open, at(61)).map(|used| used.len()), Some(4));
         // Also those that are set meanwhile.
         let other: Vec<_> = ["a:1", "e:1", "f:1", "g:1"].map(str::to_owned).to_vec();
-        assert_eq!(hosts.set(Some(&other)).expect("hosts").len(), 4);
+        assert_eq!(hosts.set(&hosts.configured(Some(&other))).expect("hosts").len(), 4);
         // None of its part is among those that serve.
         assert_eq!(hosts.review(&closed, at(200)), None);
         // A single worker has all hosts anyway.
-        let mut hosts = Hosts::new(&Job { worker: Default::default(), ..job }, 1 << 20);
-        assert_eq!(hosts.set(None).expect("hosts").len(), 4);
+        let job = Job { worker: Default::default(), ..job };
+        let mut hosts = Hosts::new(&job, Vec::new(), 1 << 20);
+        assert_eq!(hosts.set(&hosts.configured(None)).expect("hosts").len(), 4);
         assert_eq!([hosts.review(&open, at(1)), hosts.review(&open, at(100))], [None, None]);
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::{Error, part::Part};
 
 pub(crate) use self::value::datatype;
-pub use self::value::{Host, MaxErrors, Model, OneOrMore, Period, Size, Source};
+pub use self::value::{Host, MaxErrors, Model, OneOrMore, Package, Period, Size, Source};
 
 /// The settings of a job. Those marked *live* may change while it runs, and between two runs of the
 /// same job.
@@ -24,10 +24,12 @@ pub struct Job {
     pub retry: Option<PathBuf>,
     /// The directory of the output. It must not exist, or hold this job.
     pub output: PathBuf,
-    /// The model, by its name on the hosts. A job with `retry` has that of the first one without it.
+    /// The model, by its name on the hosts or as a package. A job with `retry` has that of the first
+    /// one without it.
     #[serde(default)]
     pub model: Model,
-    /// The hosts, which all have the model. Live.
+    /// The hosts, which all have the model; none if it is a package. Live.
+    #[serde(default)]
     pub hosts: OneOrMore<Host>,
     /// A file in PEM with the certificate authorities of the hosts; the system's if it is absent.
     #[serde(default)]
@@ -146,8 +148,12 @@ impl Job {
         if self.input.0.is_empty() == self.retry.is_none() {
             return refused("input", "needs a file, or retry a job, and not both");
         }
-        if self.hosts.0.is_empty() {
-            return refused("hosts", "needs a host");
+        match (self.hosts.0.is_empty(), &self.model.package) {
+            (true, None) => {
+                return refused("hosts", "needs a host, or a package as the model");
+            }
+            (false, Some(_)) => return refused("hosts", "must be empty: the model is a package"),
+            _ => {}
         }
         if self.model.name.is_empty() && self.retry.is_none() {
             return refused("model", "needs a name");

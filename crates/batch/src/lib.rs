@@ -12,7 +12,10 @@ mod commit;
 mod conductor;
 mod control;
 mod decode;
+mod discovery;
 mod encode;
+mod endpoint;
+mod environment;
 mod error;
 mod history;
 mod hosts;
@@ -21,6 +24,7 @@ mod job;
 mod lease;
 mod letters;
 mod memory;
+mod names;
 mod output;
 mod part;
 mod plan;
@@ -38,13 +42,17 @@ pub use self::{
     batch::Death,
     commit::{Commit, DataFile, MANIFEST, Manifest},
     control::Control,
+    discovery::{Health, Periods},
+    endpoint::{Answer, Description, Endpoint},
+    environment::{Engine, Environment, StartEngines},
     error::Error,
     history::{History, Run},
-    job::{Host, Job, MaxErrors, Model, OneOrMore, Period, Size, Source},
+    job::{Host, Job, MaxErrors, Model, OneOrMore, Package, Period, Size, Source},
     letters::Letter,
+    names::{Resolve, SystemResolver},
     part::Part,
     progress::{ENDS, HostProgress, LastFailure, Progress, Watch},
-    run::run,
+    run::{run, run_in},
     status::{Reader, State, Status, list},
     store::{NewObject, Store},
 };

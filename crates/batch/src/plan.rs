@@ -84,6 +84,11 @@ impl Scoring {
         Ok(Sha256::digest(json).iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
+    /// The version that requests name.
+    pub(crate) fn version(&self) -> Option<&str> {
+        self.version.as_deref().filter(|_| self.is_pinned)
+    }
+
     /// The rows of all files.
     pub(crate) fn rows(&self) -> u64 {
         self.files.iter().map(|file| file.rows).sum()
@@ -265,6 +270,7 @@ mod tests {
             datatype: DataType::Fp32,
             row: Vec::new(),
             columns: vec![column.to_owned()],
+            is_optional: false,
         };
         scoring.inputs = vec![input("x", "x"), input("y", "b")];
         scoring.outputs = vec![OutputColumn {

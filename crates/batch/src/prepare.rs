@@ -7,12 +7,12 @@ use arrow_array::RecordBatch;
 use http::StatusCode;
 use outrigger_dispatch::HostId;
 use outrigger_oip::metadata::ModelMetadata;
-use outrigger_oip_client::{Failure, ModelRef, Reply, Request, Status};
+use outrigger_oip_client::{Failure, ModelRef, Request, Status};
 use tokio::time::Instant;
 use tonic::Code;
 
 use crate::{
-    Error,
+    Answer, Description, Error,
     columns::{InputTensor, check_outputs, resolve_inputs, resolve_keys, resolve_outputs},
     encode::encode,
     hosts::Hosts,
@@ -40,8 +40,9 @@ pub(crate) async fn prepare(
     input: Input,
     (hosts, numbers): (&Hosts, &[HostId]),
 ) -> Result<Plan, Error> {
-    let metadata = metadata(job, hosts, numbers).await?;
-    let inputs = resolve_inputs(&metadata.inputs, &job.inputs, &input.schema)?;
+    let Description { metadata, optional } = describe(job, hosts, numbers).await?;
+    let described = (&metadata.inputs[..], &optional);
+    let inputs = resolve_inputs(described, &job.inputs, &input.schema)?;
     let keys = resolve_keys(job.keys.as_deref(), &inputs, &input.schema)?;
     check_outputs(&job.outputs, &metadata.outputs)?;
     let mut scoring = Scoring {
@@ -59,13 +60,13 @@ pub(crate) async fn prepare(
     request.outputs = job.outputs.values().map(|tensor| tensor.as_str().into()).collect();
     request.outputs.sort_unstable();
     request.outputs.dedup();
-    let (reply, row_bytes) =
+    let (answer, row_bytes) =
         first_answer(&rows, &scoring.inputs, (job, request), hosts, numbers).await?;
-    scoring.outputs = resolve_outputs(&job.outputs, &scoring.keys, (&reply.outputs, &metadata))?;
-    pin(&mut scoring, reply.version, &metadata)?;
-    let count = reply.outputs.first().and_then(|output| output.shape.first()).copied();
+    scoring.outputs = resolve_outputs(&job.outputs, &scoring.keys, (&answer.outputs, &metadata))?;
+    pin(&mut scoring, answer.version, &metadata)?;
+    let count = answer.outputs.first().and_then(|output| output.shape.first()).copied();
     let count = count.and_then(|rows| u64::try_from(rows).ok()).unwrap_or(1).max(1);
-    let bytes: usize = reply.outputs.iter().map(|output| output.data.len()).sum();
+    let bytes: usize = answer.outputs.iter().map(|output| output.data.len()).sum();
     let answer_bytes = (bytes as u64).div_ceil(count);
     let chunk = (CHUNK_BYTES / (row_bytes + answer_bytes).max(1)).clamp(1, CHUNK_ROWS);
     scoring.chunk_rows = job.chunk_rows.unwrap_or(chunk);
@@ -91,18 +92,18 @@ fn pin(
 }
 
 /// The description of the model by the first host that answers.
-async fn metadata(job: &Job, hosts: &Hosts, numbers: &[HostId]) -> Result<ModelMetadata, Error> {
+async fn describe(job: &Job, hosts: &Hosts, numbers: &[HostId]) -> Result<Description, Error> {
     let model = ModelRef { name: &job.model.name, version: job.model.version.as_deref() };
     let mut failures = Vec::new();
     for number in numbers {
-        let Some(client) = hosts.client(*number) else { continue };
-        match client.metadata(0, model, Instant::now() + QUESTION).await {
-            Ok(metadata) => return Ok(metadata),
+        let Some(endpoint) = hosts.endpoint(*number) else { continue };
+        match endpoint.describe(model, Instant::now() + QUESTION).await {
+            Ok(description) => return Ok(description),
             Err(failure) if failure.is_not_served() => {
                 let message = format!("the model {:?} is not there: {failure}", model.name);
                 return Err(Error::Usage(message));
             }
-            Err(failure) if is_unknown(&failure) => return Ok(ModelMetadata::default()),
+            Err(failure) if is_unknown(&failure) => return Ok(Description::default()),
             Err(failure) => failures.push(failure.to_string()),
         }
     }
@@ -136,7 +137,7 @@ async fn first_answer(
     (job, request): (&Job, Request),
     hosts: &Hosts,
     numbers: &[HostId],
-) -> Result<(Reply, u64), Error> {
+) -> Result<(Answer, u64), Error> {
     let whole = (0, rows.num_rows().min(job.batch_size as usize));
     let alone = (0..rows.num_rows().min(ROWS_ALONE)).map(|row| (row, 1));
     let mut reason = "the first rows are not valid".to_owned();
@@ -152,10 +153,10 @@ async fn first_answer(
         let bytes: usize = encoded.tensors.iter().map(|tensor| tensor.data.len()).sum();
         let mut request = Request { inputs: encoded.tensors, rows: Some(count), ..request.clone() };
         for number in numbers {
-            let Some(client) = hosts.client(*number) else { continue };
+            let Some(endpoint) = hosts.endpoint(*number) else { continue };
             request.deadline = Instant::now() + job.timeout.0;
-            match client.infer_at(0, &request).await {
-                Ok(reply) => return Ok((reply, (bytes as u64).div_ceil(count))),
+            match endpoint.infer(&request).await {
+                Ok(answer) => return Ok((answer, (bytes as u64).div_ceil(count))),
                 Err(failure) => reason = failure.to_string(),
             }
         }

@@ -11,6 +11,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use crate::Health;
+
 /// The progress of one worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -49,6 +51,9 @@ pub struct Progress {
     pub is_paused: bool,
     /// The hosts.
     pub hosts: Vec<HostProgress>,
+    /// The names of hosts that could not be looked up at the last time, each with the reason. They
+    /// keep the addresses that they had.
+    pub unresolved: Vec<String>,
 }
 
 /// One host, as a worker sees it.
@@ -79,6 +84,8 @@ pub struct HostProgress {
     pub ends: BTreeMap<String, u64>,
     /// The failure of the request that failed last.
     pub last_failure: Option<LastFailure>,
+    /// The last answer to the question whether the model is ready there, if it was asked.
+    pub health: Option<Health>,
 }
 
 /// A failure of a request.

@@ -222,13 +222,12 @@ impl Rows {
 
 /// A request without inputs. Its deadline is set for each call.
 pub(crate) fn request(scoring: &Scoring) -> Request {
-    let version = scoring.version.as_deref().filter(|_| scoring.is_pinned);
     let mut outputs: Vec<_> = scoring.outputs.iter().map(|output| &*output.tensor).collect();
     outputs.sort_unstable();
     outputs.dedup();
     Request {
         model: scoring.model.as_str().into(),
-        version: version.map(Into::into),
+        version: scoring.version().map(Into::into),
         inputs: Vec::new(),
         outputs: outputs.into_iter().map(Into::into).collect(),
         rows: None,

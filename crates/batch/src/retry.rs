@@ -88,7 +88,7 @@ fn check_is_unchanged(files: &[InputFile], first: &Scoring) -> Result<(), Error>
 fn completed(mut job: Job, first: Scoring) -> Job {
     if job.inputs.is_empty() {
         let source = |input: InputTensor| {
-            let InputTensor { name, datatype, row, columns } = input;
+            let InputTensor { name, datatype, row, columns, .. } = input;
             (name, Source { columns, datatype: Some(datatype), shape: Some(row) })
         };
         job.inputs = first.inputs.into_iter().map(source).collect();

@@ -24,14 +24,16 @@ use self::{
     steward::Steward,
 };
 use crate::{
-    Error, Manifest, Watch,
+    Environment, Error, Manifest, Progress, Watch,
     conductor::Conductor,
     control::Control,
+    discovery::{Discovery, Finding},
     hosts::Hosts,
     input::Input,
     job::Job,
     lease::Leases,
     memory::Memory,
+    names::Names,
     plan::Plan,
     prepare::prepare,
     readers::{self, Event, Readers, Sizes},
@@ -52,18 +54,40 @@ const MESSAGE_SHARE: u64 = 4;
 /// # Panics
 /// Outside of a Tokio runtime.
 pub async fn run(job: Job, store: Store, watch: Watch) -> Result<Manifest, Error> {
+    run_in(&Environment::default(), job, store, watch).await
+}
+
+/// As [`run()`], in other surroundings.
+///
+/// # Errors
+/// As [`run()`].
+///
+/// # Panics
+/// As [`run()`].
+pub async fn run_in(
+    environment: &Environment,
+    job: Job,
+    store: Store,
+    watch: Watch,
+) -> Result<Manifest, Error> {
     job.check()?;
-    let max_message = usize::try_from(job.memory.0 / MESSAGE_SHARE).unwrap_or(usize::MAX);
-    let mut hosts = Hosts::new(&job, max_message);
     let (job, input) = blocking(move || input(job)).await?;
-    let plan = match Plan::read(&store)? {
+    let planned = Plan::read(&store)?;
+    match &planned {
         Some(plan) => {
             plan.check(&job, &input.files)?;
-            plan
+            // A finished job needs no host.
+            if let Some(manifest) = Manifest::read(&store)? {
+                return Ok(manifest);
+            }
         }
+        None => check_has_no_other(&store)?,
+    }
+    let (mut hosts, names) = hosts(environment, &job).await?;
+    let plan = match planned {
+        Some(plan) => plan,
         None => {
-            check_has_no_other(&store)?;
-            let numbers = hosts.set(None)?;
+            let numbers = hosts.set(&names.hosts())?;
             let files = input.files.clone();
             let plan = tokio::select! {
                 plan = prepare(&job, input, (&hosts, &numbers)) => plan?,
@@ -75,10 +99,11 @@ pub async fn run(job: Job, store: Store, watch: Watch) -> Result<Manifest, Error
             plan
         }
     };
-    if let Some(manifest) = Manifest::read(&store)? {
-        return Ok(manifest);
-    }
-    let mut worker = Worker::start(&job, hosts, (&plan, &store), watch.clone())?;
+    let scoring = &plan.scoring;
+    let model = (scoring.model.as_str().into(), scoring.version().map(Into::into));
+    let surroundings = (Arc::clone(&environment.resolver), environment.periods);
+    let discovery = Discovery::new(surroundings, model, names);
+    let mut worker = Worker::start(&job, (hosts, discovery), (&plan, &store), watch.clone())?;
     let result = tokio::select! {
         result = worker.work() => result,
         () = watch.interrupted() => Err(Error::Interrupted),
@@ -86,6 +111,20 @@ pub async fn run(job: Job, store: Store, watch: Watch) -> Result<Manifest, Error
     worker.stop().await;
     result?;
     blocking(move || Manifest::write(&plan, &store)).await
+}
+
+/// The hosts of a job, its engines started and its names looked up. A name that has no address now is
+/// looked up again later, unless no host is left.
+async fn hosts(environment: &Environment, job: &Job) -> Result<(Hosts, Names), Error> {
+    let max_message = usize::try_from(job.memory.0 / MESSAGE_SHARE).unwrap_or(usize::MAX);
+    let engines = environment.engines(job).await?;
+    let hosts = Hosts::new(job, engines, max_message);
+    let names = Names::new(hosts.configured(None));
+    let (names, problems) = names.looked_up(&*environment.resolver).await;
+    match problems.is_empty() || !names.hosts().is_empty() {
+        true => Ok((hosts, names)),
+        false => Err(Error::failed(format!("no host has an address: {}", problems.join("; ")))),
+    }
 }
 
 /// The job with its input, which is that of its patterns or of another job's dead letters.
@@ -117,6 +156,7 @@ fn check_has_no_other(store: &Store) -> Result<(), Error> {
 /// One worker on a job: its threads, and the state of its run.
 struct Worker {
     conductor: Conductor,
+    discovery: Discovery,
     readers: Arc<Readers>,
     steward: Arc<Steward>,
     batches: mpsc::Receiver<Event>,
@@ -138,7 +178,7 @@ struct Live {
 impl Worker {
     fn start(
         job: &Job,
-        hosts: Hosts,
+        (hosts, mut discovery): (Hosts, Discovery),
         (plan, store): (&Plan, &Store),
         watch: Watch,
     ) -> Result<Self, Error> {
@@ -168,13 +208,24 @@ impl Worker {
         let scoring = Arc::new(plan.scoring.clone());
         let settings = settings(job);
         let mut conductor = Conductor::new((scoring, sizes), (hosts, job.timeout.0), settings);
-        conductor.set_hosts(None)?;
+        discovery.ask(conductor.set_hosts(&discovery.hosts())?);
         let steward = Arc::new(Steward::new(&name, (plan, before), &readers, watch)?);
         let threads = threads(layout.readers, &readers, &steward)?;
         let (batch_size, concurrency) = (job.batch_size, job.concurrency);
         let settings = Live { batch_size, concurrency, control: Control::default() };
         let (reading, open) = (layout.readers, 0);
-        Ok(Self { conductor, readers, steward, batches, events, threads, reading, open, settings })
+        Ok(Self {
+            conductor,
+            discovery,
+            readers,
+            steward,
+            batches,
+            events,
+            threads,
+            reading,
+            open,
+            settings,
+        })
     }
 
     /// Works until all chunks are committed.
@@ -190,13 +241,30 @@ impl Worker {
                 Some(ended) = self.conductor.answer(), if !is_silent => self.conductor.ended(ended)?,
                 Some(event) = self.batches.recv(), if has_room => self.event(event)?,
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
-                _ = second.tick() => {
-                    self.conductor.review_hosts()?;
-                    self.steward.report(self.conductor.progress());
-                }
+                finding = self.discovery.next() => self.found(finding)?,
+                _ = second.tick() => self.tick()?,
             }
         }
         self.steward.report(self.conductor.progress());
+        Ok(())
+    }
+
+    /// Does the work of each second.
+    fn tick(&mut self) -> Result<(), Error> {
+        self.conductor.review_hosts()?;
+        let unresolved = self.discovery.problems.clone();
+        self.steward.report(Progress { unresolved, ..self.conductor.progress() });
+        let (ended, failed) = self.conductor.calls();
+        self.discovery.calls(ended, failed);
+        Ok(())
+    }
+
+    /// Takes news of the hosts into account.
+    fn found(&mut self, finding: Finding) -> Result<(), Error> {
+        match finding {
+            Finding::Hosts(hosts) => self.discovery.ask(self.conductor.set_hosts(&hosts)?),
+            Finding::Health(host, health) => self.conductor.set_health(host, health),
+        }
         Ok(())
     }
 
@@ -238,7 +306,7 @@ impl Worker {
             false => dispatcher.resume(),
         }
         if has_new_hosts {
-            self.conductor.set_hosts(control.hosts.as_deref())?;
+            self.discovery.configure(self.conductor.hosts.configured(control.hosts.as_deref()));
         }
         self.settings.control = control;
         Ok(())

@@ -3,6 +3,7 @@
 mod listen;
 mod plot;
 mod progress;
+mod package;
 mod run;
 mod text;
 

@@ -108,6 +108,14 @@ impl Dispatcher {
         settled
     }
 
+    /// Takes a sign of life of a host into account: if it is withdrawn, its next probe is due now. The
+    /// probe decides about its return.
+    pub fn may_return(&mut self, host: HostId, now: Moment) {
+        if let Some(host) = self.hosts.get_mut(&host) {
+            host.breaker.may_return(now);
+        }
+    }
+
     /// Sets the limits of each host.
     pub fn set_limits(&mut self, limits: Limits) {
         self.settings.limits = limits;

@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{
     Class, Config, Failure, InvalidConfig, Reply, Request,
-    config::{Address, invalid},
+    config::{Address, Pinned, invalid},
     dial::{self, Dialer},
     host::Host,
     hosts::{Hosts, NoHost, Turn},
@@ -55,20 +55,18 @@ impl Client {
     pub fn new(config: Config, runtimes: &[Handle]) -> Result<Self, InvalidConfig> {
         let addresses = config.addresses()?;
         let tls = dial::tls(config.ca.as_deref())?;
-        let http = HttpClient::builder()
-            .tls_backend_preconfigured(rustls::ClientConfig::clone(&tls))
-            .http1_only()
-            .no_proxy()
-            .redirect(redirect::Policy::none())
-            .connect_timeout(config.connect_timeout)
-            .pool_idle_timeout(config.idle)
-            .build()
-            .map_err(|error| invalid("hosts", &error.without_url().to_string()))?;
+        let http = http_client(&config, &tls, None)?;
         let host = |(address, host): (Address, _)| {
             let dialer = Dialer::new(&address, &tls);
-            Host::new((address, host), &config, (http.clone(), dialer), runtimes)
+            // A client that looks a name up does so for all hosts of the name.
+            let http = match &address.pinned {
+                None => http.clone(),
+                pinned => http_client(&config, &tls, pinned.as_ref())?,
+            };
+            Ok(Host::new((address, host), &config, (http, dialer), runtimes))
         };
-        let list: Vec<_> = addresses.into_iter().zip(&config.hosts).map(host).collect();
+        let list = addresses.into_iter().zip(&config.hosts).map(host);
+        let list = list.collect::<Result<Vec<_>, _>>()?;
         let hosts = Hosts::new(list.len(), config.max_in_flight, config.ejection);
         let budget = Mutex::new(RetryBudget::new(config.budget, hosts.now()));
         let prefix = format!("{:016x}", rand::random::<u64>());
@@ -213,6 +211,25 @@ impl Client {
     pub(crate) fn host(&self, index: usize) -> &Host {
         &self.list[index]
     }
+}
+
+/// The client over HTTP, which connects to the address of `pinned` for its name.
+fn http_client(
+    config: &Config,
+    tls: &rustls::ClientConfig,
+    pinned: Option<&Pinned>,
+) -> Result<HttpClient, InvalidConfig> {
+    let mut builder = HttpClient::builder()
+        .tls_backend_preconfigured(tls.clone())
+        .http1_only()
+        .no_proxy()
+        .redirect(redirect::Policy::none())
+        .connect_timeout(config.connect_timeout)
+        .pool_idle_timeout(config.idle);
+    if let Some(Pinned { name, address }) = pinned {
+        builder = builder.resolve(name, *address);
+    }
+    builder.build().map_err(|error| invalid("hosts", &error.without_url().to_string()))
 }
 
 fn no_host(reason: NoHost) -> Failure {

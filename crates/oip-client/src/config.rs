@@ -1,6 +1,11 @@
 //! The configuration of a client.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use outrigger_rpc::Endpoint;
@@ -52,6 +57,9 @@ pub struct HostConfig {
     pub headers: Vec<(String, String)>,
     /// A file with a token, sent as `authorization: Bearer TOKEN`. It is read again when it changes.
     pub token_file: Option<PathBuf>,
+    /// The address to connect to; `None`: those of the endpoint's name. Certificates and requests
+    /// have the name in either case.
+    pub address: Option<IpAddr>,
 }
 
 /// The configuration is not valid: the key at fault, and the problem. The values of headers are not
@@ -69,12 +77,21 @@ pub struct InvalidConfig {
 #[derive(Debug, Clone)]
 pub(crate) struct Address {
     pub(crate) endpoint: Endpoint,
+    /// The address to connect to in place of those of the name.
+    pub(crate) pinned: Option<Pinned>,
     /// The name that the host's certificate must have, for TLS.
     pub(crate) tls: Option<ServerName<'static>>,
     /// Scheme, authority and prefix: the beginning of all URLs, without a slash at its end.
     pub(crate) base: String,
     pub(crate) has_prefix: bool,
     pub(crate) headers: HeaderMap,
+}
+
+/// A name that is not looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pinned {
+    pub(crate) name: String,
+    pub(crate) address: SocketAddr,
 }
 
 impl Config {
@@ -127,6 +144,17 @@ impl HostConfig {
         Self { endpoint: endpoint.into(), ..Self::default() }
     }
 
+    /// The name in the endpoint, which stands for the addresses that it has in the DNS; `None` if the
+    /// endpoint has an address.
+    ///
+    /// # Errors
+    /// The endpoint is not valid.
+    pub fn name(&self) -> Result<Option<String>, InvalidConfig> {
+        let Endpoint::Tcp { host, .. } = self.address()?.endpoint else { return Ok(None) };
+        let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        Ok((!is_address).then_some(host))
+    }
+
     fn address(&self) -> Result<Address, InvalidConfig> {
         let (is_tls, rest) = match self.endpoint.strip_prefix("https://") {
             Some(rest) => (true, rest),
@@ -142,12 +170,16 @@ impl HostConfig {
             return Err(invalid("endpoint", "must not be a Unix socket"));
         };
         let name = host.trim_matches(['[', ']']).to_owned();
+        let pinned = self.address.map(|address| Pinned {
+            name: name.to_ascii_lowercase(),
+            address: SocketAddr::new(address, *port),
+        });
         let tls = is_tls.then(|| ServerName::try_from(name)).transpose();
         let tls = tls.map_err(|_| invalid("endpoint", "is not a name of a certificate"))?;
         let scheme = if is_tls { "https" } else { "http" };
         let (prefix, headers) = (self.prefix()?, self.header_map()?);
         let base = format!("{scheme}://{host}:{port}{prefix}");
-        Ok(Address { has_prefix: !prefix.is_empty(), endpoint, tls, base, headers })
+        Ok(Address { has_prefix: !prefix.is_empty(), endpoint, pinned, tls, base, headers })
     }
 
     /// The prefix, with a slash at its beginning and none at its end.
@@ -175,6 +207,16 @@ impl HostConfig {
             headers.insert(name, value);
         }
         Ok(headers)
+    }
+}
+
+/// The endpoint, and the address if it is set.
+impl fmt::Display for HostConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            None => f.write_str(&self.endpoint),
+            Some(address) => write!(f, "{} at {address}", self.endpoint),
+        }
     }
 }
 
@@ -218,6 +260,25 @@ mod tests {
         for wrong in ["a b", "../b", "a?b", "a%2e"] {
             assert_eq!(base("a:1", wrong), Err("prefix"), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn the_name_of_an_endpoint_is_no_address() {
+        let name = |endpoint: &str| HostConfig::new(endpoint).name().expect(endpoint);
+        for endpoint in ["triton:8001", "http://triton:8001", "https://triton"] {
+            assert_eq!(name(endpoint).as_deref(), Some("triton"), "{endpoint}");
+        }
+        for endpoint in ["10.0.0.1:8001", "http://[::1]:80"] {
+            assert_eq!(name(endpoint), None, "{endpoint}");
+        }
+        assert!(HostConfig::new("").name().is_err());
+        let address = Some("10.0.0.1".parse().expect("an address"));
+        let pinned = HostConfig { address, ..HostConfig::new("https://Triton") };
+        assert_eq!(pinned.to_string(), "https://Triton at 10.0.0.1");
+        let resolved = pinned.address().expect("valid");
+        let socket = "10.0.0.1:443".parse().expect("an address");
+        assert_eq!(resolved.pinned, Some(Pinned { name: "triton".to_owned(), address: socket }));
+        assert_eq!(resolved.base, "https://Triton:443");
     }
 
     #[test]

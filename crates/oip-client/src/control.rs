@@ -113,7 +113,7 @@ impl Client {
         let no = |status| match status {
             Status::Http(status) => matches!(status.as_u16(), 400 | 404 | 503),
             Status::Grpc(code) => code == Code::NotFound,
-            Status::None | Status::Invalid => false,
+            Status::None | Status::Invalid | Status::Engine => false,
         };
         match self.control(host, control, deadline).await {
             Ok(answer) => Ok(!matches!(answer, Answer::Is(false))),

@@ -17,6 +17,8 @@ use crate::config::{Address, InvalidConfig, invalid};
 #[derive(Clone)]
 pub(crate) struct Dialer {
     endpoint: Endpoint,
+    /// The endpoint that is connected to: that with the address in place of the name, if it is set.
+    target: Endpoint,
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
@@ -27,7 +29,9 @@ impl Dialer {
         config.alpn_protocols = vec![b"h2".to_vec()];
         let connector = TlsConnector::from(Arc::new(config));
         let tls = address.tls.clone().map(|name| (connector, name));
-        Self { endpoint: address.endpoint.clone(), tls }
+        let endpoint = address.endpoint.clone();
+        let target = address.pinned.as_ref().map(|pinned| Endpoint::from(pinned.address));
+        Self { target: target.unwrap_or_else(|| endpoint.clone()), endpoint, tls }
     }
 }
 
@@ -43,7 +47,7 @@ impl Dial for Dialer {
     }
 
     async fn dial(&self) -> io::Result<Self::Stream> {
-        let stream = self.endpoint.connect(None).await?;
+        let stream = self.target.connect(None).await?;
         match &self.tls {
             None => Ok(Either::Left(stream)),
             Some((connector, name)) => {

@@ -39,6 +39,8 @@ pub enum Status {
     Http(StatusCode),
     /// The status of an answer over gRPC.
     Grpc(Code),
+    /// The message of an engine that the caller has started itself.
+    Engine,
 }
 
 /// The longest message that is kept, in characters.
@@ -78,6 +80,11 @@ impl Failure {
         let cut = Cut { rows: None, bytes: Some(limit as u64) };
         let message = format!("a request of {size} bytes is over the limit of {limit}");
         Self::new(Class::TooLarge(cut), message)
+    }
+
+    /// The failure of an engine that the caller has started itself.
+    pub fn of_engine(class: Class, message: String) -> Self {
+        Self::of(class, Status::Engine, message)
     }
 
     /// A request that was not sent: its host has no client any longer.
@@ -138,6 +145,7 @@ impl fmt::Display for Status {
             Self::Invalid => f.write_str("an answer that is not valid"),
             Self::Http(status) => write!(f, "HTTP status {}", status.as_u16()),
             Self::Grpc(code) => write!(f, "gRPC status {code:?}"),
+            Self::Engine => f.write_str("the engine failed"),
         }
     }
 }

@@ -67,10 +67,14 @@ impl Host {
             ..Settings::default()
         };
         let (max_request, max_answer) = (config.max_request, config.max_answer);
-        let Address { base, has_prefix, headers, .. } = address;
+        let Address { base, has_prefix, headers, pinned, .. } = address;
         let path = host.token_file.clone();
+        let name = match pinned {
+            None => base.clone(),
+            Some(pinned) => format!("{base} at {}", pinned.address.ip()),
+        };
         Self {
-            name: base.as_str().into(),
+            name: name.into(),
             rest: Rest::new(client, base, (max_request, max_answer)),
             dialer,
             settings,

@@ -109,6 +109,14 @@ impl Ejection {
         }
     }
 
+    /// Ends the pause before the next trial: the host has given a sign of life. Only a call decides
+    /// about its return.
+    pub fn may_return(&mut self, now: Moment) {
+        if let Some(ejected) = &mut self.ejected {
+            ejected.until = ejected.until.min(now);
+        }
+    }
+
     /// Starts the trial of an ejected host. [`Self::ended`] or [`Self::abandoned`] ends it.
     pub fn try_again(&mut self) {
         if let Some(ejected) = &mut self.ejected {
@@ -244,6 +252,20 @@ mod tests {
         assert!(matches!(host.place(at(3000)), Place::Out(_)), "a call sent before the ejection");
         host.ended(Outcome::Success, true, (at(3000), 1.0));
         assert_eq!(host.place(at(3000)), Place::In);
+    }
+
+    #[test]
+    fn check_38_a_sign_of_life_brings_the_trial_forward_and_decides_nothing() {
+        let mut host = ejected();
+        host.may_return(at(100));
+        assert_eq!(host.place(at(100)), Place::Trial);
+        host.try_again();
+        host.may_return(at(150));
+        assert!(matches!(host.place(at(200)), Place::Out(_)), "one trial at a time");
+        host.ended(Outcome::Failure, true, (at(200), 1.0));
+        assert_eq!(host.place(at(200)), Place::Out(at(2200)), "the pause doubles all the same");
+        host.may_return(at(9000));
+        assert_eq!(host.place(at(2200)), Place::Trial, "a later sign of life delays nothing");
     }
 
     #[test]

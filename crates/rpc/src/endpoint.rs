@@ -1,6 +1,11 @@
 //! The address of a server.
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    str::FromStr,
+};
 
 /// A server's address: `unix:/path`, `host:port` or `http://host:port`, without TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +60,16 @@ impl Endpoint {
     }
 }
 
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Self {
+        let host = match address.ip() {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        Self::Tcp { host, port: address.port() }
+    }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -81,6 +96,10 @@ mod tests {
             let endpoint: Endpoint = text.parse().expect(text);
             assert_eq!(endpoint.to_string(), shown);
             assert!(endpoint.origin().authority().is_some());
+        }
+        for address in ["127.0.0.1:8500", "[::1]:8500"] {
+            let of_address = Endpoint::from(address.parse::<SocketAddr>().expect("an address"));
+            assert_eq!(Ok(of_address), address.parse());
         }
     }
 

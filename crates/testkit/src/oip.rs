@@ -8,7 +8,7 @@ pub mod identity;
 use std::{
     convert::Infallible,
     future::pending,
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -60,6 +60,9 @@ pub enum Answer {
     /// The connection is closed.
     Close,
 }
+
+/// Any port of this machine.
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 type Script = dyn Fn(&Seen) -> Answer + Send + Sync;
 
@@ -113,7 +116,21 @@ impl Server {
         protocol: Protocol,
         script: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
     ) -> Self {
-        Self::listen(protocol, None, Arc::new(script)).await
+        Self::listen(ANY, (protocol, None), Arc::new(script)).await
+    }
+
+    /// As [`Self::start`], at the same port of another address of this machine.
+    ///
+    /// # Panics
+    /// If the port is not free there.
+    pub async fn start_beside(
+        &self,
+        address: IpAddr,
+        protocol: Protocol,
+        script: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        let address = SocketAddr::new(address, self.address.port());
+        Self::listen(address, (protocol, None), Arc::new(script)).await
     }
 
     /// As [`Self::start`], with TLS; returns the certificate of its authority too, PEM.
@@ -129,15 +146,24 @@ impl Server {
             Protocol::Http2 => b"h2",
         };
         let (acceptor, authority) = acceptor(&[name]);
-        (Self::listen(protocol, Some(acceptor), Arc::new(script)).await, authority)
+        (Self::listen(ANY, (protocol, Some(acceptor)), Arc::new(script)).await, authority)
     }
 
-    async fn listen(protocol: Protocol, tls: Option<TlsAcceptor>, script: Arc<Script>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    async fn listen(
+        at: SocketAddr,
+        (protocol, tls): (Protocol, Option<TlsAcceptor>),
+        script: Arc<Script>,
+    ) -> Self {
+        let listener = TcpListener::bind(at).await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared { script: Mutex::new(script), seen: Mutex::default() });
         let running = tokio::spawn(serve(listener, (protocol, tls), Arc::clone(&shared)));
         Self { address, shared, running }
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.address.port()
     }
 
     /// The address, `host:port`.

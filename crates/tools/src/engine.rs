@@ -15,6 +15,8 @@ use outrigger_core::{
 };
 use outrigger_run::{Clock, Engine, Event, Failed, PackagedModel, Start};
 use outrigger_store::Store;
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+use tempfile::TempDir;
 use tokio::{
     process::{Child, Command},
     sync::mpsc,
@@ -106,8 +108,8 @@ fn check_framework(engine: &dyn Engine, framework: &str) -> Result<(), Error> {
 }
 
 impl Running {
-    /// Starts the engine for models of `framework`. That is `program`, with its socket and log beside
-    /// the models of `store`, or an engine in this process.
+    /// Starts the engine for models of `framework`, whose files are in `store`: `program`, or an engine
+    /// in this process. The system ends the process of `program` with the calling thread.
     pub fn start(program: &Program, framework: &str, store: &Store) -> Result<Self, Error> {
         let (process, engine) = match (program.in_process)(framework) {
             Some(engine) => (None, engine),
@@ -134,6 +136,37 @@ impl Running {
     /// The engine.
     pub fn engine(&self) -> &dyn Engine {
         &*self.engine
+    }
+
+    /// Waits until the engine ends or loses a version. Returns the reason. Must be called after
+    /// [`Self::load`], or nobody takes the engine's reports.
+    pub async fn ended(&mut self) -> String {
+        let Self { process, events, .. } = self;
+        loop {
+            let ended = async {
+                match process {
+                    Some(process) => (process.child.wait().await, process.log()),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                (status, log) = ended => {
+                    let status = status.map_or_else(|it| it.to_string(), |it| it.to_string());
+                    return format!("its process has ended ({status}): {log}");
+                }
+                event = events.recv() => match event {
+                    Some((_, Event::Version(FromEngine::Lost(_)))) => {
+                        return "it has lost the model".to_owned();
+                    }
+                    Some((_, Event::Version(FromEngine::Failed(_, failure)))) => {
+                        return failure.to_string();
+                    }
+                    Some(_) => {}
+                    None => return "its task has ended".to_owned(),
+                }
+            }
+        }
     }
 
     /// Loads the model of the version `digest` as `id` by `deadline`.
@@ -179,7 +212,8 @@ impl Running {
 /// A child process that runs an engine.
 struct EngineProcess {
     child: Child,
-    log: PathBuf,
+    /// The directory of its socket and its log, which ends after the process.
+    directory: TempDir,
 }
 
 impl EngineProcess {
@@ -187,21 +221,23 @@ impl EngineProcess {
     fn start(program: &Program, store: &Store) -> Result<(Self, Arc<dyn Engine>), Error> {
         let starting =
             |error: io::Error| Error::Engine(format!("{}: {error}", program.binary.display()));
-        let directory = store.path();
-        let (socket, log) = (directory.join("engine.sock"), directory.join("engine.log"));
-        let child = spawn(program, directory, &socket, &log).map_err(starting)?;
+        let directory = tempfile::tempdir().map_err(starting)?;
+        let socket = directory.path().join("engine.sock");
+        let child = spawn(program, directory.path(), &socket).map_err(starting)?;
         let engine = (program.connect)(format!("unix:{}", socket.display()), store.clone())?;
-        Ok((Self { child, log }, engine))
+        Ok((Self { child, directory }, engine))
+    }
+
+    /// The end of the log.
+    fn log(&self) -> String {
+        tail(&fs::read_to_string(log(self.directory.path())).unwrap_or_default())
     }
 
     /// Fails with the end of the log when the process has ended.
     fn check(&mut self) -> Result<(), Error> {
         match self.child.try_wait().map_err(|error| Error::io("the engine", error))? {
             None => Ok(()),
-            Some(_) => {
-                let log = fs::read_to_string(&self.log).unwrap_or_default();
-                Err(Error::Engine(tail(&log)))
-            }
+            Some(_) => Err(Error::Engine(self.log())),
         }
     }
 }
@@ -210,9 +246,32 @@ fn expired() -> Failure {
     Failure::new(Reason::Deadline, "the engine did not load the model in time")
 }
 
-fn spawn(program: &Program, directory: &Path, socket: &Path, log: &Path) -> io::Result<Child> {
-    let output = fs::File::create(log)?;
-    program.command(directory, socket)?.stdout(output.try_clone()?).stderr(output).spawn()
+fn spawn(program: &Program, directory: &Path, socket: &Path) -> io::Result<Child> {
+    let output = fs::File::create(log(directory))?;
+    let mut command = program.command(directory, socket)?;
+    command.stdout(output.try_clone()?).stderr(output);
+    tie_to_this_process(&mut command);
+    command.spawn()
+}
+
+/// The log of an engine whose files are in `directory`.
+fn log(directory: &Path) -> PathBuf {
+    directory.join("engine.log")
+}
+
+/// Has the system kill the process of `command` when the calling thread ends.
+pub(crate) fn tie_to_this_process(command: &mut Command) {
+    let parent = getpid();
+    let tie = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        if getppid() == Some(parent) {
+            return Ok(());
+        }
+        // The parent has ended before the signal was set.
+        Err(io::Error::from(io::ErrorKind::NotFound))
+    };
+    // SAFETY: the closure makes system calls only, and allocates nothing.
+    unsafe { command.pre_exec(tie) };
 }
 
 /// The last lines of a log.

@@ -18,19 +18,24 @@ use crate::{
 pub(crate) struct InEngine {
     pub(crate) scorer: Scorer,
     running: Running,
-    _files: Fetched,
+    _files: Arc<Fetched>,
+}
+
+/// The name of a model that is the only one of its store.
+pub(crate) fn only() -> ModelName {
+    "validated".parse().expect("a valid name")
 }
 
 impl InEngine {
-    /// Starts an engine and loads the model of a package within `timeout`.
+    /// Starts an engine and loads the model of a package within `timeout`. Engines of one package
+    /// have models of different names: their files are in one store.
     pub(crate) async fn load(
         program: &Program,
-        fetched: Fetched,
+        (name, fetched): (&ModelName, Arc<Fetched>),
         plan: &Arc<Plan>,
         timeout: Duration,
     ) -> Result<Self, Error> {
-        let name: ModelName = "validated".parse().expect("a valid name");
-        let id = ServableId { name: ServableName::of(&name), version: Version(1) };
+        let id = ServableId { name: ServableName::of(name), version: Version(1) };
         let framework = &plan.metadata().framework;
         let mut running = Running::start(program, framework, &fetched.store)?;
         let uplift = plan.metadata().uplift.clone();
@@ -38,6 +43,11 @@ impl InEngine {
         running.load(&id, (*fetched.tree.digest(), model), Instant::now() + timeout).await?;
         let scorer = Scorer::bind(running.engine(), id, Arc::clone(plan), SharedLimits::default());
         Ok(Self { scorer, running, _files: fetched })
+    }
+
+    /// Waits until the engine ends. Returns the reason.
+    pub(crate) async fn ended(&mut self) -> String {
+        self.running.ended().await
     }
 
     /// The engine.

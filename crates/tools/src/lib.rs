@@ -4,6 +4,7 @@
 //! All functions return data; [`output`] formats it.
 
 mod access;
+pub mod batch;
 pub mod canaries;
 pub mod dev;
 pub mod diff;

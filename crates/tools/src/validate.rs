@@ -19,7 +19,7 @@ use crate::{
     engine::Program,
     fetch::{self, Fetched, Source, blocking},
     framework::framework,
-    in_engine::InEngine,
+    in_engine::{InEngine, only},
 };
 
 pub use server::validate_on_server;
@@ -161,7 +161,8 @@ async fn check(
     loaded.map(Some)
 }
 
-fn plan(tree: &Tree, frameworks: &[Framework]) -> Result<Arc<Plan>, Failure> {
+/// The plan of a package, checked against the model's own interface. Blocks.
+pub(crate) fn plan(tree: &Tree, frameworks: &[Framework]) -> Result<Arc<Plan>, Failure> {
     ModelFiles::read(tree, |name| framework(frameworks, name))?.plan()
 }
 
@@ -173,7 +174,8 @@ async fn scores(
     golden: &Golden,
     timeout: Duration,
 ) -> Result<InEngine, Error> {
-    let mut loaded = InEngine::load(program, fetched, plan, timeout).await?;
+    let model = (&only(), Arc::new(fetched));
+    let mut loaded = InEngine::load(program, model, plan, timeout).await?;
     loaded.scorer.batches |= program.for_batching;
     let gate = Gate { engine: loaded.engine(), scorer: &loaded.scorer, timeout, packages: None };
     for _ in 0..program.passes {

@@ -2,10 +2,12 @@
 
 Trains a campaign model, serves it with an engine and the control plane, writes a Parquet file with
 a row for each customer and offer, has `outrigger batch` score it through the control plane's own
-front, kills that job in the middle and runs it again, and compares every score with TensorFlow's.
+front, kills that job in the middle and runs it again, has it score the file with the package alone,
+without a server, and compares every score with TensorFlow's.
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -64,9 +66,13 @@ def run(data: Path | None, directory: Path) -> int:
         rows = written(screen, users, directory / "rows.parquet")
         job = described(directory / "job.yaml", rows, port)
         killed(screen, job, directory / "scored")
+        screen.section("The same job again")
         found = scored(screen, job, directory / "scored")
+    screen.section("The same rows without a server")
+    alone = directory / "alone"
+    beside = scored(screen, packaged(package.directory, rows, alone), alone)
     screen.section("TensorFlow's own answer")
-    count = compared(screen, package, users, found)
+    count = compared(screen, package, users, found) + compared(screen, package, users, beside)
     print(f"\ndemo ok: {count} scores equal TensorFlow's {TENSORFLOW.verdict}")
     return 0
 
@@ -100,6 +106,14 @@ def described(path: Path, rows: Path, port: int) -> list[str | Path]:
     return [outrigger(), "batch", "run", path, "-o", "json"]
 
 
+def packaged(package: Path, rows: Path, output: Path) -> list[str | Path]:
+    """The command that scores the rows with the package itself."""
+    from outrigger_testenv.binary import outrigger
+
+    flags = ("--package", package, "--input", rows, "--to", output, "-o", "json")
+    return [outrigger(), "batch", "run", *flags, "--key", "customer", "--key", "offer"]
+
+
 def killed(screen: Screen, command: list[str | Path], job: Path) -> None:
     """Runs the job and kills it after its first chunks."""
     screen.section("A job that is killed")
@@ -117,9 +131,11 @@ def killed(screen: Screen, command: list[str | Path], job: Path) -> None:
 
 def scored(screen: Screen, command: list[str | Path], job: Path) -> pd.DataFrame:
     """Runs the job to its end; returns its output."""
-    screen.section("The same job again")
+    from outrigger_testenv.stack import library
+
     start = time.monotonic()
-    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    environment = {**os.environ, **library()}
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     expect(ended.returncode == 0, f"the job failed: {ended.stderr}")
     summary = json.loads(ended.stdout)
     screen.line(

@@ -1,6 +1,6 @@
 //! Matches the columns of a file with the tensors of a model, before the first row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use arrow_schema::{DataType as ArrowType, Schema};
 use outrigger_oip::{
@@ -12,12 +12,12 @@ use super::{InputTensor, OutputColumn};
 use crate::{Error, job::Source};
 
 /// The input tensors of the model, with their columns. `described` are those of the host; where it
-/// describes none, the job does.
+/// describes none, the job does. Inputs that are `optional` are left out if they have no column.
 ///
 /// # Errors
 /// A column or a tensor is unknown or has a wrong type, or a shape is not one of rows.
 pub(crate) fn resolve_inputs(
-    described: &[TensorMetadata],
+    (described, optional): (&[TensorMetadata], &BTreeSet<String>),
     sources: &BTreeMap<String, Source>,
     schema: &Schema,
 ) -> Result<Vec<InputTensor>, Error> {
@@ -39,9 +39,19 @@ pub(crate) fn resolve_inputs(
         [] => sources.iter().map(|(name, source)| undescribed(name, source)).collect(),
         _ => described
             .iter()
-            .map(|tensor| input(tensor, sources.get(&tensor.name).unwrap_or(&empty)))
+            .filter(|TensorMetadata { name, .. }| {
+                let has_column = || schema.field_with_name(name).is_ok();
+                !optional.contains(name) || sources.contains_key(name) || has_column()
+            })
+            .map(|tensor| input(tensor, sources.get(&tensor.name).unwrap_or(&empty), optional))
             .collect::<Result<Vec<_>, _>>(),
     }?;
+    if inputs.is_empty() {
+        let known = names(schema.fields().iter().map(|field| field.name()));
+        return Err(Error::usage(format!(
+            "the files have no column of an input of the model; they have {known}"
+        )));
+    }
     inputs.iter().try_for_each(|input| check_columns(input, schema))?;
     Ok(inputs)
 }
@@ -62,11 +72,16 @@ fn undescribed(name: &str, source: &Source) -> Result<InputTensor, Error> {
         )));
     };
     let row = source.shape.clone().unwrap_or_default();
-    checked(InputTensor { name: name.to_owned(), datatype, row, columns: columns(name, source) })
+    let columns = columns(name, source);
+    checked(InputTensor { name: name.to_owned(), datatype, row, columns, is_optional: false })
 }
 
 /// An input that the host describes.
-fn input(tensor: &TensorMetadata, source: &Source) -> Result<InputTensor, Error> {
+fn input(
+    tensor: &TensorMetadata,
+    source: &Source,
+    optional: &BTreeSet<String>,
+) -> Result<InputTensor, Error> {
     let TensorMetadata { name, datatype, shape } = tensor;
     let Some(datatype) = source.datatype.or_else(|| DataType::named(datatype)) else {
         return Err(Error::usage(format!(
@@ -83,7 +98,8 @@ fn input(tensor: &TensorMetadata, source: &Source) -> Result<InputTensor, Error>
             )));
         }
     };
-    checked(InputTensor { name: name.clone(), datatype, row, columns: columns(name, source) })
+    let (columns, is_optional) = (columns(name, source), optional.contains(name));
+    checked(InputTensor { name: name.clone(), datatype, row, columns, is_optional })
 }
 
 /// The input, unless its sizes leave a shape open.

@@ -44,6 +44,7 @@ impl Conductor {
             failed: status.totals.failed,
             ends,
             last_failure,
+            health: self.health.get(&status.host).copied(),
         }
     }
 }

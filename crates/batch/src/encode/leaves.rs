@@ -39,6 +39,11 @@ impl<'a> Leaves<'a> {
         Self { values, lists }
     }
 
+    /// True if the row has no value or list at all.
+    pub(super) fn is_absent(&self, row: usize) -> bool {
+        self.lists.first().map_or_else(|| self.values.is_null(row), |list| list.is_null(row))
+    }
+
     /// The values of a row.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use super::*;
 
 fn input(datatype: DataType, row: &[i64], columns: &[&str]) -> InputTensor {
     let columns = columns.iter().map(ToString::to_string).collect();
-    InputTensor { name: "x".to_owned(), datatype, row: row.to_vec(), columns }
+    InputTensor { name: "x".to_owned(), datatype, row: row.to_vec(), columns, is_optional: false }
 }
 
 fn table<const N: usize>(columns: [(&str, ArrayRef); N]) -> RecordBatch {
@@ -118,4 +118,46 @@ fn a_column_of_floats_is_copied() {
     let encoded = encode(&table([("a", a)]), &[input(DataType::Fp32, &[1], &["a"])]);
     assert_eq!(singles(&encoded.tensors[0])[0], 0.1);
     assert!(singles(&encoded.tensors[0])[1].is_nan());
+}
+
+#[test]
+fn rows_without_a_value_of_an_optional_input_are_named() {
+    let optional = |input: InputTensor, name: &str| InputTensor {
+        name: name.to_owned(),
+        is_optional: true,
+        ..input
+    };
+    let x = lists(&[list(&[1.0, 2.0]), None, list(&[3.0]), list(&[5.0, 6.0])]);
+    let n: ArrayRef = Arc::new(Int64Array::from(vec![None, Some(2), Some(3), Some(4)]));
+    let t: ArrayRef = Arc::new(StringArray::from(vec![None, Some("a"), Some("b"), None]));
+    let m: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 4]));
+    let inputs = [
+        optional(input(DataType::Fp32, &[2], &["x"]), "x"),
+        optional(input(DataType::Int64, &[1], &["n"]), "n"),
+        optional(input(DataType::Bytes, &[], &["t"]), "t"),
+        optional(input(DataType::Fp32, &[1], &["m"]), "m"),
+    ];
+    let encoded = encode(&table([("x", x), ("n", n), ("t", t), ("m", m)]), &inputs);
+    // The third row has a list of another length, which is not an absent one.
+    assert_eq!(encoded.rows, [0, 1, 3]);
+    assert_eq!(encoded.invalid.len(), 1);
+    let names: Vec<_> = encoded.tensors.iter().map(|tensor| &*tensor.name).collect();
+    assert_eq!(names, ["x", "present(x)", "n", "present(n)", "t", "present(t)", "m"]);
+    assert_eq!(singles(&encoded.tensors[0]), [1.0, 2.0, 0.0, 0.0, 5.0, 6.0]);
+    let present = |at: usize| encoded.tensors[at].data.to_vec();
+    assert_eq!([present(1), present(3), present(5)], [[1, 0, 1], [0, 1, 1], [0, 1, 0]]);
+    assert_eq!(&encoded.tensors[4].data[..], b"\0\0\0\0\x01\0\0\0a\0\0\0\0");
+    encoded.tensors.iter().for_each(|tensor| tensor.check().expect("a valid tensor"));
+}
+
+#[test]
+fn an_absent_list_of_any_length_is_as_long_as_those_before_it() {
+    let open = InputTensor { is_optional: true, ..input(DataType::Fp32, &[-1], &["x"]) };
+    let x = lists(&[list(&[1.0, 2.0]), None, list(&[3.0])]);
+    let encoded = encode(&table([("x", x)]), std::slice::from_ref(&open));
+    assert_eq!((&encoded.rows[..], encoded.read), (&[0, 1][..], 2));
+    assert_eq!(encoded.tensors[0].shape, [2, 2]);
+    assert_eq!(&encoded.tensors[1].data[..], [1, 0]);
+    let first = encode(&table([("x", lists(&[None, list(&[1.0, 2.0])]))]), &[open]);
+    assert_eq!((&first.rows[..], &first.tensors[0].shape[..]), (&[0][..], &[1, 1][..]));
 }

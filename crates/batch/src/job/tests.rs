@@ -59,6 +59,7 @@ token_file: token
         prefix: "/p".to_owned(),
         headers,
         token_file: Some("/token".into()),
+        address: None,
     };
     assert_eq!(job.hosts.0, [Host::new("one:8001"), Host(two)]);
     assert_eq!(job.inputs["x"].columns, ["features"]);
@@ -75,6 +76,38 @@ token_file: token
     assert_eq!(job.outputs["score"], "SCORE");
     assert_eq!(job.listen, Some(([127, 0, 0, 1], 9910).into()));
     assert_eq!(job.token_file, Some("token".into()));
+}
+
+#[test]
+fn a_model_may_be_a_package() {
+    let read = |model: &str| {
+        let job = Job::read(&format!("input: a.parquet\noutput: out\nmodel: {model}\n"));
+        job.map(|job| (job.model.clone(), job.check()))
+    };
+    let (model, checked) = read("{package: models/churn/}").expect("a job");
+    assert_eq!((model, checked), (Model::packaged(Package::new("models/churn/")), Ok(())));
+    let text = r#"{name: m, package: "r.example/churn:1", engine: /bin/server, instances: 3}"#;
+    let (model, _) = read(text).expect("a job");
+    let package = model.package.expect("a package");
+    assert_eq!((&*model.name, &*package.source), ("m", "r.example/churn:1"));
+    assert_eq!((package.engine, package.instances.get()), (Some("/bin/server".into()), 3));
+    for (model, fault) in [
+        ("{version: \"3\"}", "a name or a package"),
+        ("{name: m, engine: /bin/server}", "for a package"),
+        ("{package: churn, instances: 0}", "nonzero"),
+        ("{path: churn}", "path"),
+    ] {
+        let error = read(model).expect_err(model);
+        assert!(matches!(&error, Error::Usage(message) if message.contains(fault)), "{error}");
+    }
+    let (_, checked) = read("m").expect("a job");
+    assert!(matches!(checked, Err(Error::Usage(message)) if message.contains("needs a host")));
+    let both = Job::read(&format!(
+        "{}hosts: a:1\n",
+        SHORT.replace("model: churn\nhosts: localhost:8001", "model: {package: churn}")
+    ));
+    let refused = both.expect("a job").check();
+    assert!(matches!(refused, Err(Error::Usage(message)) if message.contains("must be empty")));
 }
 
 #[test]

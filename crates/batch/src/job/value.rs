@@ -1,6 +1,7 @@
 //! The types of a job's settings.
 
 mod forms;
+mod model;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr, time::Duration};
 
@@ -8,6 +9,8 @@ use bytesize::ByteSize;
 use outrigger_oip::DataType;
 use outrigger_oip_client::HostConfig;
 use serde::{Deserialize, Deserializer, Serializer, de};
+
+pub use self::model::{Model, Package};
 
 /// One value, or a list of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,37 +25,6 @@ impl<T> Default for OneOrMore<T> {
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMore<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         forms::one_or_more(deserializer).map(Self)
-    }
-}
-
-/// A model: `name`, or `{name: name, version: "3"}`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Model {
-    /// Its name on the hosts.
-    pub name: String,
-    /// Its version; `None`: the one that answers at the start of the job.
-    pub version: Option<String>,
-}
-
-impl Model {
-    /// The model with this name, in the version that the hosts choose.
-    pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), version: None }
-    }
-}
-
-impl<'de> Deserialize<'de> for Model {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Full {
-            name: String,
-            #[serde(default)]
-            version: Option<String>,
-        }
-        let text = |name| Full { name, version: None };
-        let Full { name, version } = forms::text_or_map(deserializer, text)?;
-        Ok(Self { name, version })
     }
 }
 
@@ -84,7 +56,7 @@ impl<'de> Deserialize<'de> for Host {
         let Full { endpoint, prefix, headers, token_file } =
             forms::text_or_map(deserializer, text)?;
         let headers = headers.into_iter().collect();
-        Ok(Self(HostConfig { endpoint, prefix, headers, token_file }))
+        Ok(Self(HostConfig { endpoint, prefix, headers, token_file, address: None }))
     }
 }
 

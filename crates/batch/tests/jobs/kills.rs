@@ -55,7 +55,7 @@ fn is_killed_at(step: usize, (file, host): (&str, &str), place: &Place) -> bool 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_output_is_the_same_after_a_kill_at_any_step() {
+async fn check_44_the_output_is_the_same_after_a_kill_at_any_step() {
     let host = host().await;
     let input = Place::new();
     let file = input.rows("a.parquet", rows());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{BinaryBytes, HumanCount, ProgressBar};
-use outrigger_batch::{HostProgress, Progress};
+use outrigger_batch::{Health, HostProgress, Progress};
 
 /// The most hosts that are shown.
 const MOST_HOSTS: usize = 12;
@@ -41,6 +41,7 @@ pub(super) fn text(progress: &Progress) -> String {
     if hosts.len() > MOST_HOSTS {
         text.push_str(&format!("\n  and {} more hosts", hosts.len() - MOST_HOSTS));
     }
+    progress.unresolved.iter().for_each(|it| text.push_str(&format!("\n  {it}")));
     text
 }
 
@@ -54,7 +55,8 @@ fn left(progress: &Progress) -> Option<String> {
 }
 
 fn host(host: &HostProgress) -> String {
-    let HostProgress { host, limit, bound, in_flight, breaker, rows_per_second, failed, .. } = host;
+    let HostProgress { host: name, limit, bound, in_flight, breaker, rows_per_second, failed, .. } =
+        host;
     let reason = match bound.as_str() {
         "start" => "not measured yet",
         "round_trips" => "more would wait there",
@@ -68,12 +70,17 @@ fn host(host: &HostProgress) -> String {
         "half_open" => ", being tested",
         other => other,
     };
+    let health = match host.health {
+        None | Some(Health::Ready) => "",
+        Some(Health::NotReady) => ", not ready when it was asked",
+        Some(Health::Silent) => ", no answer when it was asked",
+    };
     let failed = match failed {
         0 => String::new(),
         count => format!(", {} failed", HumanCount(*count)),
     };
     let requests = format!("{in_flight} of {limit} requests ({reason})");
-    format!("{host}: {rows_per_second:.0} rows/s, {requests}{place}{failed}")
+    format!("{name}: {rows_per_second:.0} rows/s, {requests}{place}{health}{failed}")
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use std::{
 };
 
 use outrigger_batch::{
-    Error, Host, Job, MANIFEST, Manifest, MaxErrors, Model, OneOrMore, Part, Period, Size, Source,
-    Status, Store, Watch,
+    Environment, Error, Host, Job, MANIFEST, Manifest, MaxErrors, Model, OneOrMore, Part, Period,
+    Size, Source, Status, Store, Watch,
 };
 use outrigger_batch_ui::Worker;
 use tokio::{runtime::Builder, time::sleep};
 
-use super::{exit_of, listen, plot, progress, text};
+use super::{exit_of, listen, package::PackageArguments, plot, progress, text};
 use crate::{
     exit::{self, Exit, Output},
     progress::{bar, follow},
@@ -35,7 +35,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(20);
 #[command(after_help = "Example:
   outrigger batch run job.yaml
   outrigger batch run --input 'rows/*.parquet' --to scored --model churn \\
-    --host a:8001 --host b:8001 --map x=features")]
+    --host a:8001 --host b:8001 --map x=features
+  outrigger batch run --input rows.parquet --to scored --package churn/")]
 pub(crate) struct Arguments {
     /// The job file.
     #[arg(value_name = "JOB.yaml")]
@@ -47,13 +48,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", required_unless_present = "file")]
     to: Option<PathBuf>,
     /// The model's name on the hosts.
-    #[arg(long, value_name = "NAME", required_unless_present = "file")]
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["file", "package"])]
     model: Option<String>,
     /// The model's version [default: the one that answers first].
     #[arg(long, value_name = "VERSION")]
     model_version: Option<String>,
-    /// host:port or URL of a server with the model; may be given several times.
-    #[arg(long, value_name = "ENDPOINT", required_unless_present = "file")]
+    /// host:port or URL of a server with the model; may be given several times. A name stands for all
+    /// of its addresses.
+    #[arg(long, value_name = "ENDPOINT", required_unless_present_any = ["file", "package"])]
     host: Vec<String>,
     /// An input tensor and the column with its rows, if their names differ; may be given several
     /// times.
@@ -84,6 +86,8 @@ pub(crate) struct Arguments {
     /// Format of the summary.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
+    #[command(flatten)]
+    package: PackageArguments,
 }
 
 /// Scores the dead letters of a finished job again, as a job with an output of its own.
@@ -100,7 +104,7 @@ pub(crate) struct Retry {
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
     /// host:port or URL of a server with the model; may be given several times.
-    #[arg(long, value_name = "ENDPOINT", required = true)]
+    #[arg(long, value_name = "ENDPOINT", required_unless_present = "package")]
     host: Vec<String>,
     /// The most rows in a request [default: 256].
     #[arg(long, value_name = "N")]
@@ -113,6 +117,8 @@ pub(crate) struct Retry {
     /// Format of the summary.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
+    #[command(flatten)]
+    package: PackageArguments,
 }
 
 /// A name and a value with an equals sign between them.
@@ -125,25 +131,27 @@ fn pair(text: &str) -> Result<(String, String), String> {
 /// Runs the command.
 pub(super) fn run(arguments: Arguments) -> Result<(), Exit> {
     let format = arguments.output;
-    finish(arguments.job()?, format)
+    let (job, environment) = arguments.job()?;
+    finish(job, &environment, format)
 }
 
 /// Runs the command `retry-dead`.
 pub(super) fn retry(arguments: Retry) -> Result<(), Exit> {
-    let Retry { job: first, to, host, batch_size, timeout, listener, output } = arguments;
+    let Retry { job: first, to, host, batch_size, timeout, listener, output, package } = arguments;
     let hosts = host.iter().map(|host| Host::new(host)).collect();
     let mut job = Job { retry: Some(first), ..Job::new(Vec::new(), to, "", hosts) };
     job.batch_size = batch_size.unwrap_or(job.batch_size);
     job.timeout = timeout.unwrap_or(job.timeout);
     listener.apply(&mut job);
-    finish(job, output)
+    let environment = package.apply(&mut job)?;
+    finish(job, &environment, output)
 }
 
 /// Runs a job, and prints its summary.
-fn finish(job: Job, format: Output) -> Result<(), Exit> {
+fn finish(job: Job, environment: &Environment, format: Output) -> Result<(), Exit> {
     let (directory, start) = (job.output.clone(), Instant::now());
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Exit::failed)?;
-    let manifest = runtime.block_on(with_progress_bar(job));
+    let manifest = runtime.block_on(with_progress_bar(job, environment));
     // Threads that wait for the hosts or the disk end with the process.
     runtime.shutdown_background();
     let summary = text::Summary::new(&manifest?, &directory.join(MANIFEST), start.elapsed());
@@ -159,7 +167,7 @@ fn finish(job: Job, format: Output) -> Result<(), Exit> {
 }
 
 /// Runs a job until its end. A signal interrupts it, and a second one ends it at once.
-async fn with_progress_bar(job: Job) -> Result<Manifest, Exit> {
+async fn with_progress_bar(job: Job, environment: &Environment) -> Result<Manifest, Exit> {
     let (store, watch) = (Store::local(&job.output), Watch::default());
     let listener = match listen::settings_of(&job) {
         Some(settings) => Some(listen::bind(settings).await?),
@@ -168,7 +176,7 @@ async fn with_progress_bar(job: Job) -> Result<Manifest, Exit> {
     let worker = Worker { watch: watch.clone(), model: job.model.name.clone() };
     let bar = bar(progress::BAR);
     let update = |bar: &indicatif::ProgressBar| progress::show(bar, &watch.get(), plot::width());
-    let work = outrigger_batch::run(job, store.clone(), watch.clone());
+    let work = outrigger_batch::run_in(environment, job, store.clone(), watch.clone());
     let work = listen::beside(listener, (store, Some(worker)), work);
     let mut work = pin!(follow(&bar, update, work));
     let mut signals = Signals::listen()?;
@@ -184,8 +192,8 @@ async fn with_progress_bar(job: Job) -> Result<Manifest, Exit> {
 }
 
 impl Arguments {
-    /// The job of the file and the flags.
-    fn job(self) -> Result<Job, Exit> {
+    /// The job of the file and the flags, and its surroundings.
+    fn job(self) -> Result<(Job, Environment), Exit> {
         let mut job = match &self.file {
             Some(file) => read(file)?,
             None => {
@@ -197,6 +205,7 @@ impl Arguments {
             job.input = OneOrMore(self.input);
         }
         if !self.host.is_empty() {
+            job.model.package = None;
             job.hosts = OneOrMore(self.host.iter().map(|host| Host::new(host)).collect());
         }
         if let Some(name) = self.model {
@@ -217,7 +226,8 @@ impl Arguments {
         job.max_errors = self.max_errors.or(job.max_errors);
         self.listener.apply(&mut job);
         job.worker = self.worker;
-        Ok(job)
+        let environment = self.package.apply(&mut job)?;
+        Ok((job, environment))
     }
 }
 

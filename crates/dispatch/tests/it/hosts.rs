@@ -133,6 +133,26 @@ fn check_38_a_probe_with_a_scored_row_decides_about_the_return() {
 }
 
 #[test]
+fn check_38_a_sign_of_life_brings_the_probe_forward() {
+    let mut dispatcher = dispatcher(&[A], 20, 64);
+    let mut now = at(0);
+    while !matches!(dispatcher.snapshot(now).hosts[0].breaker, Breaker::Open(_)) {
+        match dispatcher.next(now) {
+            Some(call) => _ = dispatcher.ended(call.id, failed(Class::Unavailable), now),
+            None => now = dispatcher.wake_at(now).expect("a time"),
+        }
+    }
+    assert_eq!(dispatcher.next(now), None);
+    dispatcher.may_return(A, now);
+    assert_eq!(dispatcher.snapshot(now).hosts[0].breaker, Breaker::HalfOpen);
+    let probe = dispatcher.next(now).expect("a probe");
+    assert!(probe.is_probe);
+    dispatcher.ended(probe.id, End::Scored, now);
+    assert_eq!(dispatcher.snapshot(now).hosts[0].breaker, Breaker::Closed);
+    dispatcher.may_return(B, now);
+}
+
+#[test]
 fn check_40_hosts_are_added_and_removed_while_a_job_runs() {
     let mut job = Job::new(vec![Plan::steady(); 3], vec![64; 2000]);
     let change = |seconds: u64, hosts: &[u32]| (at(seconds * 1000), Change::Hosts(hosts.to_vec()));

@@ -1,9 +1,9 @@
 //! TLS, over gRPC and over HTTP.
 
-use std::io::Write as _;
+use std::{io::Write as _, net::SocketAddr};
 
 use outrigger_oip_client::{Class, Config, Form, HostConfig};
-use outrigger_testkit::oip::{Protocol, Server, identity};
+use outrigger_testkit::oip::{Answer, Protocol, Seen, Server, identity};
 use tempfile::NamedTempFile;
 
 use crate::harness::{config, connect, fault, request, values};
@@ -36,5 +36,31 @@ async fn a_server_with_an_unknown_authority_gets_no_request() {
         let client = connect(Config { attempts: 1, ..config });
         assert_eq!(fault(&client).await.class, Class::Unavailable);
         assert!(server.seen().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_has_the_name_of_a_host_that_is_called_by_its_address() {
+    let of_form: [(_, fn(&Seen) -> Answer); 2] =
+        [(Protocol::Http1, identity::binary), (Protocol::Http2, identity::grpc)];
+    for (protocol, answer) in of_form {
+        let (server, authority) = Server::start_tls(protocol, answer).await;
+        let address: SocketAddr = server.address().parse().expect("an address");
+        let called = async |name: &str| {
+            let (config, _file) = trusting(&server, &authority);
+            let host = HostConfig {
+                address: Some(address.ip()),
+                ..HostConfig::new(format!("https://{name}:{}", address.port()))
+            };
+            let client = connect(Config { hosts: vec![host], attempts: 1, ..config });
+            client.infer(&request(&[1.0, 2.0])).await
+        };
+        let reply = called("localhost").await.expect("an answer");
+        assert_eq!(values(&reply), [1.0, 2.0]);
+        // The name is not looked up, and is not that of the certificate.
+        let failure = called("triton.invalid").await.expect_err("another name");
+        assert_eq!(failure.class, Class::Unavailable);
+        assert!(failure.to_string().contains("triton.invalid"), "{failure}");
+        assert_eq!(server.seen().len(), 1);
     }
 }

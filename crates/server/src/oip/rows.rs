@@ -4,14 +4,9 @@
 //! The rows become requests of `outrigger.v1`, so that they are packed, checked and answered as any
 //! other. The users of a table are answered by one version.
 
-mod cells;
-mod described;
-mod outputs;
-mod table;
-mod values;
-
 use bytes::Bytes;
 use outrigger_core::{Failure, Reason};
+use outrigger_feature_table::{Table, tensors};
 use outrigger_features::{Arrived, Limits, Meter, Packed};
 use outrigger_lifecycle::Lease;
 use outrigger_oip::{InferRequest, InferResponse, Tensor};
@@ -19,8 +14,6 @@ use outrigger_proto::outrigger::v1::{BatchPredictResponse, ResponseOptions};
 use outrigger_score::Scorer;
 use prost::Message as _;
 
-pub(super) use self::described::described;
-use self::table::Table;
 use super::version::headers;
 use crate::{
     call::Call,
@@ -96,7 +89,7 @@ impl<'r> Rows<'r> {
             return Ok(None);
         }
         let plan = &lease.scorer.plan;
-        let outputs = outputs::tensors(plan, &self.options.outputs, Vec::new(), &[])?;
+        let outputs = tensors(plan, &self.options.outputs, Vec::new(), &[])?;
         self.call.set_headers(headers(lease, &Terms::of(self.call)));
         Ok(Some(self.response(lease, outputs)))
     }
@@ -173,7 +166,7 @@ impl Exchange for Rows<'_> {
                 Failure::new(Reason::Internal, format!("the answer cannot be read: {error}"))
             })?;
             let (names, rows) = (&self.options.outputs, &self.rows);
-            let outputs = outputs::tensors(plan, names, answer.responses, rows)?;
+            let outputs = tensors(plan, names, answer.responses, rows)?;
             self.call.set_headers(headers(lease, terms));
             Ok(self.response(lease, outputs))
         })

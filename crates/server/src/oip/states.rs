@@ -9,7 +9,7 @@ use outrigger_oip::{
 };
 use outrigger_score::Scorer;
 
-use super::{rows, version::Target};
+use super::version::Target;
 use crate::{
     audit::Record, call::Call, config::View, health::Readiness, predict::Predictor, routing,
     views::find,
@@ -184,7 +184,7 @@ fn available(view: &ModelView) -> Vec<String> {
 fn described(scorer: &Scorer, view: View) -> (Vec<TensorMetadata>, Vec<TensorMetadata>) {
     let plan = &scorer.plan;
     match (view, plan.raw()) {
-        (View::Features, _) => rows::described(plan),
+        (View::Features, _) => outrigger_feature_table::described(plan),
         (View::Tensors, Some(raw)) => {
             let tensors =
                 |specs: &[outrigger_core::TensorSpec]| specs.iter().map(Into::into).collect();

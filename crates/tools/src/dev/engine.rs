@@ -8,17 +8,18 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{
-    Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal,
-};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader},
     net::UnixStream,
-    process::{Child, Command},
+    process::Child,
     time::{sleep, timeout},
 };
 
-use crate::{Error, engine::Program};
+use crate::{
+    Error,
+    engine::{Program, tie_to_this_process},
+};
 
 /// The pause before an engine that has ended is started again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -114,21 +115,6 @@ impl DevEngine {
         }
         child.wait().await.map(Some)
     }
-}
-
-/// Has the system kill the process of `command` when the calling thread ends.
-fn tie_to_this_process(command: &mut Command) {
-    let parent = getpid();
-    let tie = move || {
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        if getppid() == Some(parent) {
-            return Ok(());
-        }
-        // The parent has ended before the signal was set.
-        Err(io::Error::from(io::ErrorKind::NotFound))
-    };
-    // SAFETY: the closure makes system calls only, and allocates nothing.
-    unsafe { command.pre_exec(tie) };
 }
 
 async fn accepts(socket: &Path) {

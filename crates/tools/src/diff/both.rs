@@ -16,7 +16,13 @@ use outrigger_validation::{Answer, Batching, Features, Loaded, Predictor, Tolera
 use prost::Message as _;
 
 use super::{Package, Scores, Settings};
-use crate::{Error, engine::Program, fetch::blocking, in_engine::InEngine, validate::Rows};
+use crate::{
+    Error,
+    engine::Program,
+    fetch::blocking,
+    in_engine::{InEngine, only},
+    validate::Rows,
+};
 
 /// The comparisons of scores.
 pub(super) struct Compared {
@@ -34,7 +40,8 @@ pub(super) async fn compare(
     let digests = [&a, &b].map(|package| package.fetched.image.digest);
     let timeout = settings.timeout;
     let load = |package: Package| async move {
-        InEngine::load(program, package.fetched, &package.plan, timeout).await
+        let model = (&only(), Arc::new(package.fetched));
+        InEngine::load(program, model, &package.plan, timeout).await
     };
     let (a, b) = try_join(load(a), load(b)).await?;
     let both = || Both {

@@ -1,16 +1,18 @@
 //! The metadata of a model's features as inputs.
 
+use std::collections::BTreeSet;
+
 use outrigger_core::DType;
 use outrigger_features::{
     Plan,
-    metadata::{Encoding, Entity, Feature, Metadata, Size, Words},
+    metadata::{Absence, Encoding, Entity, Feature, Metadata, Size, Words},
 };
 use outrigger_oip::{DataType, metadata::TensorMetadata};
 
-use super::outputs::datatype;
+use crate::outputs::datatype;
 
 /// The inputs and outputs of a model's table. Features of ids with weights have no form in it.
-pub(in crate::oip) fn described(plan: &Plan) -> (Vec<TensorMetadata>, Vec<TensorMetadata>) {
+pub fn described(plan: &Plan) -> (Vec<TensorMetadata>, Vec<TensorMetadata>) {
     let metadata = plan.metadata();
     let of = |entity| {
         metadata.features_of(entity).filter(|(_, feature)| feature.size != Size::Sparse).map(
@@ -28,6 +30,17 @@ pub(in crate::oip) fn described(plan: &Plan) -> (Vec<TensorMetadata>, Vec<Tensor
         shape: vec![-1, size(output.width)],
     });
     (inputs, outputs.collect())
+}
+
+/// The inputs that a table may leave out, or have without a value in some rows.
+pub fn optional(metadata: &Metadata) -> BTreeSet<String> {
+    let of = |entity| {
+        let features = metadata.features_of(entity).map(|(_, feature)| feature);
+        features
+            .filter(|feature| !matches!(feature.absence, Absence::Required))
+            .map(move |feature| name(metadata, entity, feature))
+    };
+    of(Entity::User).chain(of(Entity::Treatment)).collect()
 }
 
 /// The name of the input for a feature; qualified if both entities have a feature of its name.

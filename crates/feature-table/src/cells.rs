@@ -3,17 +3,18 @@
 use outrigger_oip::{DataType, Malformed, Tensor};
 
 /// The cells of an input, row by row.
-pub(super) struct Cells<'a> {
-    pub(super) datatype: DataType,
+#[derive(Debug)]
+pub(crate) struct Cells<'a> {
+    pub(crate) datatype: DataType,
     /// The values of each row; `None` for one value without a dimension of its own.
-    pub(super) width: Option<usize>,
-    pub(super) data: &'a [u8],
+    pub(crate) width: Option<usize>,
+    pub(crate) data: &'a [u8],
     texts: Vec<&'a [u8]>,
 }
 
 /// The values of one row.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Cell<'a> {
+pub(crate) enum Cell<'a> {
     /// Elements of a fixed size, little-endian.
     Bytes(&'a [u8]),
     /// Texts, or other bytes.
@@ -22,7 +23,7 @@ pub(super) enum Cell<'a> {
 
 impl<'a> Cells<'a> {
     /// Reads a tensor `[rows]` or `[rows, width]`.
-    pub(super) fn read(tensor: &'a Tensor) -> Result<(usize, Self), Malformed> {
+    pub(crate) fn read(tensor: &'a Tensor) -> Result<(usize, Self), Malformed> {
         let size = |size: i64| usize::try_from(size).unwrap_or_default();
         let (rows, width) = match tensor.shape[..] {
             [rows] => (size(rows), None),
@@ -41,7 +42,7 @@ impl<'a> Cells<'a> {
     }
 
     /// The values of a row.
-    pub(super) fn cell(&self, row: usize) -> Cell<'_> {
+    pub(crate) fn cell(&self, row: usize) -> Cell<'_> {
         let width = self.width.unwrap_or(1);
         match self.datatype.size() {
             None => Cell::Texts(&self.texts[row * width..][..width]),

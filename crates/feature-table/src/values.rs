@@ -4,7 +4,7 @@ use bytes::BufMut as _;
 use outrigger_oip::{DataType, Malformed};
 use outrigger_proto::raw::write;
 
-use super::cells::{Cell, Cells};
+use crate::cells::{Cell, Cells};
 
 /// The key of `Value.number`, which has four bytes.
 const NUMBER: u8 = 1 << 3 | 5;
@@ -25,7 +25,7 @@ const VALUES: u32 = 1;
 ///
 /// # Errors
 /// No feature takes such a value.
-pub(super) fn put_value(cells: &Cells<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
+pub(crate) fn put_value(cells: &Cells<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
     let is_list = cells.width.is_some_and(|width| width != 1);
     match (cells.cell(row), cells.datatype) {
         (Cell::Texts([text]), _) if !is_list => write::put_bytes(TEXT, utf8(text)?, out),

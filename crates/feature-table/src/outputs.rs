@@ -12,7 +12,7 @@ use outrigger_proto::outrigger::v1::{
 };
 
 /// The datatype of an output: FP32, or INT64 for one of integers.
-pub(super) fn datatype(plan: &Plan, output: &Output) -> DataType {
+pub(crate) fn datatype(plan: &Plan, output: &Output) -> DataType {
     let spec = plan.raw().and_then(|raw| raw.interface().output(&output.tensor));
     match spec.map(|spec| &spec.dtype) {
         Some(ElementType::Known(DType::Int32 | DType::Int64)) => DataType::Int64,
@@ -25,7 +25,7 @@ pub(super) fn datatype(plan: &Plan, output: &Output) -> DataType {
 ///
 /// # Errors
 /// The model has no such output, or a response lacks values.
-pub(super) fn tensors(
+pub fn tensors(
     plan: &Plan,
     names: &[String],
     mut responses: Vec<PredictResponse>,

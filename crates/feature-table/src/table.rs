@@ -1,10 +1,13 @@
 //! A table of features, and the requests of its users.
 
 use outrigger_features::{Metadata, metadata::Entity};
-use outrigger_oip::{Malformed, Tensor};
+use outrigger_oip::{DataType, Malformed, Tensor, presence_of};
 use outrigger_proto::raw::write;
 
-use super::{cells::Cells, values::put_value};
+use crate::{
+    cells::{Cell, Cells},
+    values::put_value,
+};
 
 /// `PredictRequest.user_features`.
 const USER: u32 = 4;
@@ -16,15 +19,17 @@ const OF_USER: u32 = 1;
 const OF_TREATMENT: u32 = 2;
 
 /// The columns of a table.
-pub(super) struct Table<'a> {
+#[derive(Debug)]
+pub struct Table<'a> {
     /// The number of rows.
-    pub(super) rows: usize,
+    pub rows: usize,
     columns: Vec<Column<'a>>,
     /// The column by which rows belong to one user.
     key: Option<Cells<'a>>,
 }
 
 /// The values of one feature.
+#[derive(Debug)]
 struct Column<'a> {
     /// The name of the feature.
     name: &'a str,
@@ -32,20 +37,22 @@ struct Column<'a> {
     input: &'a str,
     entity: Entity,
     cells: Cells<'a>,
+    /// For each row true if it has a value; `None` if all have.
+    present: Option<Cells<'a>>,
 }
 
 /// The encoded requests of the users.
-#[derive(Default)]
-pub(super) struct Requests {
+#[derive(Debug, Default)]
+pub struct Requests {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     /// The number of rows of each user.
-    pub(super) rows: Vec<usize>,
+    pub rows: Vec<usize>,
 }
 
 impl Requests {
     /// The messages, in the order of the users.
-    pub(super) fn messages(&self) -> Vec<&[u8]> {
+    pub fn messages(&self) -> Vec<&[u8]> {
         let starts = [0].into_iter().chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end]).collect()
     }
@@ -53,16 +60,18 @@ impl Requests {
 
 impl<'a> Table<'a> {
     /// Reads the inputs of a request as features of the model. `group_by` names the input with the
-    /// users' keys, which may be no feature.
+    /// users' keys, which may be no feature. An input of [`outrigger_oip::presence`] says in which
+    /// rows a feature is absent.
     ///
     /// # Errors
     /// An input is no feature, its shape is not that of rows, or numbers of rows differ.
-    pub(super) fn read(
+    pub fn read(
         inputs: &'a [Tensor],
         group_by: Option<&str>,
         metadata: &Metadata,
     ) -> Result<Self, Malformed> {
-        let (mut columns, mut key, mut first) = (Vec::new(), None, None);
+        let (mut columns, mut present) = (Vec::new(), Vec::new());
+        let (mut key, mut first) = (None, None);
         for (index, input) in inputs.iter().enumerate() {
             let within = |fault: Malformed| fault.within(&format!("inputs[{index}]"));
             let (rows, cells) = Cells::read(input).map_err(within)?;
@@ -72,16 +81,22 @@ impl<'a> Table<'a> {
                 return Err(within(Malformed::at("shape", message)));
             }
             let is_key = group_by == Some(&*input.name);
-            match feature(metadata, &input.name) {
-                Ok((entity, name)) => {
-                    columns.push(Column { name, input: &input.name, entity, cells });
+            match (feature(metadata, &input.name), presence_of(&input.name)) {
+                (Ok((entity, name)), _) => {
+                    columns.push(Column { name, input: &input.name, entity, cells, present: None });
                 }
-                Err(_) if is_key => {}
-                Err(fault) => return Err(within(fault)),
+                (Err(_), Some(of)) => present.push((of, flags(cells).map_err(within)?)),
+                (Err(_), _) if is_key => {}
+                (Err(fault), _) => return Err(within(fault)),
             }
             if is_key {
                 key = Some(Cells::read(input).map_err(within)?.1);
             }
+        }
+        for (of, cells) in present {
+            let column = columns.iter_mut().find(|column| column.input == of);
+            let absent = || Malformed::at("inputs", format!("there is no input {of:?}"));
+            column.ok_or_else(absent)?.present = Some(cells);
         }
         match (group_by, first) {
             (_, None) => Err(Malformed::at("inputs", "there are none")),
@@ -94,7 +109,7 @@ impl<'a> Table<'a> {
     }
 
     /// About the size of the encoded requests in bytes.
-    pub(super) fn encoded_size(&self) -> usize {
+    pub fn encoded_size(&self) -> usize {
         /// The keys and lengths of an entry, and the most by which a number grows.
         const ENTRY: usize = 24;
         let row = |column: &Column<'_>| {
@@ -111,7 +126,7 @@ impl<'a> Table<'a> {
     /// # Errors
     /// A feature of the user differs between the rows of a user, or a value cannot be one of a
     /// feature.
-    pub(super) fn requests(&self) -> Result<Requests, Malformed> {
+    pub fn requests(&self) -> Result<Requests, Malformed> {
         let mut requests = Requests::default();
         let (mut body, mut value) = (Vec::new(), Vec::new());
         let mut start = 0;
@@ -141,8 +156,9 @@ impl<'a> Table<'a> {
     /// Requires that the user's features are the same in all rows of a user.
     fn check_user(&self, start: usize, end: usize) -> Result<(), Malformed> {
         for column in self.of(Entity::User) {
-            let first = column.cells.cell(start);
-            if let Some(row) = (start + 1..end).find(|row| column.cells.cell(*row) != first) {
+            let cell = |row| column.is_present(row).then(|| column.cells.cell(row));
+            let first = cell(start);
+            if let Some(row) = (start + 1..end).find(|row| cell(*row) != first) {
                 let message = format!("row {row} differs from row {start} of the same user");
                 return Err(Malformed::at(format!("inputs[{:?}]", column.input), message));
             }
@@ -154,7 +170,7 @@ impl<'a> Table<'a> {
         self.columns.iter().filter(move |column| column.entity == entity)
     }
 
-    /// Writes the features of a row to `body`, in the form of a `FeatureMap` or a `Treatment`.
+    /// Writes the features that a row has to `body`, in the form of a `FeatureMap` or a `Treatment`.
     fn put_features(
         &self,
         entity: Entity,
@@ -164,7 +180,7 @@ impl<'a> Table<'a> {
     ) -> Result<(), Malformed> {
         let tag = if entity == Entity::User { OF_USER } else { OF_TREATMENT };
         body.clear();
-        for column in self.of(entity) {
+        for column in self.of(entity).filter(|column| column.is_present(row)) {
             value.clear();
             put_value(&column.cells, row, value)
                 .map_err(|fault| fault.within(&format!("inputs[{:?}]", column.input)))?;
@@ -174,6 +190,20 @@ impl<'a> Table<'a> {
             write::put_bytes(2, value, body);
         }
         Ok(())
+    }
+}
+
+impl Column<'_> {
+    fn is_present(&self, row: usize) -> bool {
+        self.present.as_ref().is_none_or(|present| present.cell(row) == Cell::Bytes(&[1]))
+    }
+}
+
+/// The cells of an input with a flag in each row.
+fn flags(cells: Cells<'_>) -> Result<Cells<'_>, Malformed> {
+    match (cells.datatype, cells.width) {
+        (DataType::Bool, None | Some(1)) => Ok(cells),
+        (datatype, _) => Err(Malformed::at("datatype", format!("must be one BOOL, is {datatype}"))),
     }
 }
 
@@ -288,6 +318,31 @@ mod tests {
         assert_eq!(number(found[0].treatments[0].features.get("x")), 2.0);
         let both = requests(&[floats("x", &[1], &[1.0])], None).unwrap_err();
         assert_eq!(both, "inputs[0].name: give it as \"user.x\" or \"treatment.x\"");
+    }
+
+    #[test]
+    fn a_row_need_not_have_every_feature() {
+        let flags = |name: &str, values: &[u8]| {
+            let data = values.to_vec().into();
+            Tensor::new(name, DataType::Bool, vec![values.len() as i64], data).expect("consistent")
+        };
+        let price = || floats("price", &[3], &[1.0, 2.0, 3.0]);
+        let age = || floats("age", &[3], &[30.0, 0.0, 40.0]);
+        let inputs = [price(), flags("present(age)", &[1, 0, 1]), age()];
+        let found = requests(&inputs, None).expect("readable");
+        let has_age = |request: &PredictRequest| match &request.user {
+            Some(User::UserFeatures(map)) => map.features.contains_key("age"),
+            _ => panic!("no user"),
+        };
+        assert_eq!(found.iter().map(has_age).collect::<Vec<_>>(), [true, false, true]);
+        assert!(found.iter().all(|request| request.treatments[0].features.len() == 1));
+        let absent = requests(&[price(), flags("present(age)", &[1, 0, 1])], None).unwrap_err();
+        assert_eq!(absent, "inputs: there is no input \"age\"");
+        let numbers = floats("present(age)", &[3], &[1.0, 0.0, 1.0]);
+        let refused = requests(&[price(), age(), numbers], None).unwrap_err();
+        assert_eq!(refused, "inputs[2].datatype: must be one BOOL, is FP32");
+        let other = requests(&[price(), age(), flags("present(x)", &[1, 1, 1])], None).unwrap_err();
+        assert!(other.starts_with("inputs"), "{other}");
     }
 
     #[test]

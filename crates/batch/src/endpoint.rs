@@ -1,0 +1,85 @@
+//! The ends of requests: servers of the protocol, and engines of the job itself.
+
+use std::{collections::BTreeSet, fmt};
+
+use futures::future::BoxFuture;
+use outrigger_oip::{Tensor, metadata::ModelMetadata};
+use outrigger_oip_client::{Client, Failure, ModelRef, Request};
+use tokio::time::Instant;
+
+/// Answers the requests of one host. What follows from an answer or a failure is decided elsewhere.
+pub trait Endpoint: fmt::Debug + Send + Sync + 'static {
+    /// Runs the model once. Ends by the request's deadline, and ends the work if it is dropped.
+    ///
+    /// # Errors
+    /// The failure, whose class decides about the rows.
+    fn infer<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Answer, Failure>>;
+
+    /// The description of the model.
+    ///
+    /// # Errors
+    /// The model is not there, or no answer came.
+    fn describe<'a>(
+        &'a self,
+        model: ModelRef<'a>,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Description, Failure>>;
+
+    /// True if the host reports the model to be ready.
+    ///
+    /// # Errors
+    /// No answer came, or one that does not say.
+    fn is_ready<'a>(
+        &'a self,
+        model: ModelRef<'a>,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<bool, Failure>>;
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The outputs, in the order of the request; all of them if it names none. Each has the rows of
+    /// the request.
+    pub outputs: Vec<Tensor>,
+    /// The version that answered, if the host names one.
+    pub version: Option<String>,
+}
+
+/// A model as a host describes it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Description {
+    /// The tensors. Hosts may leave all of them out.
+    pub metadata: ModelMetadata,
+    /// The inputs that a request may leave out, and whose values may be absent in some rows: with
+    /// the input [`outrigger_oip::presence`] of BOOL.
+    pub optional: BTreeSet<String>,
+}
+
+impl Endpoint for Client {
+    fn infer<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(async move {
+            let reply = self.infer_at(0, request).await?;
+            Ok(Answer { outputs: reply.outputs, version: reply.version })
+        })
+    }
+
+    fn describe<'a>(
+        &'a self,
+        model: ModelRef<'a>,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Description, Failure>> {
+        Box::pin(async move {
+            let metadata = self.metadata(0, model, deadline).await?;
+            Ok(Description { metadata, optional: BTreeSet::new() })
+        })
+    }
+
+    fn is_ready<'a>(
+        &'a self,
+        model: ModelRef<'a>,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<bool, Failure>> {
+        Box::pin(Self::is_ready(self, 0, model, deadline))
+    }
+}
