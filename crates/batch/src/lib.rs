@@ -40,5 +40,5 @@ pub use self::{
     progress::{HostProgress, Progress, Watch},
     run::run,
     status::{State, Status, list},
-    store::{NewObject, Store},
+    store::{Failure, Listed, NewObject, Objects, Patience, Put, Store},
 };

@@ -27,6 +27,9 @@ pub struct Progress {
     pub memory_peak: u64,
     /// True while the job is paused.
     pub is_paused: bool,
+    /// True while the worker waits for a store that does not answer.
+    #[serde(default)]
+    pub is_store_away: bool,
     /// The hosts.
     pub hosts: Vec<HostProgress>,
 }

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use self::{
-    parts::{Layout, limits, outputs, settings, threads},
+    parts::{Begun, Layout, Start, begin, limits, settings, threads},
     steward::Steward,
 };
 use crate::{
@@ -37,7 +37,6 @@ use crate::{
     readers::{self, Event, Readers, Sizes},
     retry::retried,
     store::Store,
-    work::Work,
 };
 
 /// The most bytes of a message, as a share of the memory.
@@ -56,27 +55,42 @@ pub async fn run(job: Job, store: Store, watch: Watch) -> Result<Manifest, Error
     let max_message = usize::try_from(job.memory.0 / MESSAGE_SHARE).unwrap_or(usize::MAX);
     let mut hosts = Hosts::new(&job, max_message);
     let (job, input) = blocking(move || input(job)).await?;
-    let plan = match Plan::read(&store)? {
+    let place = store.clone();
+    let found = blocking(move || {
+        let found = Plan::read(&place)?;
+        if found.is_none() {
+            check_is_empty(&place)?;
+        }
+        Ok(found)
+    });
+    let plan = match found.await? {
         Some(plan) => {
             plan.check(&job, &input.files)?;
             plan
         }
         None => {
-            check_is_empty(&store)?;
             let numbers = hosts.set(None)?;
             let files = input.files.clone();
             let plan = prepare(&job, input, (&hosts, &numbers)).await?;
             // Another worker may have been faster.
-            let plan = plan.write(&store)?;
+            let place = store.clone();
+            let plan = blocking(move || plan.write(&place)).await?;
             plan.check(&job, &files)?;
             plan
         }
     };
-    if let Some(manifest) = Manifest::read(&store)? {
-        return Ok(manifest);
-    }
-    let mut worker = Worker::start(&job, hosts, (&plan, &store), watch)?;
+    let place = store.clone();
+    let (plan, begun) = blocking(move || begin(&plan, &place).map(|begun| (plan, begun))).await?;
+    let start = match begun {
+        Begun::Finished(manifest) => return Ok(manifest),
+        Begun::Start(start) => *start,
+    };
+    let mut worker = Worker::start(&job, hosts, (&plan, start), watch)?;
     let result = worker.work().await;
+    if result.is_err() {
+        // Nothing waits for a store that is away any longer.
+        store.patience().end();
+    }
     worker.stop().await;
     result?;
     blocking(move || Manifest::write(&plan, &store)).await
@@ -85,7 +99,7 @@ pub async fn run(job: Job, store: Store, watch: Watch) -> Result<Manifest, Error
 /// The job with its input, which is that of its patterns or of another job's dead letters.
 fn input(job: Job) -> Result<(Job, Input), Error> {
     match job.retry.clone() {
-        Some(first) => retried(job, &Store::local(first)),
+        Some(first) => retried(job, &Store::at(&first)?),
         None => Input::find(&job.input.0).map(|input| (job, input)),
     }
 }
@@ -131,14 +145,14 @@ impl Worker {
     fn start(
         job: &Job,
         hosts: Hosts,
-        (plan, store): (&Plan, &Store),
+        (plan, start): (&Plan, Start),
         watch: Watch,
     ) -> Result<Self, Error> {
         let name = format!("{:08x}", rand::random::<u32>());
-        let layout = Layout::of(job.memory.0);
+        let Start { outputs, work, before } = start;
+        let layout = Layout::of(job.memory.0, outputs.store.buffer());
         let (batch_sender, batches) = mpsc::channel(layout.readers);
         let (event_sender, events) = mpsc::unbounded_channel();
-        let (work, before) = Work::new(plan, store)?;
         let sizes = Arc::new(Sizes {
             batch_rows: AtomicU32::new(job.batch_size),
             answer_bytes: AtomicU64::new(plan.answer_bytes),
@@ -151,8 +165,8 @@ impl Worker {
             memory: Memory::new(layout.batches),
             places: Memory::new(layout.places),
             work: Mutex::new(work),
-            leases: Arc::new(Leases::new(store.clone(), &name)),
-            outputs: Arc::new(outputs(plan, store)?),
+            leases: Arc::new(Leases::new(outputs.store.clone(), &name)),
+            outputs: Arc::new(outputs),
             batches: batch_sender,
             events: event_sender,
         });
@@ -160,7 +174,7 @@ impl Worker {
         let settings = settings(job);
         let mut conductor = Conductor::new((scoring, sizes), (hosts, job.timeout.0), settings);
         conductor.set_hosts(None)?;
-        let steward = Arc::new(Steward::new(&name, (plan, before), &readers, watch)?);
+        let steward = Arc::new(Steward::new(&name, (plan, before), &readers, watch));
         let threads = threads(layout.readers, &readers, &steward)?;
         let (batch_size, concurrency) = (job.batch_size, job.concurrency);
         let settings = Live { batch_size, concurrency, control: Control::default() };
@@ -192,10 +206,9 @@ impl Worker {
         match event {
             Event::Batch(batch) => self.conductor.add(*batch),
             Event::Begun => self.open += 1,
-            Event::Ended(chunk, ended) => {
+            Event::Ended(ended) => {
                 self.open -= 1;
                 ended?;
-                self.readers.leases.release(chunk.number)?;
             }
             Event::Read(result) => {
                 self.reading -= 1;

@@ -11,7 +11,8 @@ use serde::Serialize;
 use crate::{
     Control, Error, Manifest, Progress, Store,
     commit::{self, Commit, WORKERS},
-    plan::{PLAN, Plan},
+    plan::Plan,
+    store::is_address,
 };
 
 /// The age of a report after which its worker counts as gone.
@@ -105,8 +106,8 @@ impl Status {
             control,
             workers,
         };
-        for chunk in commit::committed(store)? {
-            let Some(commit) = Commit::read(store, chunk)? else { continue };
+        let commits = Commit::read_all(store, commit::committed(store)?)?;
+        for commit in commits.into_iter().flatten() {
             status.committed += 1;
             status.scored += commit.scored;
             status.dead += commit.dead;
@@ -132,19 +133,20 @@ fn workers(store: &Store) -> Result<Vec<Progress>, Error> {
     Ok(workers)
 }
 
-/// The states of the jobs whose outputs are in the directory `parent`.
+/// The states of the jobs whose outputs are in the directory `parent`, or below that address.
 ///
 /// # Errors
-/// The directory or a job cannot be read.
+/// It does not exist, or a job cannot be read.
 pub fn list(parent: &Path) -> Result<Vec<Status>, Error> {
     let failed = |error| Error::store(&parent.display().to_string(), &error);
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(parent).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.join(PLAN).is_file() {
-            paths.push(path);
+    if !is_address(parent) {
+        fs::metadata(parent).map_err(failed)?;
+    }
+    let mut jobs = Vec::new();
+    for place in Store::at(parent)?.directories().map_err(failed)? {
+        if Plan::read(&place)?.is_some() {
+            jobs.push(Status::read(&place)?);
         }
     }
-    paths.sort_unstable();
-    paths.into_iter().map(|path| Status::read(&Store::local(path))).collect()
+    Ok(jobs)
 }

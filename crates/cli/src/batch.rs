@@ -3,7 +3,7 @@
 mod run;
 mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use outrigger_batch::{Control, Error, Status, Store, list};
 
@@ -12,7 +12,9 @@ use crate::exit::{self, Exit, Output};
 /// Scores the rows of files with a model on hosts of the Open Inference Protocol.
 ///
 /// A job survives the end of its process at any moment: when it is run again, it goes on with the
-/// chunks that are not committed. A job is named by the directory of its output.
+/// chunks that are not committed. A job is named by the directory of its output, or by the address
+/// of it in a store: s3://bucket/prefix, gs://bucket/prefix or az://container/prefix. Credentials come
+/// from the environment.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Run(Box<run::Arguments>),
@@ -35,11 +37,11 @@ pub(crate) struct Job {
     output: Output,
 }
 
-/// Lists the jobs whose outputs are in a directory.
+/// Lists the jobs whose outputs are in a directory, or below an address such as s3://bucket/prefix.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger batch list /data/scored")]
 pub(crate) struct List {
-    /// The directory.
+    /// The directory or the address.
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
     /// Format of the list.
@@ -78,7 +80,7 @@ pub(crate) fn run(command: Command) -> Result<(), Exit> {
     match command {
         Command::Run(arguments) => run::run(*arguments),
         Command::Status(Job { job, output }) => {
-            let status = Status::read(&Store::local(job)).map_err(exit_of)?;
+            let status = Store::at(&job).and_then(|store| Status::read(&store)).map_err(exit_of)?;
             match output {
                 Output::Text => exit::print(text::status(&status)),
                 Output::Json => exit::print_json(&serde_json::json!(status)),
@@ -92,10 +94,10 @@ pub(crate) fn run(command: Command) -> Result<(), Exit> {
             }
         }
         Command::Set(Set { job, settings }) => {
-            change(job, |control| settings.iter().try_for_each(|setting| control.set(setting)))
+            change(&job, |control| settings.iter().try_for_each(|setting| control.set(setting)))
         }
         Command::RetryDead(arguments) => run::retry(*arguments),
-        Command::Cancel(Cancel { job }) => change(job, |control| {
+        Command::Cancel(Cancel { job }) => change(&job, |control| {
             control.cancelled = true;
             Ok(())
         }),
@@ -104,10 +106,10 @@ pub(crate) fn run(command: Command) -> Result<(), Exit> {
 
 /// Changes the control object of a job.
 fn change(
-    job: PathBuf,
+    job: &Path,
     change: impl FnOnce(&mut Control) -> Result<(), Error>,
 ) -> Result<(), Exit> {
-    let store = Store::local(job);
+    let store = Store::at(job).map_err(exit_of)?;
     let mut control = Status::read(&store).map_err(exit_of)?.control;
     change(&mut control).and_then(|()| control.write(&store)).map_err(exit_of)
 }

@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
-    Control, Error, Progress, Watch,
+    Control, Progress, Watch,
     commit::{self, WORKERS},
     lease::{Leases, RENEWAL},
     memory::Memory,
@@ -37,32 +37,23 @@ pub(super) struct Steward {
 
 impl Steward {
     /// The steward of the worker with this name. `before` is the number of rows that were committed.
-    /// Revokes the cancellation of the job.
-    ///
-    /// # Errors
-    /// The store failed.
     pub(super) fn new(
         worker: &str,
         (plan, before): (&Plan, u64),
         readers: &Readers,
         watch: Watch,
-    ) -> Result<Self, Error> {
-        let store = readers.outputs.store.clone();
-        let control = Control::read(&store)?;
-        if control.cancelled {
-            Control { cancelled: false, ..control }.write(&store)?;
-        }
-        Ok(Self {
+    ) -> Self {
+        Self {
             worker: worker.to_owned(),
             rows: plan.scoring.rows(),
             before,
-            store,
+            store: readers.outputs.store.clone(),
             memory: readers.memory.clone(),
             leases: Arc::clone(&readers.leases),
             events: readers.events.clone(),
             watch,
             latest: Mutex::default(),
-        })
+        }
     }
 
     /// Takes the progress of the conductor.
@@ -70,7 +61,9 @@ impl Steward {
         let (memory, memory_peak) = self.memory.used();
         let (rows, before) = (self.rows, self.before);
         let worker = self.worker.clone();
-        let progress = Progress { worker, rows, before, memory, memory_peak, ..progress };
+        let is_store_away = self.store.patience().waiting() > 0;
+        let progress =
+            Progress { worker, rows, before, memory, memory_peak, is_store_away, ..progress };
         self.watch.set(progress.clone());
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
     }

@@ -34,10 +34,12 @@ pub(crate) struct Arguments {
     /// The job file.
     #[arg(value_name = "JOB.yaml")]
     file: Option<PathBuf>,
-    /// Files with rows; the last part of a path may have * and ?; may be given several times.
+    /// Files with rows, or a directory of them; the last part of a path may have * and ?. An object
+    /// is s3://bucket/key, gs://bucket/key or az://container/key, a prefix ends with a slash. May be
+    /// given several times.
     #[arg(long, value_name = "PATH", required_unless_present = "file")]
     input: Vec<String>,
-    /// The directory of the output.
+    /// The directory of the output, or its address such as s3://bucket/prefix.
     #[arg(long, value_name = "DIR", required_unless_present = "file")]
     to: Option<PathBuf>,
     /// The model's name on the hosts.
@@ -88,7 +90,7 @@ pub(crate) struct Retry {
     /// The output of the finished job.
     #[arg(value_name = "JOB")]
     job: PathBuf,
-    /// The directory of the output.
+    /// The directory of the output, or its address.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
     /// host:port or URL of a server with the model; may be given several times.
@@ -144,7 +146,7 @@ fn finish(job: Job, format: Output) -> Result<(), Exit> {
 
 /// Runs a job until its end or Ctrl-C.
 async fn with_progress_bar(job: Job) -> Result<Manifest, Exit> {
-    let (store, watch) = (Store::local(&job.output), Watch::default());
+    let (store, watch) = (Store::at(&job.output).map_err(exit_of)?, Watch::default());
     let bar = bar("{msg}");
     let update = |bar: &indicatif::ProgressBar| bar.set_message(text::progress(&watch.get()));
     let work = outrigger_batch::run(job, store, watch.clone());

@@ -51,7 +51,9 @@ pub(super) fn progress(progress: &Progress) -> String {
     let done = progress.done();
     let percent = if *rows == 0 { 100.0 } else { 100.0 * done as f64 / *rows as f64 };
     let mut line = format!("{done}/{rows} rows ({percent:.1} %), {dead} dead");
-    if progress.is_paused {
+    if progress.is_store_away {
+        line.push_str(", the store does not answer");
+    } else if progress.is_paused {
         line.push_str(", paused");
     } else if *rows_per_second >= 1.0 {
         let left = rows.saturating_sub(done) as f64 / rows_per_second;
