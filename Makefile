@@ -49,6 +49,7 @@ demo-batch: venv build tools ## a table of rows scored by `outrigger batch`, kil
 .PHONY: test
 test: venv tools programs ## all tests, Rust and Python, and a moment of fuzzing
 	@$(MAKE) --no-print-directory oip-peers || [ -z "$${CI:-}" ]
+	@$(MAKE) --no-print-directory object-stores || [ -z "$${CI:-}" ]
 	@$(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=target test-rust test-fuzz $(PYTHON_GROUPS)
 
 # The Rust tests and the binary for the tests on real processes, of one build with checks of
@@ -74,6 +75,7 @@ PYTHON_GROUPS := test-stacks-a-l test-stacks-m-z test-parts test-environment
 .PHONY: test-python
 test-python: venv tools programs ## the tests on real processes, of the chart and of the image
 	@$(MAKE) --no-print-directory oip-peers || [ -z "$${CI:-}" ]
+	@$(MAKE) --no-print-directory object-stores || [ -z "$${CI:-}" ]
 	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=target $(PYTHON_GROUPS)
 
 .PHONY: $(PYTHON_GROUPS)
@@ -172,6 +174,10 @@ conformance: venv ## compare a running engine with TensorFlow Serving's document
 .PHONY: oip-peers
 oip-peers: venv ## install Triton, MLServer, KServe and tritonclient into the cache, for the tests with them
 	@$(PY) -m outrigger_testenv.oip
+
+.PHONY: object-stores
+object-stores: venv ## install stores of objects (S3, Azure) into the cache, for the tests with them
+	@$(PY) -m outrigger_testenv.stores
 
 .PHONY: conformance-oip
 conformance-oip: venv ## compare a running server with the rules of the Open Inference Protocol: REST=address, GRPC=address; UNREADY_REST, UNREADY_GRPC, REPOSITORY=addresses, LARGEST=bytes, ONLY=S17,S20, TABLE=file for Markdown

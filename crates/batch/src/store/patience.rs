@@ -74,6 +74,13 @@ impl Patience {
         self.state().waiting
     }
 
+    /// For tests: returns when at least so many calls wait for the store. Blocks.
+    pub fn until_waiting(&self, calls: usize) {
+        let state = self.state();
+        let waited = self.0.changed.wait_while(state, |state| state.waiting < calls);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// The result of a request, which is repeated while the store is away. Blocks.
     ///
     /// # Errors
@@ -141,6 +148,7 @@ struct Waiting(Patience);
 impl Waiting {
     fn of(patience: &Patience) -> Self {
         patience.state().waiting += 1;
+        patience.0.changed.notify_all();
         Self(patience.clone())
     }
 }
@@ -191,9 +199,7 @@ mod tests {
         let patience = Patience::in_virtual_time();
         let waiting = patience.clone();
         let thread = thread::spawn(move || waiting.call(away::<()>));
-        while patience.waiting() == 0 {
-            thread::yield_now();
-        }
+        patience.until_waiting(1);
         patience.advance(FIRST_ANSWER - Duration::from_millis(1));
         assert!(!thread.is_finished());
         patience.advance(Duration::from_millis(1));
@@ -225,9 +231,7 @@ mod tests {
         patience.call(|| Ok(())).expect("answered");
         let waiting = patience.clone();
         let thread = thread::spawn(move || waiting.call(away::<()>));
-        while patience.waiting() == 0 {
-            thread::yield_now();
-        }
+        patience.until_waiting(1);
         patience.end();
         assert_eq!(thread.join().expect("ended"), away());
         let mut calls = 0;

@@ -3,5 +3,8 @@
 mod faults;
 mod harness;
 mod kills;
+mod objects;
+mod outage;
 mod runs;
+mod scripted;
 mod workers;
