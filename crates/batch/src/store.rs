@@ -18,10 +18,6 @@ use std::{
     sync::Arc,
 };
 
-pub use self::{
-    objects::{Failure, Listed, Objects, Put},
-    patience::Patience,
-};
 pub(crate) use self::{
     address::{Address, is_address},
     remote::Object,
@@ -30,6 +26,10 @@ use self::{
     local::{Local, NewFile},
     remote::Remote,
     upload::{PART, Upload},
+};
+pub use self::{
+    objects::{Failure, Listed, Objects, Put},
+    patience::Patience,
 };
 use crate::Error;
 

@@ -105,10 +105,7 @@ pub(crate) fn run(command: Command) -> Result<(), Exit> {
 }
 
 /// Changes the control object of a job.
-fn change(
-    job: &Path,
-    change: impl FnOnce(&mut Control) -> Result<(), Error>,
-) -> Result<(), Exit> {
+fn change(job: &Path, change: impl FnOnce(&mut Control) -> Result<(), Error>) -> Result<(), Exit> {
     let store = Store::at(job).map_err(exit_of)?;
     let mut control = Status::read(&store).map_err(exit_of)?.control;
     change(&mut control).and_then(|()| control.write(&store)).map_err(exit_of)

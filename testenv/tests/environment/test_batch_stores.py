@@ -20,7 +20,7 @@ from outrigger_testenv.binary import outrigger
 from outrigger_testenv.oip import environments
 from outrigger_testenv.oip.models import Served
 from outrigger_testenv.oip.peers import Triton
-from outrigger_testenv.stores.servers import ALL, BUCKET, Moto
+from outrigger_testenv.stores.servers import ALL, BUCKET, Google, Moto
 
 ROWS = Served("rows", dimensions=(-1, 2))
 TIMEOUT = 600
@@ -124,8 +124,7 @@ class Job:
         manifest = json.loads(self._read("manifest.json"))
         names = [chunk["data"]["name"] for chunk in manifest["chunks"]]
         found = pa.concat_tables(
-            pq.read_table(f"{BUCKET}/{self.place}/{name}", filesystem=self.files)
-            for name in names
+            pq.read_table(f"{BUCKET}/{self.place}/{name}", filesystem=self.files) for name in names
         )
         assert found["id"].to_pylist() == self.rows["id"].to_pylist()
         assert found["score"].to_pylist() == self.rows["x"].to_pylist()
@@ -230,6 +229,32 @@ def test_a_store_that_is_not_there_is_an_error(moto, triton):
     moto.relay.mend()
     absent = job.command("status", "s3://nothing/out")
     assert absent.returncode == 64 and "is not a job" in absent.stderr, absent.stderr
+
+
+def test_a_store_that_ignores_conditions_is_refused(triton, tmp_path):
+    pinned.needs(Google.PINNED)
+    with Google(tmp_path / "store", translates=False) as store:
+        job = Job(store, triton, 40, "refused")
+        _, errors = job.start().communicate(timeout=TIMEOUT)
+        assert "ignores the condition" in errors
+        assert job.commits() == 0
+
+
+def test_a_job_whose_credentials_are_refused_goes_on_later(moto, triton):
+    job = Job(moto, triton, 4000, "expired")
+    process = job.start()
+    _until(process, lambda: job.commits() >= 5)
+    moto.refuse(True)
+    _, errors = process.communicate(timeout=TIMEOUT)
+    refused = "the store refuses the credentials: 403 Forbidden (InvalidAccessKeyId)"
+    assert process.returncode == 1 and refused in errors, errors
+    ended = job.command("status", job.output)
+    assert ended.returncode == 1 and refused in ended.stderr, ended.stderr
+    moto.refuse(False)
+    before = job.commits()
+    assert 5 <= before < 200
+    assert job.run()["scored"] == 4000
+    job.check()
 
 
 def test_credentials_are_no_part_of_a_job(moto, triton):

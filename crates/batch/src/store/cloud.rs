@@ -33,11 +33,7 @@ const THREADS: usize = 2;
 
 /// The runtime of all requests. Callers block until theirs is done.
 static RUNTIME: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
-    Builder::new_multi_thread()
-        .worker_threads(THREADS)
-        .thread_name("objects")
-        .enable_all()
-        .build()
+    Builder::new_multi_thread().worker_threads(THREADS).thread_name("objects").enable_all().build()
 });
 
 /// A bucket.
@@ -193,9 +189,9 @@ impl<S: ObjectStore + MultipartStore> Objects for Cloud<S> {
     fn finish_parts(&self, key: &str, upload: &str, parts: &[String]) -> Result<(), Failure> {
         let (path, upload) = (path(key)?, upload.to_owned());
         let parts = parts.iter().map(|part| PartId { content_id: part.clone() }).collect();
-        self.call(|store| async move {
-            store.complete_multipart(&path, &upload, parts).await.map(drop)
-        })
+        self.call(
+            |store| async move { store.complete_multipart(&path, &upload, parts).await.map(drop) },
+        )
     }
 
     fn abort_parts(&self, key: &str, upload: &str) -> Result<(), Failure> {

@@ -18,8 +18,12 @@ pub trait Objects: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// [`Failure::Absent`] if there is no such object; [`Failure::Changed`] if it has another tag.
-    fn get(&self, key: &str, range: Option<Range<u64>>, tag: Option<&str>)
-    -> Result<Bytes, Failure>;
+    fn get(
+        &self,
+        key: &str,
+        range: Option<Range<u64>>,
+        tag: Option<&str>,
+    ) -> Result<Bytes, Failure>;
 
     /// The size, the time and the tag of an object.
     ///

@@ -278,7 +278,10 @@ mod tests {
         let (source, blob) = counted(100_000);
         let column = blob.part(50_000, 1000);
         column.expect(10_000, 20).expect("read");
-        assert_eq!(column.get_bytes(10_020, 500).expect("read"), source.bytes.slice(10_020..10_520));
+        assert_eq!(
+            column.get_bytes(10_020, 500).expect("read"),
+            source.bytes.slice(10_020..10_520)
+        );
         column.expect(10_520, 3000).expect("read");
         assert_eq!(column.get_bytes(10_520, 3000).expect("read").len(), 3000);
         let mut all = Vec::new();

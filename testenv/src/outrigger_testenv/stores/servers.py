@@ -1,4 +1,4 @@
-"""Moto (S3) and Azurite (Azure) as processes on loopback."""
+"""Moto (S3, and in the place of Google's store) and Azurite (Azure) on loopback."""
 
 import base64
 import hashlib
@@ -12,6 +12,7 @@ from pyarrow import fs
 from outrigger_testenv.pinned import Pinned, with_npm
 from outrigger_testenv.processes import Process, free_ports, listens
 from outrigger_testenv.stores.relay import Relay
+from outrigger_testenv.stores.translator import Translator
 
 _REQUIREMENTS = Path(__file__).parent / "requirements"
 _LOOPBACK = "127.0.0.1"
@@ -30,8 +31,8 @@ def _pins(name: str, **arguments) -> Pinned:
 
 class Server:
     """A store in `directory`, which is new, with the bucket BUCKET, behind a way to it that can be
-    cut (`relay`). It is a context manager. `environment` has what Outrigger needs, and `root` is the
-    address of the bucket.
+    cut (`relay`). It is a context manager. `environment` has what Outrigger needs, and `root` is
+    the address of the bucket.
     """
 
     PINNED: Pinned
@@ -68,7 +69,7 @@ class Server:
         return f"http://{_LOOPBACK}:{self.relay.port}"
 
     def put_new(self, key: str, content: bytes) -> int:
-        """Writes an object on the condition that there is none with this key. Returns the status."""
+        """The status of a write on the condition that there is no object with this key."""
         raise NotImplementedError
 
     def __enter__(self) -> "Server":
@@ -123,6 +124,44 @@ class Moto(Server):
             "AWS_REGION": "us-east-1",
         }
 
+    def refuse(self, refuses: bool) -> None:
+        """From now on refuses all credentials, or none."""
+        count = b"0" if refuses else b"1000000000"
+        connection = http.client.HTTPConnection(_LOOPBACK, self.port, timeout=60)
+        try:
+            connection.request("POST", "/moto-api/reset-auth", count)
+            assert connection.getresponse().status == 200
+        finally:
+            connection.close()
+
+
+class Google(Moto):
+    """The XML interface of Google Cloud Storage, by Moto's S3 behind a translator."""
+
+    SCHEME = "gs"
+
+    def __init__(self, directory: Path, translates: bool = True):
+        super().__init__(directory)
+        self.translator = Translator(self.port, translates)
+
+    def __enter__(self) -> "Server":
+        self.translator.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self.translator.__exit__()
+
+    def put_new(self, key: str, content: bytes) -> int:
+        """A PUT on the condition of Google's interface."""
+        headers = {"x-goog-if-generation-match": "0"}
+        return _put(self.translator.port, f"/{BUCKET}/{key}", content, headers)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables for a store without credentials."""
+        return {"GOOGLE_BASE_URL": self.translator.url, "GOOGLE_SKIP_SIGNATURE": "true"}
+
 
 class Azurite(Server):
     """Azure Blob Storage, in files of Azurite."""
@@ -171,7 +210,7 @@ class Azurite(Server):
         return {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": self.url}
 
 
-ALL = (Moto, Azurite)
+ALL = (Moto, Google, Azurite)
 
 
 def _put(port: int, path: str, content: bytes, headers: dict[str, str]) -> int:

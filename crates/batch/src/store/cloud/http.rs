@@ -91,8 +91,7 @@ async fn judged(answer: HttpResponse) -> Result<HttpResponse, HttpError> {
 
 /// True if an answer with this status may be about the store as a whole.
 fn is_suspect(status: StatusCode) -> bool {
-    status.is_server_error()
-        || [400, 401, 403, 408, 425, 429].contains(&status.as_u16())
+    status.is_server_error() || [400, 401, 403, 408, 425, 429].contains(&status.as_u16())
 }
 
 /// The first bytes of an answer.
@@ -150,7 +149,9 @@ mod tests {
     }
 
     fn xml(code: &str) -> String {
-        format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>secret</Message></Error>")
+        format!(
+            "<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>secret</Message></Error>"
+        )
     }
 
     #[test]

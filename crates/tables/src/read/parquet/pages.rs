@@ -149,7 +149,11 @@ impl Chunk {
             if self.is_gzip && header.is_compressed {
                 self.check_gzip(&header, start)?;
             }
-            return Ok(Some(Measured { bytes: header.uncompressed, start, length: header.compressed }));
+            return Ok(Some(Measured {
+                bytes: header.uncompressed,
+                start,
+                length: header.compressed,
+            }));
         }
         Ok(None)
     }
