@@ -6,11 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use outrigger_resilience::Backoff;
+
 use super::objects::Failure;
 
-/// The first and the longest pause before a request is sent again.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The time after which a store that has never answered is given up.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
 
@@ -89,8 +88,8 @@ impl Patience {
         &self,
         mut request: impl FnMut() -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let (start, mut pause) = (self.now(), FIRST_PAUSE);
-        let mut waiting = None;
+        let (start, pauses) = (self.now(), Backoff::default());
+        let (mut waiting, mut made) = (None, 0_u32);
         loop {
             let result = request();
             if !matches!(result, Err(Failure::Away(_))) {
@@ -98,10 +97,10 @@ impl Patience {
                 return result;
             }
             waiting.get_or_insert_with(|| Waiting::of(self));
-            if !self.wait(pause.mul_f64(rand::random_range(0.5..1.0)), start) {
+            made = made.saturating_add(1);
+            if !self.wait(pauses.pause(made, rand::random()), start) {
                 return result;
             }
-            pause = LONGEST_PAUSE.min(pause * 2);
         }
     }
 
