@@ -57,7 +57,7 @@ def _running(kind, tmp_path_factory):
 class Job:
     """A job over rows in `store`, whose output is there too."""
 
-    def __init__(self, store, triton, rows, name):
+    def __init__(self, store, triton, rows, name, **changes):
         self.store, self.files = store, store.files()
         self.rows = self._write(rows, f"{name}/in")
         self.place = f"{name}/out"
@@ -71,6 +71,7 @@ class Job:
             "outputs": {"score": "OUT_x"},
             "batch_size": 8,
             "chunk_rows": 20,
+            **changes,
         }
         self.settings.write_text(json.dumps(settings))
 
@@ -183,6 +184,14 @@ def test_a_job_that_is_killed_goes_on_where_it_was(store, triton):
     assert kills > 2
     assert job.run()["scored"] == 600
     job.check()
+
+
+def test_a_large_object_is_written_in_parts(store, triton):
+    # Random numbers do not become smaller: 800,000 rows have 13 MB and more.
+    job = Job(store, triton, 1_600_000, "large", batch_size=50_000, chunk_rows=1_000_000)
+    assert job.run()["scored"] == 1_600_000
+    manifest = job.check()
+    assert all(chunk["data"]["bytes"] > 8 << 20 for chunk in manifest["chunks"])
 
 
 def test_two_workers_on_one_job(store, triton):

@@ -108,11 +108,14 @@ class Moto(Server):
             endpoint_override=f"{_LOOPBACK}:{self.port}",
             scheme="http",
             allow_bucket_creation=True,
+            # Moto does not understand how Arrow completes an upload in parts.
+            allow_delayed_open=True,
         )
 
     def put_new(self, key: str, content: bytes) -> int:
         """A PUT with If-None-Match. Moto checks no signature."""
-        return _put(self.port, f"/{BUCKET}/{key}", content, {"If-None-Match": "*"})
+        headers = {"If-None-Match": "*", "Authorization": "AWS key:signature"}
+        return _put(self.port, f"/{BUCKET}/{key}", content, headers)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -181,9 +184,11 @@ class Azurite(Server):
         """The client of Arrow."""
         return fs.AzureFileSystem(
             _ACCOUNT,
-            _ACCOUNT_KEY,
+            account_key=_ACCOUNT_KEY,
             blob_storage_authority=f"{_LOOPBACK}:{self.port}",
             blob_storage_scheme="http",
+            dfs_storage_authority=f"{_LOOPBACK}:{self.port}",
+            dfs_storage_scheme="http",
         )
 
     def put_new(self, key: str, content: bytes) -> int:

@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 _LOOPBACK = "127.0.0.1"
 _CONDITION = ("x-goog-if-generation-match", "0")
 _CONDITION_OF_S3 = ("If-None-Match", "*")
+# Moto refuses changes by nobody, and checks no signature.
+_SOMEBODY = ("Authorization", "AWS key:signature")
 # What each connection says for itself.
 _OF_CONNECTIONS = {"connection", "host", "transfer-encoding"}
 
@@ -69,6 +71,7 @@ def _handler(target: int, translates: bool) -> type[BaseHTTPRequestHandler]:
                 for name, value in self.headers.items()
                 if name.lower() not in {*_OF_CONNECTIONS, _CONDITION[0]}
             }
+            headers.update([_SOMEBODY])
             if translates and self.headers.get(_CONDITION[0]) == _CONDITION[1]:
                 headers.update([_CONDITION_OF_S3])
             return headers
