@@ -94,6 +94,19 @@ impl Commit {
     pub(crate) fn read(store: &Store, chunk: u64) -> Result<Option<Self>, Error> {
         read(store, &commit_name(chunk))
     }
+
+    /// The commits of several chunks, in their order.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub(crate) fn read_all(
+        store: &Store,
+        chunks: impl IntoIterator<Item = u64>,
+    ) -> Result<Vec<Option<Self>>, Error> {
+        let names: Vec<_> = chunks.into_iter().map(commit_name).collect();
+        let found = store.read_all(&names).map_err(|error| Error::store(COMMITS, &error))?;
+        names.iter().zip(found).map(|(name, json)| parsed(name, json)).collect()
+    }
 }
 
 /// The numbers of the chunks that are committed.
@@ -130,10 +143,11 @@ impl Manifest {
     }
 
     fn of(plan: &Plan, store: &Store) -> Result<Self, Error> {
-        let mut chunks = Vec::new();
-        for chunk in plan.scoring.all_chunks() {
+        let commits = Commit::read_all(store, 0..plan.scoring.chunks())?;
+        let mut chunks = Vec::with_capacity(commits.len());
+        for (chunk, commit) in plan.scoring.all_chunks().zip(commits) {
             let missing = || Error::failed(format!("the chunk {} is not committed", chunk.number));
-            let commit = Commit::read(store, chunk.number)?.ok_or_else(missing)?;
+            let commit = commit.ok_or_else(missing)?;
             check(&commit, &chunk)?;
             chunks.push(commit);
         }
@@ -188,7 +202,10 @@ pub(crate) fn json(document: &impl Serialize) -> Result<Vec<u8>, Error> {
 
 /// A document of the store; `None` if there is none of this name.
 pub(crate) fn read<T: DeserializeOwned>(store: &Store, name: &str) -> Result<Option<T>, Error> {
-    let content = store.read(name).map_err(|error| Error::store(name, &error))?;
-    let parsed = content.map(|json| serde_json::from_slice(&json)).transpose();
+    parsed(name, store.read(name).map_err(|error| Error::store(name, &error))?)
+}
+
+fn parsed<T: DeserializeOwned>(name: &str, json: Option<Vec<u8>>) -> Result<Option<T>, Error> {
+    let parsed = json.map(|json| serde_json::from_slice(&json)).transpose();
     parsed.map_err(|error| Error::failed(format!("{name}: {error}")))
 }

@@ -1,18 +1,23 @@
 //! The files of the input, and the rows that they have.
 
+mod places;
+
 use std::{
     collections::BTreeMap,
     fs,
     ops::Range,
     path::{Path, PathBuf},
-    time::UNIX_EPOCH,
+    sync::Arc,
 };
 
 use arrow_schema::SchemaRef;
-use outrigger_tables::{Format, Limits, Root, Table};
+use outrigger_tables::{Format, Limits, Root, Stat, Table};
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{
+    Error,
+    store::{Address, Object, Patience},
+};
 
 /// A file as it was when the job was planned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +27,9 @@ pub(crate) struct InputFile {
     pub(crate) size: u64,
     /// The time of its last modification, in nanoseconds since 1970.
     pub(crate) modified: u64,
+    /// The ETag of an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tag: Option<String>,
     /// The number of rows to score.
     pub(crate) rows: u64,
     /// The ranges of these rows in the file; none if all of its rows are scored.
@@ -45,6 +53,11 @@ impl InputFile {
             before = next;
         }
         ranges
+    }
+
+    /// True if another description is that of the same content.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.size, self.modified, &self.tag) == (other.size, other.modified, &other.tag)
     }
 
     /// The number in the file of the row at a position among those to score.
@@ -116,6 +129,14 @@ impl Input {
 /// # Errors
 /// It cannot be opened, or is not of a known format.
 pub(crate) fn open(path: &Path) -> Result<Table, Error> {
+    open_within(path, &Patience::default())
+}
+
+/// Opens a file of the input, and reads it with `patience` if it is in a store that is away.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_within(path: &Path, patience: &Patience) -> Result<Table, Error> {
     match Format::of(path) {
         Some(Format::Parquet) => {}
         _ => {
@@ -124,37 +145,55 @@ pub(crate) fn open(path: &Path) -> Result<Table, Error> {
         }
     }
     let limits = Limits { pages: PAGES * 16, ..Limits::default() };
-    Table::open(&Root::Any, path, limits).map_err(|error| Error::usage(format!("input: {error}")))
+    let table = match Address::of(path).map_err(refused)? {
+        None => Table::open(&Root::Any, path, limits),
+        Some(address) => {
+            let objects = address.objects().map_err(refused)?;
+            let object = Object::open(objects, &address.key, patience);
+            let object = object.map_err(|failure| refused(format!("{address}: {failure}")))?;
+            Table::elsewhere(Arc::new(object), path, limits)
+        }
+    };
+    table.map_err(refused)
+}
+
+fn refused(problem: impl std::fmt::Display) -> Error {
+    Error::usage(format!("input: {problem}"))
 }
 
 /// True if the open file is the one that was planned.
 pub(crate) fn is_unchanged(planned: &InputFile, table: &Table) -> bool {
-    let found = described(planned.path.clone(), table);
-    found.is_ok_and(|found| (found.size, found.modified) == (planned.size, planned.modified))
+    described(planned.path.clone(), table).is_ok_and(|found| found.is_same(planned))
 }
 
 fn described(path: PathBuf, table: &Table) -> Result<InputFile, Error> {
     let stat =
         table.stat().map_err(|error| Error::failed(format!("{}: {error}", path.display())))?;
-    let modified = stat.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let modified = modified.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
-    Ok(InputFile { size: stat.len(), modified, rows: table.rows(), path, picked: Vec::new() })
+    let Stat { size, modified, tag } = stat;
+    Ok(InputFile { size, modified, tag, rows: table.rows(), path, picked: Vec::new() })
 }
 
-/// The files that a path names, in order. The last part of the path may have `*` and `?`.
+/// The files that a path or an address names, in order: one, those that match the last part of it
+/// with `*` and `?`, or those in a directory.
 fn matching(pattern: &str) -> Result<Vec<PathBuf>, Error> {
     let path = Path::new(pattern);
+    if let Some(address) = Address::of(path).map_err(refused)? {
+        return places::objects(pattern, &address);
+    }
+    if path.is_dir() {
+        return places::files(path);
+    }
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if !name.contains(['*', '?']) || path.exists() {
         return Ok(vec![path.to_owned()]);
     }
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
-    let refused =
+    let unreadable =
         |error: std::io::Error| Error::usage(format!("input: {}: {error}", directory.display()));
     let mut found = Vec::new();
-    for entry in fs::read_dir(directory).map_err(refused)? {
-        let entry = entry.map_err(refused)?;
+    for entry in fs::read_dir(directory).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
         let is_match = entry.file_name().to_str().is_some_and(|found| matches(name, found));
         if is_match && entry.path().is_file() {
             found.push(entry.path());
@@ -215,8 +254,9 @@ mod tests {
 
     #[test]
     fn positions_are_those_of_the_picked_rows() {
+        let picked = Vec::new();
         let mut file =
-            InputFile { path: "a".into(), size: 0, modified: 0, rows: 6, picked: Vec::new() };
+            InputFile { path: "a".into(), size: 0, modified: 0, tag: None, rows: 6, picked };
         assert_eq!(file.ranges(2..5), std::slice::from_ref(&(2..5)));
         assert_eq!(file.row(3), 3);
         file.picked = vec![4..5, 7..10, 20..22];

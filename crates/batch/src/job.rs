@@ -16,13 +16,16 @@ pub use self::value::{Host, MaxErrors, Model, OneOrMore, Package, Period, Size, 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// The files with the rows: paths, whose last part may have `*` and `?`.
+    /// The files with the rows: paths, or addresses such as `s3://bucket/key`. Their last part may
+    /// have `*` and `?`. A directory, or an address with a slash at its end, stands for the files of
+    /// rows below it.
     #[serde(default)]
     pub input: OneOrMore<String>,
     /// The output of a finished job, whose dead letters are the rows in place of `input`.
     #[serde(default)]
     pub retry: Option<PathBuf>,
-    /// The directory of the output. It must not exist, or hold this job.
+    /// The directory of the output, or an address such as `s3://bucket/prefix`. It must be empty, or
+    /// hold this job.
     pub output: PathBuf,
     /// The model, by its name on the hosts or as a package. A job with `retry` has that of the first
     /// one without it.

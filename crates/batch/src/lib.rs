@@ -54,5 +54,5 @@ pub use self::{
     progress::{ENDS, HostProgress, LastFailure, Progress, Watch},
     run::{run, run_in},
     status::{Reader, State, Status, list},
-    store::{NewObject, Store},
+    store::{Failure, Listed, NewObject, Objects, Patience, Put, Store},
 };

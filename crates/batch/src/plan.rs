@@ -224,6 +224,7 @@ mod tests {
             path: "a".into(),
             size: 1,
             modified: 2,
+            tag: None,
             rows: *rows,
             picked: Vec::new(),
         };

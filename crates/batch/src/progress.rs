@@ -49,6 +49,9 @@ pub struct Progress {
     pub blocked_seconds: f64,
     /// True while the job is paused.
     pub is_paused: bool,
+    /// True while the worker waits for a store that does not answer.
+    #[serde(default)]
+    pub is_store_away: bool,
     /// The hosts.
     pub hosts: Vec<HostProgress>,
     /// The names of hosts that could not be looked up at the last time, each with the reason. They

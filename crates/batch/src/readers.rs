@@ -52,7 +52,7 @@ pub(crate) enum Event {
     /// A chunk was begun.
     Begun,
     /// The output of a chunk has ended.
-    Ended(Chunk, Ended),
+    Ended(Ended),
     /// A reader has nothing left to read.
     Read(Result<(), Error>),
     /// The control object, as it is now.
@@ -113,9 +113,11 @@ impl Readers {
     fn chunk(&self, chunk: &Chunk, place: Charge) -> Result<bool, Error> {
         let file = self.scoring.files.get(chunk.file);
         let file = file.ok_or_else(|| Error::failed("the plan has no such file"))?;
-        let (events, ended) = (self.events.clone(), chunk.clone());
+        let (events, leases, number) =
+            (self.events.clone(), Arc::clone(&self.leases), chunk.number);
         let ended = move |end: Ended| {
-            let _ = events.send(Event::Ended(ended, end));
+            let end = end.and_then(|()| leases.release(number));
+            let _ = events.send(Event::Ended(end));
         };
         let output = output::begin(&self.outputs, (chunk, file.clone()), place, ended)?;
         // The output cannot end before, since its sender is here.
@@ -191,7 +193,7 @@ struct Rows {
 
 impl Rows {
     fn open(readers: &Readers, chunk: &Chunk, file: &InputFile) -> Result<Self, Error> {
-        let table = input::open(&file.path)?;
+        let table = input::open_within(&file.path, readers.outputs.store.patience())?;
         if !input::is_unchanged(file, &table) {
             let path = file.path.display();
             return Err(Error::failed(format!("{path} has changed since the job was planned")));

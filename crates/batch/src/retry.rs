@@ -74,9 +74,7 @@ fn ranges(rows: &[u64]) -> Vec<Range<u64>> {
 fn check_is_unchanged(files: &[InputFile], first: &Scoring) -> Result<(), Error> {
     for file in files {
         let planned = first.files.iter().find(|planned| planned.path == file.path);
-        let is_same =
-            planned.is_some_and(|it| (it.size, it.modified) == (file.size, file.modified));
-        if !is_same {
+        if !planned.is_some_and(|planned| planned.is_same(file)) {
             let path = file.path.display();
             return Err(Error::usage(format!("retry: {path} has changed since the first job")));
         }

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use self::{
-    parts::{Layout, limits, outputs, settings, threads},
+    parts::{Begun, Layout, Start, begin, limits, settings, threads},
     steward::Steward,
 };
 use crate::{
@@ -39,7 +39,6 @@ use crate::{
     readers::{self, Event, Readers, Sizes},
     retry::retried,
     store::Store,
-    work::Work,
 };
 
 /// The most bytes of a message, as a share of the memory.
@@ -72,17 +71,18 @@ pub async fn run_in(
 ) -> Result<Manifest, Error> {
     job.check()?;
     let (job, input) = blocking(move || input(job)).await?;
-    let planned = Plan::read(&store)?;
-    match &planned {
-        Some(plan) => {
+    let place = store.clone();
+    let planned = match blocking(move || find(&place)).await? {
+        Some((plan, manifest)) => {
             plan.check(&job, &input.files)?;
             // A finished job needs no host.
-            if let Some(manifest) = Manifest::read(&store)? {
+            if let Some(manifest) = manifest {
                 return Ok(manifest);
             }
+            Some(plan)
         }
-        None => check_has_no_other(&store)?,
-    }
+        None => None,
+    };
     let (mut hosts, names) = hosts(environment, &job).await?;
     let plan = match planned {
         Some(plan) => plan,
@@ -94,7 +94,8 @@ pub async fn run_in(
                 () = watch.interrupted() => return Err(Error::Interrupted),
             };
             // Another worker may have been faster.
-            let plan = plan.write(&store)?;
+            let place = store.clone();
+            let plan = blocking(move || plan.write(&place)).await?;
             plan.check(&job, &files)?;
             plan
         }
@@ -103,11 +104,21 @@ pub async fn run_in(
     let model = (scoring.model.as_str().into(), scoring.version().map(Into::into));
     let surroundings = (Arc::clone(&environment.resolver), environment.periods);
     let discovery = Discovery::new(surroundings, model, names);
-    let mut worker = Worker::start(&job, (hosts, discovery), (&plan, &store), watch.clone())?;
+    let place = store.clone();
+    let (plan, begun) = blocking(move || begin(&plan, &place).map(|begun| (plan, begun))).await?;
+    let start = match begun {
+        Begun::Finished(manifest) => return Ok(manifest),
+        Begun::Start(start) => *start,
+    };
+    let mut worker = Worker::start(&job, (hosts, discovery), (&plan, start), watch.clone())?;
     let result = tokio::select! {
         result = worker.work() => result,
         () = watch.interrupted() => Err(Error::Interrupted),
     };
+    if result.is_err() {
+        // Nothing waits for a store that is away any longer.
+        store.patience().end();
+    }
     worker.stop().await;
     result?;
     blocking(move || Manifest::write(&plan, &store)).await
@@ -130,7 +141,7 @@ async fn hosts(environment: &Environment, job: &Job) -> Result<(Hosts, Names), E
 /// The job with its input, which is that of its patterns or of another job's dead letters.
 fn input(job: Job) -> Result<(Job, Input), Error> {
     match job.retry.clone() {
-        Some(first) => retried(job, &Store::local(first)),
+        Some(first) => retried(job, &Store::at(&first)?),
         None => Input::find(&job.input.0).map(|input| (job, input)),
     }
 }
@@ -139,6 +150,14 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     spawn_blocking(work).await.map_err(Error::failed)?
+}
+
+/// The plan of the job in a store, and the manifest if it is finished. Blocks.
+fn find(store: &Store) -> Result<Option<(Plan, Option<Manifest>)>, Error> {
+    match Plan::read(store)? {
+        Some(plan) => Ok(Some((plan, Manifest::read(store)?))),
+        None => check_has_no_other(store).map(|()| None),
+    }
 }
 
 /// Refuses a directory that has something else than a job.
@@ -179,15 +198,15 @@ impl Worker {
     fn start(
         job: &Job,
         (hosts, mut discovery): (Hosts, Discovery),
-        (plan, store): (&Plan, &Store),
+        (plan, start): (&Plan, Start),
         watch: Watch,
     ) -> Result<Self, Error> {
         let name = format!("{:08x}", rand::random::<u32>());
-        let layout = Layout::of(job.memory.0);
+        let Start { outputs, work, before } = start;
+        let work = work.beginning_with(job.worker);
+        let layout = Layout::of(job.memory.0, outputs.store.buffer());
         let (batch_sender, batches) = mpsc::channel(layout.readers);
         let (event_sender, events) = mpsc::unbounded_channel();
-        let (work, before) = Work::new(plan, store)?;
-        let work = work.beginning_with(job.worker);
         let sizes = Arc::new(Sizes {
             batch_rows: AtomicU32::new(job.batch_size),
             answer_bytes: AtomicU64::new(plan.answer_bytes),
@@ -200,8 +219,8 @@ impl Worker {
             memory: Memory::new(layout.batches),
             places: Memory::new(layout.places),
             work: Mutex::new(work),
-            leases: Arc::new(Leases::new(store.clone(), &name)),
-            outputs: Arc::new(outputs(plan, store)?),
+            leases: Arc::new(Leases::new(outputs.store.clone(), &name)),
+            outputs: Arc::new(outputs),
             batches: batch_sender,
             events: event_sender,
         });
@@ -209,7 +228,7 @@ impl Worker {
         let settings = settings(job);
         let mut conductor = Conductor::new((scoring, sizes), (hosts, job.timeout.0), settings);
         discovery.ask(conductor.set_hosts(&discovery.hosts())?);
-        let steward = Arc::new(Steward::new(&name, (plan, before), &readers, watch)?);
+        let steward = Arc::new(Steward::new(&name, (plan, before), &readers, watch));
         let threads = threads(layout.readers, &readers, &steward)?;
         let (batch_size, concurrency) = (job.batch_size, job.concurrency);
         let settings = Live { batch_size, concurrency, control: Control::default() };
@@ -272,10 +291,9 @@ impl Worker {
         match event {
             Event::Batch(batch) => self.conductor.add(*batch),
             Event::Begun => self.open += 1,
-            Event::Ended(chunk, ended) => {
+            Event::Ended(ended) => {
                 self.open -= 1;
                 ended?;
-                self.readers.leases.release(chunk.number)?;
             }
             Event::Read(result) => {
                 self.reading -= 1;

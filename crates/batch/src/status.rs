@@ -14,7 +14,8 @@ use crate::{
     commit::{self, Commit, WORKERS},
     history,
     letters::Letters,
-    plan::{PLAN, Plan},
+    plan::Plan,
+    store::is_address,
 };
 
 /// The age of a report after which its worker counts as gone.
@@ -201,12 +202,10 @@ impl Reader {
             self.is_finished = true;
             return Ok(());
         }
-        for chunk in commit::committed(&self.store)? {
-            if !self.committed.contains(&chunk)
-                && let Some(commit) = Commit::read(&self.store, chunk)?
-            {
-                self.take(&commit);
-            }
+        let chunks = commit::committed(&self.store)?;
+        let new = chunks.into_iter().filter(|chunk| !self.committed.contains(chunk));
+        for commit in Commit::read_all(&self.store, new)?.into_iter().flatten() {
+            self.take(&commit);
         }
         Ok(())
     }
@@ -240,21 +239,22 @@ fn workers(store: &Store) -> Result<Vec<Progress>, Error> {
     Ok(workers)
 }
 
-/// The states of the jobs whose outputs are in the directory `parent`.
+/// The states of the jobs whose outputs are in the directory `parent`, or below that address.
 ///
 /// # Errors
-/// The directory or a job cannot be read.
+/// It does not exist, or a job cannot be read.
 pub fn list(parent: &Path) -> Result<Vec<Status>, Error> {
     let failed = |error| Error::store(&parent.display().to_string(), &error);
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(parent).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.join(PLAN).is_file() {
-            paths.push(path);
+    if !is_address(parent) {
+        fs::metadata(parent).map_err(failed)?;
+    }
+    let mut jobs = Vec::new();
+    for place in Store::at(parent)?.directories().map_err(failed)? {
+        if Plan::read(&place)?.is_some() {
+            jobs.push(Status::read(&place)?);
         }
     }
-    paths.sort_unstable();
-    paths.into_iter().map(|path| Status::read(&Store::local(path))).collect()
+    Ok(jobs)
 }
 
 #[cfg(test)]

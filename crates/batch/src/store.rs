@@ -1,29 +1,51 @@
-//! The place of a job's output: objects with names, in a directory.
+//! The place of a job's output: objects with names, in a directory or in a store of objects.
 //!
 //! An object is there as a whole or not at all, also after a crash at any moment. Everything that
 //! decides about rows is created once and never changed.
 
+mod address;
+mod cloud;
+mod local;
+mod objects;
+mod patience;
+mod remote;
+mod upload;
+
 use std::{
     fmt,
-    fs::{self, DirEntry, File, Permissions},
-    io::{self, BufWriter, Read as _, Write},
-    os::unix::fs::PermissionsExt as _,
+    io::{self, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use tempfile::NamedTempFile;
+pub(crate) use self::{
+    address::{Address, is_address},
+    remote::Object,
+};
+use self::{
+    local::{Local, NewFile},
+    remote::Remote,
+    upload::{PART, Upload},
+};
+pub use self::{
+    objects::{Failure, Listed, Objects, Put},
+    patience::Patience,
+};
+use crate::Error;
 
-/// The beginning of the names of files that are not complete.
-const UNFINISHED: &str = ".outrigger-";
-/// The permissions of a file, before those that the process masks are removed.
-const MODE: u32 = 0o666;
-
-/// A place with objects. Clones share it. Its calls block.
+/// A place with objects. Clones share it. Its calls block; those of a store that is away wait for
+/// it.
 #[derive(Clone)]
 pub struct Store {
-    root: Arc<Path>,
+    kind: Kind,
+    patience: Patience,
     observer: Arc<Observer>,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Local(Local),
+    Remote(Remote),
 }
 
 /// Called with the name of each step before a store takes it.
@@ -33,14 +55,52 @@ type Observer = dyn Fn(&str) + Send + Sync;
 pub struct NewObject {
     store: Store,
     name: String,
-    file: BufWriter<NamedTempFile>,
+    content: Content,
+}
+
+enum Content {
+    File(NewFile),
+    Upload(Upload),
 }
 
 impl Store {
+    /// The objects at a location: a directory, or the address of a prefix in a store of objects,
+    /// such as `s3://bucket/prefix`, with the credentials of the process's environment.
+    ///
+    /// # Errors
+    /// The address is not valid, or the environment's settings are not.
+    pub fn at(location: &Path) -> Result<Self, Error> {
+        let Some(address) = Address::of(location).map_err(Error::usage)? else {
+            return Ok(Self::local(location));
+        };
+        let objects = address.objects().map_err(Error::usage)?;
+        Ok(Self::over(objects, &address, Patience::default()))
+    }
+
     /// The objects below the directory `root`, which is created with the first object.
     pub fn local(root: impl Into<PathBuf>) -> Self {
         let root: PathBuf = root.into();
-        Self { root: root.into(), observer: Arc::new(|_| {}) }
+        Self::of(Kind::Local(Local { root: root.into() }), Patience::default())
+    }
+
+    /// For tests: the objects of `objects` with a prefix, at an address that is only shown.
+    pub fn in_objects(objects: Arc<dyn Objects>, prefix: &str, patience: Patience) -> Self {
+        Self::over(objects, &Address::shown(prefix), patience)
+    }
+
+    fn over(objects: Arc<dyn Objects>, address: &Address, patience: Patience) -> Self {
+        let prefix = match address.key.as_str() {
+            "" => String::new(),
+            key => format!("{key}/"),
+        };
+        let root: PathBuf = address.to_string().into();
+        let (root, prefix) = (root.into(), prefix.into());
+        let remote = Remote { root, objects, prefix, patience: patience.clone() };
+        Self::of(Kind::Remote(remote), patience)
+    }
+
+    fn of(kind: Kind, patience: Patience) -> Self {
+        Self { kind, patience, observer: Arc::new(|_| {}) }
     }
 
     /// The same objects. `observer` is called with the name of each step before it is taken, so that
@@ -50,9 +110,25 @@ impl Store {
         Self { observer: Arc::new(observer), ..self }
     }
 
-    /// The directory.
+    /// The directory, or the address of the prefix.
     pub fn root(&self) -> &Path {
-        &self.root
+        match &self.kind {
+            Kind::Local(local) => &local.root,
+            Kind::Remote(remote) => &remote.root,
+        }
+    }
+
+    /// The patience with which calls wait for the store.
+    pub(crate) fn patience(&self) -> &Patience {
+        &self.patience
+    }
+
+    /// The most bytes in memory of an object that is being written.
+    pub(crate) fn buffer(&self) -> u64 {
+        match &self.kind {
+            Kind::Local(_) => 0,
+            Kind::Remote(_) => PART as u64,
+        }
     }
 
     fn step(&self, name: &str, step: &str) {
@@ -62,165 +138,192 @@ impl Store {
     /// Creates an object, durably, unless there is one of this name. Returns true if it was created.
     ///
     /// # Errors
-    /// The file system failed.
+    /// The store failed.
     pub fn create(&self, name: &str, content: &[u8]) -> io::Result<bool> {
         let mut object = self.begin(name)?;
         object.write_all(content)?;
         object.finish()
     }
 
+    /// Checks that the store does not replace the object with this name when it is created again.
+    ///
+    /// # Errors
+    /// It does, or it failed.
+    pub(crate) fn check_conditions(&self, name: &str) -> io::Result<()> {
+        match &self.kind {
+            Kind::Local(_) => Ok(()),
+            Kind::Remote(remote) => remote.check_conditions(name),
+        }
+    }
+
     /// Begins an object. It is there after [`NewObject::finish`].
     ///
     /// # Errors
-    /// The file system failed.
+    /// The store failed.
     pub fn begin(&self, name: &str) -> io::Result<NewObject> {
         self.step(name, "begin");
-        let file = self.unfinished(name)?;
-        Ok(NewObject { store: self.clone(), name: name.to_owned(), file: BufWriter::new(file) })
+        let content = match &self.kind {
+            Kind::Local(local) => Content::File(local.begin(name)?),
+            Kind::Remote(remote) => Content::Upload(Upload::new(remote, name)),
+        };
+        Ok(NewObject { store: self.clone(), name: name.to_owned(), content })
     }
 
     /// Creates or replaces an object. It is whole at any moment, but may be lost in a crash of the
     /// machine: for leases and reports of progress.
     ///
     /// # Errors
-    /// The file system failed.
+    /// The store failed.
     pub fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        let mut file = self.unfinished(name)?;
-        file.write_all(content)?;
-        file.persist(self.path(name)).map_err(|cause| cause.error)?;
-        Ok(())
+        match &self.kind {
+            Kind::Local(local) => local.replace(name, content),
+            Kind::Remote(remote) => remote.replace(name, content),
+        }
     }
 
     /// The content of an object; `None` if there is none of this name.
     ///
     /// # Errors
-    /// The file system failed.
+    /// The store failed.
     pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        absent_is_none(fs::read(self.path(name)))
+        match &self.kind {
+            Kind::Local(local) => local.read(name),
+            Kind::Remote(remote) => remote.read(name),
+        }
+    }
+
+    /// The contents of several objects, in their order. Those of a store of objects are read at the
+    /// same time.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn read_all(&self, names: &[String]) -> io::Result<Vec<Option<Vec<u8>>>> {
+        match &self.kind {
+            Kind::Local(local) => names.iter().map(|name| local.read(name)).collect(),
+            Kind::Remote(remote) => remote.read_all(names),
+        }
     }
 
     /// The first bytes of an object, at most `most`; `None` if there is none of this name.
     ///
     /// # Errors
-    /// The file system failed.
+    /// The store failed.
     pub(crate) fn read_start(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
-        let Some(file) = absent_is_none(File::open(self.path(name)))? else { return Ok(None) };
-        let mut start = Vec::new();
-        file.take(most).read_to_end(&mut start)?;
-        Ok(Some(start))
+        match &self.kind {
+            Kind::Local(local) => local.read_start(name, most),
+            Kind::Remote(remote) => remote.read_start(name, most),
+        }
     }
 
     /// The names of the objects in `directory`, without it, in order.
     ///
     /// # Errors
-    /// The file system failed.
+    /// The store failed.
     pub fn list(&self, directory: &str) -> io::Result<Vec<String>> {
-        let Some(entries) = absent_is_none(fs::read_dir(self.path(directory)))? else {
-            return Ok(Vec::new());
-        };
-        let mut names = Vec::new();
-        for entry in entries {
-            let entry = entry?;
-            let name = entry.file_name().into_string();
-            names.extend(name.ok().filter(|name| !name.starts_with('.')));
+        match &self.kind {
+            Kind::Local(local) => local.list(directory),
+            Kind::Remote(remote) => remote.list(directory).map(|listed| listed.names),
         }
-        names.sort_unstable();
-        Ok(names)
+    }
+
+    /// The places in the directories of this one, in order.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(crate) fn directories(&self) -> io::Result<Vec<Self>> {
+        let names = match &self.kind {
+            Kind::Local(local) => local.directories()?,
+            Kind::Remote(remote) => remote.list("")?.directories,
+        };
+        Ok(names.iter().map(|name| self.below(name)).collect())
+    }
+
+    fn below(&self, name: &str) -> Self {
+        let root: Arc<Path> = self.root().join(name).into();
+        let kind = match &self.kind {
+            Kind::Local(_) => Kind::Local(Local { root }),
+            Kind::Remote(remote) => {
+                let prefix = format!("{}{name}/", remote.prefix).into();
+                Kind::Remote(Remote { root, prefix, ..remote.clone() })
+            }
+        };
+        Self { kind, ..self.clone() }
     }
 
     /// True if there are no objects, and nothing else beside files that were never finished.
     ///
     /// # Errors
-    /// The file system failed.
+    /// The store failed.
     pub(crate) fn is_empty(&self) -> io::Result<bool> {
-        let Some(entries) = absent_is_none(fs::read_dir(&self.root))? else { return Ok(true) };
-        for entry in entries {
-            if !is_unfinished(&entry?) {
-                return Ok(false);
-            }
+        match &self.kind {
+            Kind::Local(local) => local.is_empty(),
+            Kind::Remote(remote) => remote.is_empty(),
         }
-        Ok(true)
     }
 
     /// Removes an object. It is no error if there is none.
     ///
     /// # Errors
-    /// The file system failed.
+    /// The store failed.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         self.step(name, "remove");
-        absent_is_none(fs::remove_file(self.path(name))).map(drop)
+        match &self.kind {
+            Kind::Local(local) => local.remove(name),
+            Kind::Remote(remote) => remote.remove(name),
+        }
     }
 
-    /// Removes the files of `directory` that were begun and never finished.
+    /// Removes the files of `directory` that were begun and never finished. A store of objects does
+    /// not show them.
     ///
     /// # Errors
     /// The file system failed.
     pub fn sweep(&self, directory: &str) -> io::Result<()> {
-        let Some(entries) = absent_is_none(fs::read_dir(self.path(directory)))? else {
-            return Ok(());
-        };
-        for entry in entries {
-            let entry = entry?;
-            if is_unfinished(&entry) {
-                absent_is_none(fs::remove_file(entry.path()))?;
-            }
+        match &self.kind {
+            Kind::Local(local) => local.sweep(directory),
+            Kind::Remote(_) => Ok(()),
         }
-        Ok(())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.root.join(name)
-    }
-
-    fn unfinished(&self, name: &str) -> io::Result<NamedTempFile> {
-        let path = self.path(name);
-        let directory = path.parent().unwrap_or(&self.root);
-        create_directories(directory)?;
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(UNFINISHED).permissions(Permissions::from_mode(MODE));
-        builder.tempfile_in(directory)
     }
 }
 
 impl NewObject {
     /// Completes the object, durably, unless there is one of this name. Returns true if it was
-    /// created.
+    /// created. A large object in a store of objects replaces one of its name, so its name must be
+    /// its own.
     ///
     /// # Errors
-    /// The file system failed.
+    /// The store failed.
     pub fn finish(self) -> io::Result<bool> {
-        let Self { store, name, file } = self;
-        store.step(&name, "flush");
-        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        store.step(&name, "sync");
-        file.as_file().sync_all()?;
-        store.step(&name, "link");
-        let path = store.path(&name);
-        let is_new = match file.persist_noclobber(&path) {
-            Ok(_) => true,
-            Err(cause) if cause.error.kind() == io::ErrorKind::AlreadyExists => false,
-            Err(cause) => return Err(cause.error),
+        let Self { store, name, content } = self;
+        let step = |step: &str| store.step(&name, step);
+        let is_new = match content {
+            Content::File(file) => file.finish(step)?,
+            Content::Upload(upload) => upload.finish(step)?,
         };
-        store.step(&name, "sync the directory");
-        sync_directory(path.parent().unwrap_or(&store.root))?;
-        store.step(&name, "done");
+        step("done");
         Ok(is_new)
     }
 }
 
 impl Write for NewObject {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        self.file.write(data)
+        match &mut self.content {
+            Content::File(file) => file.write(data),
+            Content::Upload(upload) => upload.write(data),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        match &mut self.content {
+            Content::File(file) => file.flush(),
+            Content::Upload(upload) => upload.flush(),
+        }
     }
 }
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Store").field(&self.root).finish()
+        f.debug_tuple("Store").field(&self.root()).finish()
     }
 }
 
@@ -230,84 +333,5 @@ impl fmt::Debug for NewObject {
     }
 }
 
-fn is_unfinished(entry: &DirEntry) -> bool {
-    entry.file_name().to_string_lossy().starts_with(UNFINISHED)
-}
-
-fn absent_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
-}
-
-/// Creates a directory and those above it, durably.
-fn create_directories(directory: &Path) -> io::Result<()> {
-    if directory.is_dir() || directory.as_os_str().is_empty() {
-        return Ok(());
-    }
-    let above = directory.parent().filter(|above| !above.as_os_str().is_empty());
-    let above = above.unwrap_or(Path::new("."));
-    create_directories(above)?;
-    match fs::create_dir(directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => sync_directory(above),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn store() -> (tempfile::TempDir, Store) {
-        let directory = tempfile::tempdir().expect("a directory");
-        let store = Store::local(directory.path().join("a/b"));
-        (directory, store)
-    }
-
-    #[test]
-    fn an_object_is_created_once() {
-        let (_directory, store) = store();
-        assert_eq!(store.read("commit/0.json").expect("read"), None);
-        assert!(store.create("commit/0.json", b"first").expect("created"));
-        assert!(!store.create("commit/0.json", b"second").expect("refused"));
-        assert_eq!(store.read("commit/0.json").expect("read"), Some(b"first".to_vec()));
-        assert_eq!(store.read_start("commit/0.json", 2).expect("read"), Some(b"fi".to_vec()));
-        assert_eq!(store.read_start("commit/2.json", 2).expect("read"), None);
-        store.create("commit/1.json", b"").expect("created");
-        assert_eq!(store.list("commit").expect("listed"), ["0.json", "1.json"]);
-        assert_eq!(store.list("data").expect("listed"), Vec::<String>::new());
-    }
-
-    #[test]
-    fn an_object_that_is_not_finished_is_not_there() {
-        let (_directory, store) = store();
-        let mut object = store.begin("data/0").expect("begun");
-        object.write_all(b"half").expect("written");
-        assert_eq!(store.list("data").expect("listed"), Vec::<String>::new());
-        // The process ends here: the file is left, and removed later.
-        std::mem::forget(object);
-        let entries = || fs::read_dir(store.root().join("data")).expect("a directory").count();
-        assert_eq!(entries(), 1);
-        let data = Store::local(store.root().join("data"));
-        assert!(data.is_empty().expect("read") && !store.is_empty().expect("read"));
-        store.sweep("data").expect("swept");
-        assert_eq!(entries(), 0);
-    }
-
-    #[test]
-    fn replacing_and_removing_leave_one_object_or_none() {
-        let (_directory, store) = store();
-        store.replace("lease/0", b"a").expect("written");
-        store.replace("lease/0", b"b").expect("written");
-        assert_eq!(store.read("lease/0").expect("read"), Some(b"b".to_vec()));
-        store.remove("lease/0").expect("removed");
-        store.remove("lease/0").expect("nothing to remove");
-        assert_eq!(store.list("lease").expect("listed"), Vec::<String>::new());
-    }
-}
+mod tests;

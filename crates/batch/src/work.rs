@@ -97,7 +97,8 @@ mod tests {
     };
 
     fn plan(rows: u64) -> Plan {
-        let file = InputFile { path: "a".into(), size: 1, modified: 2, rows, picked: Vec::new() };
+        let picked = Vec::new();
+        let file = InputFile { path: "a".into(), size: 1, modified: 2, tag: None, rows, picked };
         let scoring = Scoring {
             files: vec![file],
             model: "m".to_owned(),

@@ -7,7 +7,7 @@ mod package;
 mod run;
 mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use outrigger_batch::{Control, Error, Status, Store, list};
 
@@ -16,7 +16,9 @@ use crate::exit::{self, Exit, Output};
 /// Scores the rows of files with a model on hosts of the Open Inference Protocol.
 ///
 /// A job survives the end of its process at any moment: when it is run again, it goes on with the
-/// chunks that are not committed. A job is named by the directory of its output.
+/// chunks that are not committed. A job is named by the directory of its output, or by the address
+/// of it in a store: s3://bucket/prefix, gs://bucket/prefix or az://container/prefix. Credentials come
+/// from the environment.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Run(Box<run::Arguments>),
@@ -44,11 +46,11 @@ pub(crate) struct Job {
     listener: listen::Flags,
 }
 
-/// Lists the jobs whose outputs are in a directory.
+/// Lists the jobs whose outputs are in a directory, or below an address such as s3://bucket/prefix.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger batch list /data/scored")]
 pub(crate) struct List {
-    /// The directory.
+    /// The directory or the address.
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
     /// Format of the list.
@@ -95,10 +97,10 @@ pub(crate) fn run(command: Command) -> Result<(), Exit> {
             }
         }
         Command::Set(Set { job, settings }) => {
-            change(job, |control| settings.iter().try_for_each(|setting| control.set(setting)))
+            change(&job, |control| settings.iter().try_for_each(|setting| control.set(setting)))
         }
         Command::RetryDead(arguments) => run::retry(*arguments),
-        Command::Cancel(Cancel { job }) => change(job, |control| {
+        Command::Cancel(Cancel { job }) => change(&job, |control| {
             control.cancelled = true;
             Ok(())
         }),
@@ -107,7 +109,7 @@ pub(crate) fn run(command: Command) -> Result<(), Exit> {
 
 /// Prints the state of a job, and serves its page if there is a listener.
 fn status(Job { job, output, listener }: Job) -> Result<(), Exit> {
-    let store = Store::local(job);
+    let store = Store::at(&job).map_err(exit_of)?;
     let status = Status::read(&store).map_err(exit_of)?;
     match output {
         Output::Text => exit::print(text::status(&status, plot::width()))?,
@@ -123,11 +125,9 @@ fn status(Job { job, output, listener }: Job) -> Result<(), Exit> {
 }
 
 /// Changes the control object of a job.
-fn change(
-    job: PathBuf,
-    change: impl FnOnce(&mut Control) -> Result<(), Error>,
-) -> Result<(), Exit> {
-    Control::change(&Store::local(job), change).map(drop).map_err(exit_of)
+fn change(job: &Path, change: impl FnOnce(&mut Control) -> Result<(), Error>) -> Result<(), Exit> {
+    let store = Store::at(job).map_err(exit_of)?;
+    Control::change(&store, change).map(drop).map_err(exit_of)
 }
 
 fn exit_of(error: Error) -> Exit {

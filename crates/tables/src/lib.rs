@@ -23,6 +23,7 @@ pub use format::Format;
 pub use limits::Limits;
 pub use read::{
     Malformed, Reader, Row,
+    blob::{ReadAt, Stat},
     parquet::ranges::{Batches, Table},
 };
 pub use root::Root;

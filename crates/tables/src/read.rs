@@ -1,5 +1,6 @@
 //! Reading.
 
+pub(crate) mod blob;
 mod csv;
 mod jsonl;
 pub(crate) mod parquet;

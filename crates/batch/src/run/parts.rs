@@ -9,15 +9,17 @@ use outrigger_dispatch::{Limits, MaxErrors as Allowed, Settings, Share};
 
 use super::steward::Steward;
 use crate::{
-    Error,
+    Error, Manifest,
     columns::output_schema,
+    control::Control,
     input::{self, PAGES},
     job::{Job, MaxErrors},
     output::Outputs,
-    plan::Plan,
+    plan::{PLAN, Plan},
     progress::Counts,
     readers::Readers,
     store::Store,
+    work::Work,
 };
 
 /// The most chunks that are open at a time, and the memory of one besides its batches: the row group
@@ -39,12 +41,13 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The parts within `memory` bytes.
-    pub(super) fn of(memory: u64) -> Self {
+    /// The parts within `memory` bytes. The store takes `buffer` bytes for each open chunk.
+    pub(super) fn of(memory: u64, buffer: u64) -> Self {
         let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let places = (memory / 4 / (OPEN_BYTES + PAGES)).clamp(1, MOST_OPEN);
+        let open = OPEN_BYTES + buffer;
+        let places = (memory / 4 / (open + PAGES)).clamp(1, MOST_OPEN);
         let readers = cores.min(MOST_READERS).min(usize::try_from(places).unwrap_or(1));
-        let held = places * OPEN_BYTES + readers as u64 * PAGES;
+        let held = places * open + readers as u64 * PAGES;
         Self { readers, places, batches: memory.saturating_sub(held) }
     }
 }
@@ -68,8 +71,43 @@ fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> Result<JoinHandl
     thread::Builder::new().name(name).spawn(work).map_err(Error::failed)
 }
 
+/// The state of a job at the start of a worker.
+pub(super) enum Begun {
+    /// All of it is done.
+    Finished(Manifest),
+    /// The worker has something to do.
+    Start(Box<Start>),
+}
+
+/// The parts of a worker that come from the store.
+pub(super) struct Start {
+    pub(super) outputs: Outputs,
+    pub(super) work: Work,
+    /// The rows that are committed.
+    pub(super) before: u64,
+}
+
+/// Begins to work on the job in a store. Revokes its cancellation. Blocks.
+///
+/// # Errors
+/// The store failed, or does not hold what a commit needs.
+pub(super) fn begin(plan: &Plan, store: &Store) -> Result<Begun, Error> {
+    if let Some(manifest) = Manifest::read(store)? {
+        return Ok(Begun::Finished(manifest));
+    }
+    store.check_conditions(PLAN).map_err(|error| Error::store(PLAN, &error))?;
+    let control = Control::read(store)?;
+    if control.cancelled {
+        Control { cancelled: false, ..control }.write(store)?;
+    }
+    // More histories than there should be are no reason not to work.
+    let _ = history::make_room(store);
+    let (work, before) = Work::new(plan, store)?;
+    Ok(Begun::Start(Box::new(Start { outputs: outputs(plan, store)?, work, before })))
+}
+
 /// The output of the plan's chunks.
-pub(super) fn outputs(plan: &Plan, store: &Store) -> Result<Outputs, Error> {
+fn outputs(plan: &Plan, store: &Store) -> Result<Outputs, Error> {
     let scoring = &plan.scoring;
     let path = scoring.files.first().map(|file| file.path.clone());
     let table = input::open(&path.ok_or_else(|| Error::failed("the plan has no files"))?)?;

@@ -9,9 +9,9 @@ use std::{
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
-    Control, Error, Progress, Watch,
+    Control, Progress, Watch,
     commit::{self, WORKERS},
-    history::{self, History},
+    history::History,
     lease::{Leases, RENEWAL},
     memory::Memory,
     output::Outputs,
@@ -42,24 +42,13 @@ pub(super) struct Steward {
 
 impl Steward {
     /// The steward of the worker with this name. `before` is the number of rows that were committed.
-    /// Revokes the cancellation of the job.
-    ///
-    /// # Errors
-    /// The store failed.
     pub(super) fn new(
         worker: &str,
         (plan, before): (&Plan, u64),
         readers: &Readers,
         watch: Watch,
-    ) -> Result<Self, Error> {
-        let store = &readers.outputs.store;
-        let control = Control::read(store)?;
-        if control.cancelled {
-            Control { cancelled: false, ..control }.write(store)?;
-        }
-        // More histories than there should be are no reason not to work.
-        let _ = history::make_room(store);
-        Ok(Self {
+    ) -> Self {
+        Self {
             worker: worker.to_owned(),
             rows: plan.scoring.rows(),
             before,
@@ -70,7 +59,7 @@ impl Steward {
             watch,
             latest: Mutex::default(),
             history: Mutex::default(),
-        })
+        }
     }
 
     /// Takes the progress of the conductor.
@@ -80,7 +69,9 @@ impl Steward {
         let (worker, memory_limit) = (self.worker.clone(), self.memory.limit());
         let blocked_seconds = self.memory.blocked().as_secs_f64();
         let progress = Progress { worker, rows, before, memory, memory_peak, ..progress };
-        let mut progress = Progress { memory_limit, blocked_seconds, ..progress };
+        let is_store_away = self.outputs.store.patience().waiting() > 0;
+        let mut progress =
+            Progress { memory_limit, blocked_seconds, is_store_away, ..progress };
         progress.add(&self.outputs.counts);
         self.remember(progress.scored + progress.dead);
         self.watch.set(progress.clone());

@@ -89,6 +89,11 @@ pub(crate) async fn score(job: Job) -> Result<Manifest, Error> {
     run(job, store, Watch::default()).await
 }
 
+/// Runs a job with this output.
+pub(crate) async fn score_in(store: Store, job: Job) -> Result<Manifest, Error> {
+    run(job, store, Watch::default()).await
+}
+
 /// A host over gRPC that returns its inputs.
 pub(crate) async fn host() -> Server {
     Server::start(Protocol::Http2, identity::server).await

@@ -23,5 +23,8 @@ mod harness;
 mod kills;
 mod names;
 mod parts;
+mod objects;
+mod outage;
 mod runs;
+mod scripted;
 mod workers;

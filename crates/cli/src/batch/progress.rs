@@ -30,7 +30,9 @@ pub(super) fn text(progress: &Progress) -> String {
     let percent = if *rows == 0 { 100.0 } else { 100.0 * done as f64 / *rows as f64 };
     let (done, all) = (HumanCount(done), HumanCount(*rows));
     let mut text = format!("{done} of {all} rows ({percent:.1} %), {} dead", HumanCount(*dead));
-    if progress.is_paused {
+    if progress.is_store_away {
+        text.push_str(", the store does not answer");
+    } else if progress.is_paused {
         text.push_str(", paused");
     } else if let Some(left) = left(progress) {
         text.push_str(&format!(", {rows_per_second:.0} rows/s, {left} left"));

@@ -41,10 +41,12 @@ pub(crate) struct Arguments {
     /// The job file.
     #[arg(value_name = "JOB.yaml")]
     file: Option<PathBuf>,
-    /// Files with rows; the last part of a path may have * and ?; may be given several times.
+    /// Files with rows, or a directory of them; the last part of a path may have * and ?. An object
+    /// is s3://bucket/key, gs://bucket/key or az://container/key, a prefix ends with a slash. May be
+    /// given several times.
     #[arg(long, value_name = "PATH", required_unless_present = "file")]
     input: Vec<String>,
-    /// The directory of the output.
+    /// The directory of the output, or its address such as s3://bucket/prefix.
     #[arg(long, value_name = "DIR", required_unless_present = "file")]
     to: Option<PathBuf>,
     /// The model's name on the hosts.
@@ -100,7 +102,7 @@ pub(crate) struct Retry {
     /// The output of the finished job.
     #[arg(value_name = "JOB")]
     job: PathBuf,
-    /// The directory of the output.
+    /// The directory of the output, or its address.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
     /// host:port or URL of a server with the model; may be given several times.
@@ -158,7 +160,8 @@ fn finish(job: Job, environment: &Environment, format: Output) -> Result<(), Exi
     match format {
         Output::Text => {
             // The history is a record for people: a job without one is finished too.
-            let history = Status::read(&Store::local(directory)).map(|status| status.history);
+            let history = Store::at(&directory).and_then(|store| Status::read(&store));
+            let history = history.map(|status| status.history);
             let plot = plot::plot(&history.unwrap_or_default(), plot::width());
             exit::print(format_args!("{summary}{plot}"))
         }
@@ -168,7 +171,7 @@ fn finish(job: Job, environment: &Environment, format: Output) -> Result<(), Exi
 
 /// Runs a job until its end. A signal interrupts it, and a second one ends it at once.
 async fn with_progress_bar(job: Job, environment: &Environment) -> Result<Manifest, Exit> {
-    let (store, watch) = (Store::local(&job.output), Watch::default());
+    let (store, watch) = (Store::at(&job.output).map_err(exit_of)?, Watch::default());
     let listener = match listen::settings_of(&job) {
         Some(settings) => Some(listen::bind(settings).await?),
         None => None,

@@ -9,7 +9,6 @@ mod rows;
 
 use std::{
     fs::File,
-    os::unix::fs::FileExt as _,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
@@ -29,11 +28,14 @@ use parquet::{
         arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader},
         parquet_to_arrow_field_levels,
     },
-    file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData},
+    file::{
+        metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData},
+        reader::{ChunkReader as _, Length as _},
+    },
 };
 
 use self::{budget::Budget, pages::Pages};
-use super::{Parsed, Row};
+use super::{Parsed, Row, blob::Blob};
 use crate::{Cell, Column, Kind, Limits, Names, cell::repeated, error::Cause};
 
 /// The most rows that are decoded at once, and about the most bytes.
@@ -68,6 +70,7 @@ impl Source {
     }
 
     fn open(file: File, limits: &Limits) -> Result<Self, Cause> {
+        let file = Blob::from(file);
         check_footer(&file, limits)?;
         // Types that only Arrow has, such as dictionaries, are read as those that they stand for.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
@@ -94,8 +97,8 @@ impl Source {
         let (rows, batch) = (count(&metadata), batch_rows(&metadata, limits));
         let budget = Arc::new(Budget::new(limits.pages));
         let groups = 0..metadata.num_row_groups();
-        let pages =
-            Pages { file: file.into(), metadata, budget: Arc::clone(&budget), groups, batch };
+        let ahead = Blob::ahead(columns.len());
+        let pages = Pages { file, metadata, budget: Arc::clone(&budget), groups, batch, ahead };
         let batches =
             ParquetRecordBatchReader::try_new_with_row_groups(&levels, &pages, batch, None);
         let batches = batches.map_err(|error| cause(error, &budget))?;
@@ -167,10 +170,10 @@ fn unless_damaged<T>(work: impl FnOnce() -> Result<T, Cause>) -> Result<T, Cause
 }
 
 /// Refuses a footer that takes too much memory. A file without one is refused later.
-fn check_footer(file: &File, limits: &Limits) -> Result<(), Cause> {
-    let Some(start) = file.metadata()?.len().checked_sub(END) else { return Ok(()) };
+fn check_footer(file: &Blob, limits: &Limits) -> Result<(), Cause> {
+    let Some(start) = file.len().checked_sub(END) else { return Ok(()) };
     let mut length = [0; 4];
-    file.read_exact_at(&mut length, start)?;
+    length.copy_from_slice(&file.get_bytes(start, 4).map_err(Cause::of)?);
     let (length, most) = (u64::from(u32::from_le_bytes(length)), limits.pages / FOOTER);
     if length <= most {
         return Ok(());

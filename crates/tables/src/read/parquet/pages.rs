@@ -1,7 +1,6 @@
 //! The pages of a file's columns, read within limits: each is measured before it is decompressed.
 
 use std::{
-    fs::File,
     io::{self, BufReader, Read as _},
     ops::Range,
     sync::Arc,
@@ -21,6 +20,7 @@ use parquet::{
 };
 
 use super::{budget::Budget, header::Header, rows::Rows};
+use crate::read::blob::Blob;
 
 /// The encodings of data pages that take no more memory when they are decoded than is measured.
 const ENCODINGS: [Encoding; 6] = [
@@ -36,13 +36,15 @@ const ENCODINGS: [Encoding; 6] = [
 /// The pages of a file.
 #[derive(Debug, Clone)]
 pub(super) struct Pages {
-    pub(super) file: Arc<File>,
+    pub(super) file: Blob,
     pub(super) metadata: Arc<ParquetMetaData>,
     pub(super) budget: Arc<Budget>,
     /// The row groups that are read.
     pub(super) groups: Range<usize>,
     /// The rows that are decoded together.
     pub(super) batch: usize,
+    /// The bytes of a column that are read ahead if the file is elsewhere.
+    pub(super) ahead: usize,
 }
 
 impl RowGroups for Pages {
@@ -85,8 +87,8 @@ impl PageIterator for Chunks {}
 
 /// The pages of a column in a row group.
 struct Chunk {
-    inner: SerializedPageReader<File>,
-    file: Arc<File>,
+    inner: SerializedPageReader<Blob>,
+    file: Arc<Blob>,
     budget: Arc<Budget>,
     /// The part of the file with the pages that have not been read.
     left: Range<u64>,
@@ -100,6 +102,15 @@ struct Chunk {
     rows: Option<Rows>,
 }
 
+/// A page before it is read.
+struct Measured {
+    /// Its bytes when it is decompressed.
+    bytes: u64,
+    /// Its place in the file.
+    start: u64,
+    length: u64,
+}
+
 impl Chunk {
     fn open(pages: &Pages, group: usize, column: usize) -> Result<Self> {
         let group = pages.metadata.row_group(group);
@@ -107,11 +118,13 @@ impl Chunk {
         let rows = usize::try_from(group.num_rows())?;
         let (start, length) = chunk.byte_range();
         let levels = chunk.column_descr().max_rep_level();
+        let left = start..start.saturating_add(length);
+        let file = Arc::new(pages.file.part(left.end, pages.ahead));
         Ok(Self {
-            inner: SerializedPageReader::new(Arc::clone(&pages.file), chunk, rows, None)?,
-            file: Arc::clone(&pages.file),
+            inner: SerializedPageReader::new(Arc::clone(&file), chunk, rows, None)?,
+            file,
             budget: Arc::clone(&pages.budget),
-            left: start..start.saturating_add(length),
+            left,
             is_gzip: matches!(chunk.compression(), Compression::GZIP(_)),
             is_text: chunk.column_type() == Type::BYTE_ARRAY,
             dictionary: 0,
@@ -123,9 +136,8 @@ impl Chunk {
         })
     }
 
-    /// Measures the page that comes next. Returns its bytes when it is decompressed; `None` at the
-    /// end.
-    fn measure(&mut self) -> Result<Option<u64>> {
+    /// Measures the page that comes next, without its content. `None` at the end.
+    fn measure(&mut self) -> Result<Option<Measured>> {
         while !self.left.is_empty() {
             let header = Header::read(self.file.get_read(self.left.start)?)?;
             let start = self.left.start.saturating_add(header.length);
@@ -137,7 +149,11 @@ impl Chunk {
             if self.is_gzip && header.is_compressed {
                 self.check_gzip(&header, start)?;
             }
-            return Ok(Some(header.uncompressed));
+            return Ok(Some(Measured {
+                bytes: header.uncompressed,
+                start,
+                length: header.compressed,
+            }));
         }
         Ok(None)
     }
@@ -176,7 +192,8 @@ impl Chunk {
 
 impl PageReader for Chunk {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
-        let Some(bytes) = self.measure()? else { return Ok(None) };
+        let Some(Measured { bytes, start, length }) = self.measure()? else { return Ok(None) };
+        self.file.expect(start, length)?;
         let page = self.inner.get_next_page()?;
         if let Some(page) = &page {
             self.admit(page, bytes)?;

@@ -1,6 +1,11 @@
 //! Ranges of rows of a Parquet file, as arrays of its columns.
 
-use std::{fs::File, ops::Range, path::Path, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use arrow_array::{RecordBatch, RecordBatchReader as _};
 use arrow_schema::SchemaRef;
@@ -18,14 +23,18 @@ use parquet::{
 };
 
 use super::{Budget, Pages, batch_rows, cause, check_footer, count, unless_damaged};
-use crate::{Error, Limits, Root, error::Cause};
+use crate::{
+    Error, Limits, Root,
+    error::Cause,
+    read::blob::{Blob, ReadAt, Stat},
+};
 
 /// A Parquet file whose rows are read in ranges, as arrays of its columns. Unlike
 /// [`Reader`](crate::Reader) it reads columns of all types.
 #[derive(Debug, Clone)]
 pub struct Table {
     path: PathBuf,
-    file: Arc<File>,
+    file: Blob,
     metadata: ArrowReaderMetadata,
     limits: Limits,
 }
@@ -47,14 +56,24 @@ impl Table {
     /// # Errors
     /// The file cannot be opened, or its footer is not valid.
     pub fn open(root: &Root, path: &Path, limits: Limits) -> Result<Self, Error> {
-        let open = || -> Result<Self, Cause> {
-            let file = root.open(path)?;
-            check_footer(&file, &limits)?;
-            let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-            let metadata = ArrowReaderMetadata::load(&file, options).map_err(Cause::of)?;
-            Ok(Self { path: path.to_owned(), file: file.into(), metadata, limits })
-        };
+        let open = || Self::of(root.open(path)?.into(), path, limits);
         unless_damaged(open).map_err(|cause| Error::new(path, cause))
+    }
+
+    /// Reads the footer of bytes elsewhere. `path` is their name in errors.
+    ///
+    /// # Errors
+    /// They cannot be read, or the footer is not valid.
+    pub fn elsewhere(source: Arc<dyn ReadAt>, path: &Path, limits: Limits) -> Result<Self, Error> {
+        let open = || Self::of(Blob::elsewhere(source), path, limits);
+        unless_damaged(open).map_err(|cause| Error::new(path, cause))
+    }
+
+    fn of(file: Blob, path: &Path, limits: Limits) -> Result<Self, Cause> {
+        check_footer(&file, &limits)?;
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let metadata = ArrowReaderMetadata::load(&file, options).map_err(Cause::of)?;
+        Ok(Self { path: path.to_owned(), file, metadata, limits })
     }
 
     /// The columns, with their types.
@@ -67,12 +86,12 @@ impl Table {
         count(self.metadata.metadata())
     }
 
-    /// The size and the time of modification of the open file.
+    /// The size and the identity of the open file's content.
     ///
     /// # Errors
     /// The file system failed.
-    pub fn stat(&self) -> std::io::Result<std::fs::Metadata> {
-        self.file.metadata()
+    pub fn stat(&self) -> io::Result<Stat> {
+        self.file.stat()
     }
 
     /// The rows of `ranges`, which are in order and do not overlap, with the columns named in
@@ -94,13 +113,16 @@ impl Table {
         let batch = batch_rows(&metadata, &self.limits);
         let schema = self.metadata.parquet_schema();
         let mask = ProjectionMask::roots(schema, roots);
+        let read = (0..schema.num_columns()).filter(|column| mask.leaf_included(*column));
+        let ahead = Blob::ahead(read.count());
         let levels = parquet_to_arrow_field_levels(schema, mask, None).map_err(Cause::of)?;
         let pages = Pages {
-            file: Arc::clone(&self.file),
+            file: self.file.clone(),
             metadata,
             budget: Arc::clone(&budget),
             groups,
             batch,
+            ahead,
         };
         let selection = selection(start, ranges)?;
         let decoded = ParquetRecordBatchReader::try_new_with_row_groups(

@@ -46,10 +46,47 @@ fn table(directory: &Path) -> Table {
     Table::open(&Root::Any, &path, Limits::default()).expect("a table")
 }
 
+/// A file in memory that is read as if it were elsewhere.
+#[derive(Debug)]
+struct Elsewhere(bytes::Bytes);
+
+impl ReadAt for Elsewhere {
+    fn stat(&self) -> Stat {
+        Stat { size: self.0.len() as u64, modified: 5, tag: Some("v1".to_owned()) }
+    }
+
+    fn read_at(&self, start: u64, length: usize) -> io::Result<bytes::Bytes> {
+        let start = usize::try_from(start).expect("small");
+        Ok(self.0.slice(start..start + length))
+    }
+}
+
 #[test]
 fn any_range_is_read_in_batches_of_any_size() {
     let directory = tempfile::tempdir().expect("a directory");
-    let table = table(directory.path());
+    check_ranges(&table(directory.path()));
+}
+
+#[test]
+fn bytes_elsewhere_are_read_like_a_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = table(directory.path());
+    let path = directory.path().join("a.parquet");
+    let bytes = bytes::Bytes::from(fs::read(&path).expect("a file"));
+    let source = Arc::new(Elsewhere(bytes.clone()));
+    let table = Table::elsewhere(source, &path, Limits::default()).expect("a table");
+    assert_eq!(table.schema(), file.schema());
+    assert_eq!(table.stat().expect("known").tag.as_deref(), Some("v1"));
+    check_ranges(&table);
+    for end in [0, 3, 11, bytes.len() - 9, bytes.len() - 1] {
+        let cut = Arc::new(Elsewhere(bytes.slice(..end)));
+        let refused = Table::elsewhere(cut, Path::new("s3://b/a"), Limits::default());
+        let error = refused.expect_err("it is cut off");
+        assert!(error.to_string().starts_with("s3://b/a: "), "{error}");
+    }
+}
+
+fn check_ranges(table: &Table) {
     assert_eq!(table.rows(), ROWS as u64);
     let mut all = table.read(&[0..table.rows()], &["x", "text", "day"]).expect("all rows");
     let all = all.next(ROWS).expect("readable").expect("rows");

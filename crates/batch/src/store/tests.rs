@@ -1,0 +1,75 @@
+use std::fs;
+
+use super::*;
+
+fn store() -> (tempfile::TempDir, Store) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = Store::local(directory.path().join("a/b"));
+    (directory, store)
+}
+
+#[test]
+fn an_object_is_created_once() {
+    let (_directory, store) = store();
+    assert_eq!(store.read("commit/0.json").expect("read"), None);
+    assert!(store.create("commit/0.json", b"first").expect("created"));
+    assert!(!store.create("commit/0.json", b"second").expect("refused"));
+    assert_eq!(store.read("commit/0.json").expect("read"), Some(b"first".to_vec()));
+    assert_eq!(store.read_start("commit/0.json", 2).expect("read"), Some(b"fi".to_vec()));
+    assert_eq!(store.read_start("commit/2.json", 2).expect("read"), None);
+    store.create("commit/1.json", b"").expect("created");
+    assert_eq!(store.list("commit").expect("listed"), ["0.json", "1.json"]);
+    assert_eq!(store.list("data").expect("listed"), Vec::<String>::new());
+    let names = ["commit/1.json", "commit/2.json"].map(str::to_owned);
+    assert_eq!(store.read_all(&names).expect("read"), [Some(Vec::new()), None]);
+}
+
+#[test]
+fn an_object_that_is_not_finished_is_not_there() {
+    let (_directory, store) = store();
+    let mut object = store.begin("data/0").expect("begun");
+    object.write_all(b"half").expect("written");
+    assert_eq!(store.list("data").expect("listed"), Vec::<String>::new());
+    // The process ends here: the file is left, and removed later.
+    std::mem::forget(object);
+    let entries = || fs::read_dir(store.root().join("data")).expect("a directory").count();
+    assert_eq!(entries(), 1);
+    let data = Store::local(store.root().join("data"));
+    assert!(data.is_empty().expect("read") && !store.is_empty().expect("read"));
+    store.sweep("data").expect("swept");
+    assert_eq!(entries(), 0);
+}
+
+#[test]
+fn replacing_and_removing_leave_one_object_or_none() {
+    let (_directory, store) = store();
+    store.replace("lease/0", b"a").expect("written");
+    store.replace("lease/0", b"b").expect("written");
+    assert_eq!(store.read("lease/0").expect("read"), Some(b"b".to_vec()));
+    store.remove("lease/0").expect("removed");
+    store.remove("lease/0").expect("nothing to remove");
+    assert_eq!(store.list("lease").expect("listed"), Vec::<String>::new());
+}
+
+#[test]
+fn the_places_in_directories_are_found() {
+    let (_directory, store) = store();
+    assert_eq!(store.directories().expect("listed").len(), 0);
+    for name in ["b/plan.json", "a/plan.json", "c"] {
+        store.create(name, b"").expect("created");
+    }
+    let places = store.directories().expect("listed");
+    let roots: Vec<_> = places.iter().map(Store::root).collect();
+    assert_eq!(roots, [store.root().join("a"), store.root().join("b")]);
+    assert_eq!(places[0].read("plan.json").expect("read"), Some(Vec::new()));
+}
+
+#[test]
+fn wrong_locations_are_refused() {
+    for location in ["http://host/a", "s3://", "s3://key:secret@bucket"] {
+        let refused = Store::at(Path::new(location));
+        assert!(matches!(refused, Err(Error::Usage(_))), "{location}");
+    }
+    let local = Store::at(Path::new("a/b")).expect("a directory");
+    assert_eq!(local.root(), Path::new("a/b"));
+}
