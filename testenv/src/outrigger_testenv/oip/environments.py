@@ -14,6 +14,8 @@ import pytest
 from outrigger_testenv import caches
 
 TRITON, MLSERVER, KSERVE, TRITONCLIENT = NAMES = ("triton", "mlserver", "kserve", "tritonclient")
+RAY, SCRIPT = MEASURED = ("ray", "script")
+"""Further environments, which only figures need: Ray Data, and Triton's client with pyarrow."""
 
 _REQUIREMENTS = Path(__file__).parent / "requirements"
 
