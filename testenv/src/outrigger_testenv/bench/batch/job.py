@@ -15,7 +15,7 @@ from outrigger_testenv.binary import outrigger
 from outrigger_testenv.processes import Process, resident
 
 # The time between two looks at a job, in seconds.
-_LOOK = 0.02
+_LOOK = 0.05
 
 
 @dataclass
