@@ -157,9 +157,9 @@ def test_a_command_that_fails_says_why(tmp_path):
 
 def test_the_start_of_a_client_does_not_count():
     def score(task):
-        return Cost(seconds=3 + task.rows.count / 100, cpu=5 + task.rows.count / 10)
+        return Cost(seconds=3 + task.rows.count / 128, cpu=5 + task.rows.count / 16)
 
-    assert speed._speed(score, (10, 110), (None, None)) == Speed(rate=100, by_cpu=10)
+    assert speed._speed(score, (10, 110), (None, None)) == Speed(rate=128, by_cpu=16)
 
 
 def turn(**by_cpu):
