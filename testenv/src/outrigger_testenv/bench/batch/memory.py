@@ -19,10 +19,11 @@ MEMORY = 512
 _MEBIBYTE = 1 << 20
 # The numbers of an answer of 1 MiB.
 _WIDTH = _MEBIBYTE // 4
-_BATCH = 4
-# A host that answers faster than any writer, and one that answers 64 rows a second: 64 MiB.
+# A host that answers faster than any writer, which gets as many rows a request as the job makes of
+# its memory, and one that answers 64 rows a second, 4 a request.
 _FAST = {"slots": [(0, 64)], "service": 0.02, "answer_width": _WIDTH}
 _PACED = {"slots": [(0, 8)], "service": 0.5, "answer_width": _WIDTH}
+_PACED_BATCH = 4
 # The key of a worker's report with the seconds for which its writers held it up.
 _BLOCKED = "blocked_seconds"
 
@@ -68,5 +69,7 @@ def _job(is_fast: bool, count: int) -> Ended:
         source = Rows(count, 2).write(directory / "rows.parquet")
         with running(directory, {"host": _FAST if is_fast else _PACED}) as hosts:
             (host,) = hosts.values()
-            settings = job.settings(source, directory / "out", MODEL, [host.endpoint])
-            return job.run({**settings, "memory": f"{MEMORY}MiB", "batch_size": _BATCH})
+            settings = job.settings(
+                source, directory / "out", MODEL, [host.endpoint], memory=f"{MEMORY}MiB"
+            )
+            return job.run(settings if is_fast else {**settings, "batch_size": _PACED_BATCH})

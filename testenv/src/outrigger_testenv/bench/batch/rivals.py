@@ -95,7 +95,7 @@ def ray(task: Task) -> Cost:
 def concurrent(task: Task) -> Cost:
     """The cost of a script with Triton's asynchronous client."""
     python = environments.python(environments.SCRIPT)
-    return _program(python, "concurrent.py", (CONCURRENT, task, task.triton.grpc), {})
+    return _program(python, "script.py", (CONCURRENT, task, task.triton.grpc), {})
 
 
 RIVALS: dict[str, Callable[[Task], Cost]] = {
