@@ -214,10 +214,14 @@ conformance-oip-page: venv build oip-peers ## write the table of docs/oip.md: Ou
 
 .PHONY: bench
 bench: export CARGO := $(CARGO)
-bench: venv dist ## the figures; ONLY=prefix of their names, QUICK=1 to try, STRICT=1 fails on a miss, BEFORE=commit compares, TABLES=1 writes the tables of the docs, DOCS=1 with ONLY=layout those of the forms of models
+bench: venv dist ## the figures; ONLY=prefix of their names (ONLY=batch- for those of batch jobs, which are left out otherwise), QUICK=1 to try, STRICT=1 fails on a miss, BEFORE=commit compares, TABLES=1 writes the tables of the docs, DOCS=1 with ONLY=layout those of the forms of models
 	@$(PY) -m outrigger_testenv.bench$(if $(TABLES),.tables) --output $(TARGET)/bench \
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick) \
 	  $(if $(STRICT),--strict) $(if $(DOCS),--docs) $(if $(BEFORE),--before '$(BEFORE)')
+
+.PHONY: soak
+soak: ## a batch job of half an hour whose hosts end and whose settings change; QUICK=1 to try
+	@$(MAKE) --no-print-directory bench ONLY=soak
 
 .PHONY: attack
 attack: venv build tools ## attack the real processes: a table of what it costs the others; ONLY=prefix, QUICK=1 to try, DOCS=1 writes it into the docs

@@ -1,20 +1,35 @@
 //! Prints the figures of the dispatcher in virtual time: `cargo run --example figures [SEEDS]`.
-//! SEEDS is the number of random jobs.
+//! SEEDS is the number of random jobs. Lines for programs are `bench NAME VALUE UNIT`; a name may
+//! come twice, for two kinds of hosts.
 
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
 
-use simulation::{figures, random};
+use simulation::{
+    figures::{self, LiarFigures, LimiterFigures},
+    random,
+};
 
 fn main() {
     let seeds = std::env::args().nth(1).map_or(0, |seeds| seeds.parse().expect("a number"));
     for queue in [Some(16), None] {
-        println!("limiter, queue {queue:?}: {:.3?}", figures::limiter(queue, 1));
+        let LimiterFigures { throughput, refused, round_trip, limits } = figures::limiter(queue, 1);
+        println!("# limiter, queue {queue:?}, mean limits in the three thirds {limits:.1?}");
+        bench("limiter-simulated-throughput", throughput, "x");
+        bench("limiter-simulated-refused", 100.0 * refused, "%");
+        bench("limiter-simulated-round-trip", round_trip, "x");
     }
-    println!("balance, time in proportion to the ideal: {:.3}", figures::balance(1));
+    bench("balance-simulated", figures::balance(1), "x");
     for rows in [16, 1] {
-        println!("liar, {rows} rows a call: {:.3?}", figures::liar(rows, 1));
+        let LiarFigures { share, time, dead } = figures::liar(rows, 1);
+        println!("# liar, {rows} rows a call, {dead} dead rows");
+        bench("liar-simulated-share", share, "x");
+        bench("liar-simulated-time", time, "x");
     }
     let innocent: usize = (0..seeds).map(random::check).sum();
-    println!("random jobs: {seeds} without a standstill, {innocent} dead rows without a fault");
+    println!("# random jobs: {seeds} without a standstill, {innocent} dead rows without a fault");
+}
+
+fn bench(name: &str, value: f64, unit: &str) {
+    println!("bench batch-{name} {value:.3} {unit}");
 }

@@ -60,7 +60,7 @@ def test_other_requirements_replace_an_environment(cache, tmp_path, monkeypatch)
 
 
 def test_all_requirements_are_pinned():
-    for name in environments.NAMES:
+    for name in (*environments.NAMES, *environments.MEASURED):
         lines = environments._requirements(name).read_text().splitlines()
         wanted = [line for line in lines if not line.startswith("#")]
         assert wanted and all(line.count("==") == 1 for line in wanted)

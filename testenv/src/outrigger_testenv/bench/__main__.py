@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from outrigger_testenv.bench import layout_page
+from outrigger_testenv.bench.batch.figures import BATCH_FIGURES, SOAK_FIGURES
 from outrigger_testenv.bench.figure import FULL, QUICK, Effort, Figure, Skipped
 from outrigger_testenv.bench.figures import COMPARISONS, FIGURES, chosen
 from outrigger_testenv.bench.layout_figures import LAYOUT_FIGURES
@@ -30,7 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument(
-        "--only", default="", metavar="PREFIX", help="figures whose names have this prefix"
+        "--only",
+        default="",
+        metavar="PREFIX",
+        help="figures whose names have this prefix; those of batch jobs are measured by it only",
     )
     parser.add_argument("--quick", action="store_true", help="shorter, for trying it out")
     parser.add_argument(
@@ -45,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, required=True, help="directory of the JSON files")
     options = parser.parse_args(arguments)
     known = COMPARISONS if options.before else FIGURES
+    if options.only and not options.before:
+        known = (*known, *BATCH_FIGURES, *SOAK_FIGURES)
     figures = chosen(options.only, known)
     if not figures:
         _say(f"no figure has the prefix {options.only}:", *(figure.name for figure in known))

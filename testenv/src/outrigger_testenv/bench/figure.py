@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 # Units.
 RATIO, RATE, MILLISECONDS, CORES, ALLOCATIONS = "x", "/s", "ms", "cores", "allocations"
 PERCENT, REQUESTS, REGRESSIONS, KILOBYTES, MEGABYTES = "%", "requests", "regressions", "kB", "MB"
+ROWS = "rows"
 NANOSECONDS, MICROSECONDS, SECONDS, MEBIBYTES = "ns", "us", "s", "MiB"
 
 

@@ -44,6 +44,7 @@ SESSION = Program("outrigger-engine", "bench", "session")
 ALLOCATION_COUNTER = Program("outrigger-server", "test", "allocations")
 CANARY = Program("outrigger-canary", "bench", "canary")
 CANARY_PATH = Program("outrigger-server", "bench", "canary_path")
+DISPATCH = Program("outrigger-dispatch", "example", "figures")
 ECHO_PROXY = Program("outrigger-bench", "example", "echo_proxy")
 
 

@@ -12,6 +12,8 @@ from outrigger_testenv.pinned import Missing, Pinned
 __all__ = ["NAMES", "Missing", "environment", "installed", "needs", "pins", "python"]
 
 TRITON, MLSERVER, KSERVE, TRITONCLIENT = NAMES = ("triton", "mlserver", "kserve", "tritonclient")
+RAY, SCRIPT = MEASURED = ("ray", "script")
+"""Further environments, which only figures need: Ray Data, and Triton's client with pyarrow."""
 
 _REQUIREMENTS = Path(__file__).parent / "requirements"
 

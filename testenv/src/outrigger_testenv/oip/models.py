@@ -9,12 +9,13 @@
 | `slow` | the identity of FP32 [rows, 2]; a run takes 0.7 s; few requests may wait |
 | `failing` | each run fails |
 | `never` | it does not become ready; a server of its own has it |
+| `hesitant` | its first run fails, and later ones are the identity; Triton has it for figures |
 """
 
 from dataclasses import dataclass
 
 IDENTITY = ("FP32", "INT8", "INT32", "INT64", "UINT64", "BOOL", "BYTES", "FP16", "BF16")
-NEVER = "never"
+NEVER, HESITANT = "never", "hesitant"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ class TritonPythonModel:
     def initialize(self, args):
         """Remembers the name."""
         self.name = args["model_name"]
+        self.is_new = True
         if self.name == "never":
             time.sleep(NEVER)
 
@@ -26,6 +27,9 @@ class TritonPythonModel:
         return [self._answer(request) for request in requests]
 
     def _answer(self, request):
+        was_new, self.is_new = self.is_new, False
+        if self.name == "hesitant" and was_new:
+            return pb.InferenceResponse(error=pb.TritonError("this model fails once"))
         if self.name == "failing":
             return pb.InferenceResponse(error=pb.TritonError("this model always fails"))
         if self.name == "pair":
