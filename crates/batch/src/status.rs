@@ -273,8 +273,14 @@ mod tests {
 
     /// A job of two chunks of two rows.
     fn planned(store: &Store) -> Plan {
-        let file =
-            InputFile { path: "a".into(), size: 1, modified: 2, rows: 4, picked: Vec::new() };
+        let file = InputFile {
+            path: "a".into(),
+            size: 1,
+            modified: 2,
+            tag: None,
+            rows: 4,
+            picked: Vec::new(),
+        };
         let scoring = Scoring {
             files: vec![file],
             model: "m".to_owned(),

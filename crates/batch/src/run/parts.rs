@@ -12,6 +12,7 @@ use crate::{
     Error, Manifest,
     columns::output_schema,
     control::Control,
+    history,
     input::{self, PAGES},
     job::{Job, MaxErrors},
     output::Outputs,

@@ -85,6 +85,10 @@ pub(crate) struct Arguments {
     max_errors: Option<MaxErrors>,
     #[command(flatten)]
     listener: listen::Flags,
+    /// The number of this worker, from 0, and how many there are: it prefers its part of the hosts
+    /// and chunks.
+    #[arg(long, value_name = "INDEX/COUNT", default_value_t)]
+    worker: Part,
     /// Format of the summary.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
