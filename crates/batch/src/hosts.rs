@@ -83,9 +83,8 @@ impl Hosts {
         if self.own.len() == self.all.len() {
             return None;
         }
-        let serves = status.hosts.iter().any(|host| {
-            matches!(host.breaker, Breaker::Closed) && self.own.contains(&host.host)
-        });
+        let mut own = status.hosts.iter().filter(|host| self.own.contains(&host.host));
+        let serves = own.any(|host| host.breaker == Breaker::Closed);
         self.reach.review(serves, now).then(|| self.used())
     }
 
@@ -165,7 +164,7 @@ mod tests {
         // None of its part is among those that serve.
         assert_eq!(hosts.review(&closed, at(200)), None);
         // A single worker has all hosts anyway.
-        let mut hosts = Hosts::new(&Job { worker: Default::default(), ..job }, 1 << 20);
+        let mut hosts = Hosts::new(&Job { worker: Part::default(), ..job }, 1 << 20);
         assert_eq!(hosts.set(None).expect("hosts").len(), 4);
         assert_eq!([hosts.review(&open, at(1)), hosts.review(&open, at(100))], [None, None]);
     }
