@@ -133,10 +133,9 @@ impl Conductor {
     pub(crate) fn review_hosts(&mut self) -> Result<(), Error> {
         let now = self.now();
         let numbers = self.hosts.review(&self.dispatcher.snapshot(now), now);
-        numbers.map_or(Ok(()), |numbers| {
-            let decided = self.dispatcher.set_hosts(&numbers, now);
-            self.carry_out(decided, None)
-        })
+        let Some(numbers) = numbers else { return Ok(()) };
+        let decided = self.dispatcher.set_hosts(&numbers, now);
+        self.carry_out(decided, None)
     }
 
     /// Takes the health of a host into account. One that is withdrawn and ready is tried again at

@@ -122,9 +122,8 @@ impl Hosts {
         if self.own.len() == self.all.len() {
             return None;
         }
-        let serves = status.hosts.iter().any(|host| {
-            matches!(host.breaker, Breaker::Closed) && self.own.contains(&host.host)
-        });
+        let mut own = status.hosts.iter().filter(|host| self.own.contains(&host.host));
+        let serves = own.any(|host| host.breaker == Breaker::Closed);
         self.reach.review(serves, now).then(|| self.used())
     }
 
@@ -211,7 +210,7 @@ mod tests {
         // None of its part is among those that serve.
         assert_eq!(hosts.review(&closed, at(200)), None);
         // A single worker has all hosts anyway.
-        let job = Job { worker: Default::default(), ..job };
+        let job = Job { worker: Part::default(), ..job };
         let mut hosts = Hosts::new(&job, Vec::new(), 1 << 20);
         assert_eq!(hosts.set(&hosts.configured(None)).expect("hosts").len(), 4);
         assert_eq!([hosts.review(&open, at(1)), hosts.review(&open, at(100))], [None, None]);

@@ -29,7 +29,7 @@ impl FromStr for Part {
 
     /// Reads `INDEX/COUNT`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let refused = || format!("{text:?} is not INDEX/COUNT, such as 0/4, with the first index 0");
+        let refused = || format!("{text:?} is not INDEX/COUNT with an index from 0, such as 0/4");
         let (index, count) = text.split_once('/').ok_or_else(refused)?;
         let index: u32 = index.parse().map_err(|_| refused())?;
         let count: NonZeroU32 = count.parse().map_err(|_| refused())?;
