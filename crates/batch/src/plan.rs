@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use outrigger_core::Digest;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -82,6 +83,11 @@ impl Scoring {
     fn fingerprint(&self) -> Result<String, Error> {
         let json = serde_json::to_vec(self).map_err(Error::failed)?;
         Ok(Sha256::digest(json).iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// The digest of the model, if its version is one: Outrigger's front gives digests as versions.
+    pub(crate) fn digest(&self) -> Option<Digest> {
+        self.version.as_ref()?.parse().ok()
     }
 
     /// The rows of all files.
