@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::Error;
 
 pub(crate) use self::value::datatype;
-pub use self::value::{Host, MaxErrors, Model, OneOrMore, Period, Size, Source};
+pub use self::value::{Compaction, Host, MaxErrors, Model, OneOrMore, Period, Size, Source};
 
 /// The settings of a job. Those marked *live* may change while it runs, and between two runs of the
 /// same job.
@@ -62,6 +62,9 @@ pub struct Job {
     /// The dead rows after which the job stops; no limit if absent.
     #[serde(default)]
     pub max_errors: Option<MaxErrors>,
+    /// The compaction of the output after its end.
+    #[serde(default)]
+    pub compact: Option<Compaction>,
 }
 
 /// The values of settings that a job file leaves out.
@@ -80,6 +83,11 @@ mod defaults {
 
     pub(super) const fn timeout() -> Period {
         Period(Duration::from_secs(300))
+    }
+
+    /// The most bytes of the files that become one.
+    pub(super) const fn file_size() -> Size {
+        Size(256 << 20)
     }
 
     pub(super) const fn memory() -> Size {
@@ -114,6 +122,7 @@ impl Job {
             memory: defaults::memory(),
             chunk_rows: None,
             max_errors: None,
+            compact: None,
         }
     }
 
@@ -151,6 +160,9 @@ impl Job {
         }
         if self.chunk_rows == Some(0) {
             return refused("chunk_rows", "must be at least 1");
+        }
+        if self.compact.as_ref().is_some_and(|compact| compact.to == self.output) {
+            return refused("compact", "needs another directory than output");
         }
         if self.memory.0 < LEAST_MEMORY {
             return refused("memory", "must be at least 64MiB");

@@ -25,11 +25,12 @@ use self::{
 };
 use crate::{
     Error, Manifest, Watch,
+    compact::compact,
     conductor::Conductor,
     control::Control,
     hosts::Hosts,
     input::Input,
-    job::Job,
+    job::{Compaction, Job},
     lease::Leases,
     memory::Memory,
     plan::Plan,
@@ -43,8 +44,8 @@ use crate::{
 /// The most bytes of a message, as a share of the memory.
 const MESSAGE_SHARE: u64 = 4;
 
-/// Runs a job, or goes on with it, in `store`. Returns the manifest, which names the output. `watch`
-/// gets the progress each second.
+/// Runs a job, or goes on with it, in `store`, and then its compaction if it has one. Returns the
+/// manifest, which names the output. `watch` gets the progress each second.
 ///
 /// # Errors
 /// The job cannot run, or has stopped; what is committed stays.
@@ -52,6 +53,16 @@ const MESSAGE_SHARE: u64 = 4;
 /// # Panics
 /// Outside of a Tokio runtime.
 pub async fn run(job: Job, store: Store, watch: Watch) -> Result<Manifest, Error> {
+    let compaction = job.compact.clone();
+    let manifest = run_job(job, store.clone(), watch).await?;
+    if let Some(Compaction { to, file_size }) = compaction {
+        blocking(move || compact(&store, &Store::local(to), file_size.0)).await?;
+    }
+    Ok(manifest)
+}
+
+/// Runs a job until its output is finished.
+async fn run_job(job: Job, store: Store, watch: Watch) -> Result<Manifest, Error> {
     job.check()?;
     let max_message = usize::try_from(job.memory.0 / MESSAGE_SHARE).unwrap_or(usize::MAX);
     let mut hosts = Hosts::new(&job, max_message);

@@ -47,6 +47,7 @@ timeout: 2h
 memory: 1GiB
 chunk_rows: 1000
 max_errors: 1%
+compact: {to: large, file_size: 1GiB}
 "#;
     let job = Job::read(text).expect("a job");
     assert_eq!(job.input.0, ["a.parquet", "b/*.parquet"]);
@@ -71,6 +72,9 @@ max_errors: 1%
     assert_eq!((job.chunk_rows, job.max_errors), (Some(1000), Some(MaxErrors::Share(0.01))));
     assert_eq!((job.batch_size, job.concurrency), (32, 4));
     assert_eq!(job.outputs["score"], "SCORE");
+    assert_eq!(job.compact, Some(Compaction { to: "large".into(), file_size: Size(1 << 30) }));
+    let short = Job::read(&format!("{SHORT}compact: large\n")).expect("a job");
+    assert_eq!(short.compact, Some(Compaction { to: "large".into(), file_size: Size(256 << 20) }));
 }
 
 #[test]
@@ -90,6 +94,7 @@ fn faults_are_refused() {
         ("batch_size: 0", "batch_size: must be at least 1"),
         ("memory: 1MiB", "memory: must be at least 64MiB"),
         ("timeout: 0s", "timeout: must be longer than 0"),
+        ("compact: scored", "compact: needs another directory than output"),
     ] {
         let job = Job::read(&format!("{SHORT}{line}\n")).expect(line);
         assert_eq!(job.check(), Err(Error::Usage(fault.to_owned())));
