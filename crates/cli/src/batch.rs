@@ -1,7 +1,10 @@
 //! `outrigger batch`: rows of files in, scores out.
 
+mod compact;
+mod diff;
 mod run;
 mod text;
+mod verify;
 
 use std::path::PathBuf;
 
@@ -21,6 +24,9 @@ pub(crate) enum Command {
     Set(Set),
     Cancel(Cancel),
     RetryDead(Box<run::Retry>),
+    Diff(diff::Arguments),
+    Verify(Box<verify::Arguments>),
+    Compact(compact::Arguments),
 }
 
 /// Prints the state of a job.
@@ -95,6 +101,9 @@ pub(crate) fn run(command: Command) -> Result<(), Exit> {
             change(job, |control| settings.iter().try_for_each(|setting| control.set(setting)))
         }
         Command::RetryDead(arguments) => run::retry(*arguments),
+        Command::Diff(arguments) => diff::run(arguments),
+        Command::Verify(arguments) => verify::run(*arguments),
+        Command::Compact(arguments) => compact::run(arguments),
         Command::Cancel(Cancel { job }) => change(job, |control| {
             control.cancelled = true;
             Ok(())
