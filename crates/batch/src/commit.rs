@@ -61,6 +61,15 @@ pub struct Manifest {
     pub job: String,
     /// The fingerprint of its plan.
     pub fingerprint: String,
+    /// The name of the model.
+    #[serde(default)]
+    pub model: String,
+    /// The version of the model that scored all rows, if the hosts name one.
+    #[serde(default)]
+    pub version: Option<String>,
+    /// The digest of the model, if its version is one, as those of Outrigger are.
+    #[serde(default)]
+    pub digest: Option<String>,
     /// The rows of the input.
     pub rows: u64,
     /// The rows of the output.
@@ -127,6 +136,16 @@ impl Manifest {
         read(store, MANIFEST)
     }
 
+    /// The files of the output, in the order of the input.
+    pub fn files(&self) -> impl Iterator<Item = &DataFile> {
+        self.chunks.iter().filter_map(|chunk| chunk.data.as_ref())
+    }
+
+    /// The files of the dead letters, in the order of the input.
+    pub fn dead_letters(&self) -> impl Iterator<Item = &DataFile> {
+        self.chunks.iter().filter_map(|chunk| chunk.dead_letters.as_ref())
+    }
+
     /// Writes the manifest of a job whose chunks are all committed, unless there is one, and removes
     /// the files that it does not name. Returns the one that counts.
     ///
@@ -155,6 +174,9 @@ impl Manifest {
         Ok(Self {
             job: plan.job.clone(),
             fingerprint: plan.fingerprint.clone(),
+            model: plan.scoring.model.clone(),
+            version: plan.scoring.version.clone(),
+            digest: plan.scoring.digest().map(|digest| digest.to_string()),
             rows: sum(|chunk| chunk.rows),
             scored: sum(|chunk| chunk.scored),
             dead: sum(|chunk| chunk.dead),
@@ -164,8 +186,8 @@ impl Manifest {
 
     /// Removes the files of attempts that lost, and those that were never finished.
     fn sweep(&self, store: &Store) -> std::io::Result<()> {
-        let files = self.chunks.iter().flat_map(|chunk| [&chunk.data, &chunk.dead_letters]);
-        let named: BTreeSet<_> = files.flatten().map(|file| file.name.as_str()).collect();
+        let files = self.files().chain(self.dead_letters());
+        let named: BTreeSet<_> = files.map(|file| file.name.as_str()).collect();
         for directory in [DATA, DEAD] {
             for name in store.list(directory)? {
                 let name = format!("{directory}/{name}");

@@ -225,18 +225,30 @@ impl Conductor {
         self.carry_out(decided, answer)
     }
 
-    /// Stops a job whose model is another one than at its start.
+    /// Stops a job whose model is another one than at its start, or may be: an answer without a
+    /// version could be of any, unless the request names one.
     fn check_version(&self, host: HostId, answer: &Answer) -> Result<(), Error> {
-        match (&self.scoring.version, &answer.version) {
-            (Some(planned), Some(found)) if planned != found => Err(Error::failed(format!(
-                "{} answered with version {found} of the model {}, and the job has version \
-                 {planned}; what is committed is all of version {planned}. Serve that version \
-                 again, or run a job with another output",
-                self.hosts.name(host),
-                self.scoring.model
-            ))),
-            _ => Ok(()),
+        let Scoring { version, is_pinned, model, .. } = &*self.scoring;
+        if *version == answer.version || (*is_pinned && answer.version.is_none()) {
+            return Ok(());
         }
+        let found = match &answer.version {
+            Some(version) => format!("version {version}"),
+            None => "no version".to_owned(),
+        };
+        let host = self.hosts.name(host);
+        Err(Error::failed(match version {
+            Some(version) => format!(
+                "{host} answered with {found} of the model {model}, and the job has version \
+                 {version}; what is committed is all of version {version}. Serve that version \
+                 again, or run a job with another output"
+            ),
+            None => format!(
+                "{host} answered with {found} of the model {model}, and the host that was first \
+                 named none: they may have different models. Use hosts that all name the version, \
+                 or name it in the job"
+            ),
+        }))
     }
 
     /// The end of a call for the dispatcher, and its answer if it may be used.

@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use bytes::{BufMut as _, BytesMut};
 use outrigger_oip::{DataType, Tensor, presence};
 
-use self::leaves::Leaves;
+pub(crate) use self::leaves::Leaves;
 use crate::columns::InputTensor;
 
 /// Rows as input tensors. Rows that no tensor can hold are left out.

@@ -34,6 +34,14 @@ impl Error {
         Self::Failed(message.to_string())
     }
 
+    /// The error of a setting with the name of the setting before it; others as they are.
+    pub(crate) fn about(self, setting: &str) -> Self {
+        match self {
+            Self::Usage(message) => Self::Usage(format!("{setting}: {message}")),
+            other => other,
+        }
+    }
+
     /// A failure of the output's store at the object `name`.
     pub(crate) fn store(name: &str, error: &io::Error) -> Self {
         Self::Failed(format!("{name}: {error}"))

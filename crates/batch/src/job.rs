@@ -9,7 +9,9 @@ use serde::Deserialize;
 use crate::{Error, part::Part};
 
 pub(crate) use self::value::datatype;
-pub use self::value::{Host, MaxErrors, Model, OneOrMore, Package, Period, Size, Source};
+pub use self::value::{
+    Compaction, Host, MaxErrors, Model, OneOrMore, Package, Period, Size, Source,
+};
 
 /// The settings of a job. Those marked *live* may change while it runs, and between two runs of the
 /// same job.
@@ -76,6 +78,9 @@ pub struct Job {
     /// The worker that this process is; no key of the file.
     #[serde(skip)]
     pub worker: Part,
+    /// The compaction of the output after its end.
+    #[serde(default)]
+    pub compact: Option<Compaction>,
 }
 
 /// The values of settings that a job file leaves out.
@@ -94,6 +99,11 @@ mod defaults {
 
     pub(super) const fn timeout() -> Period {
         Period(Duration::from_secs(300))
+    }
+
+    /// The most bytes of the files that become one.
+    pub(super) const fn file_size() -> Size {
+        Size(256 << 20)
     }
 
     pub(super) const fn memory() -> Size {
@@ -131,6 +141,7 @@ impl Job {
             listen: None,
             token_file: None,
             worker: Part::default(),
+            compact: None,
         }
     }
 
@@ -172,6 +183,9 @@ impl Job {
         }
         if self.chunk_rows == Some(0) {
             return refused("chunk_rows", "must be at least 1");
+        }
+        if self.compact.as_ref().is_some_and(|compact| compact.to == self.output) {
+            return refused("compact", "needs another directory than output");
         }
         if self.memory.0 < LEAST_MEMORY {
             return refused("memory", "must be at least 64MiB");

@@ -5,18 +5,25 @@
 //! nothing else. A chunk is read (`readers`), its batches are scored as the crate `dispatch` decides
 //! (`conductor`), and its output is committed by an object that is created once (`output`). The
 //! manifest names the files of all chunks in order.
+//!
+//! What follows on a job reads its manifest: [`diff()`] compares two outputs, [`verify_on_hosts`]
+//! and [`write_features`] score a sample again, and [`compact()`] makes few large files of many
+//! small ones.
 
 mod batch;
 mod columns;
 mod commit;
+mod compact;
 mod conductor;
 mod control;
 mod decode;
+mod diff;
 mod discovery;
 mod encode;
 mod endpoint;
 mod environment;
 mod error;
+mod finished;
 mod history;
 mod hosts;
 mod input;
@@ -36,18 +43,21 @@ mod run;
 mod status;
 mod store;
 mod time;
+mod verify;
 mod work;
 
 pub use self::{
     batch::Death,
     commit::{Commit, DataFile, MANIFEST, Manifest},
+    compact::{Compacted, CompactedFile, Source as CompactionSource, compact},
     control::Control,
+    diff::{ColumnDifference, DiffSettings, Difference, Tolerance, Worst, diff},
     discovery::{Health, Periods},
     endpoint::{Answer, Description, Endpoint},
     environment::{Engine, Environment, StartEngines},
     error::Error,
     history::{History, Run},
-    job::{Host, Job, MaxErrors, Model, OneOrMore, Package, Period, Size, Source},
+    job::{Compaction, Host, Job, MaxErrors, Model, OneOrMore, Package, Period, Size, Source},
     letters::Letter,
     names::{Resolve, SystemResolver},
     part::Part,
@@ -55,4 +65,8 @@ pub use self::{
     run::{run, run_in},
     status::{Reader, State, Status, list},
     store::{Failure, Listed, NewObject, Objects, Patience, Put, Store},
+    verify::{
+        EXPECTED, HostVerification, ROW, Sample, TREATMENT, Verified, VersionMatch,
+        verify_on_hosts, write_features,
+    },
 };

@@ -1,6 +1,6 @@
 //! The output of a chunk: the file of its rows, its dead letters, and its commit.
 
-mod hashed;
+pub(crate) mod hashed;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use outrigger_core::Digest;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -87,6 +88,11 @@ impl Scoring {
     /// The version that requests name.
     pub(crate) fn version(&self) -> Option<&str> {
         self.version.as_deref().filter(|_| self.is_pinned)
+    }
+
+    /// The digest of the model, if its version is one: Outrigger's front gives digests as versions.
+    pub(crate) fn digest(&self) -> Option<Digest> {
+        self.version.as_ref()?.parse().ok()
     }
 
     /// The rows of all files.

@@ -7,8 +7,10 @@ use serde::Deserialize;
 use crate::{
     Error, Job, Manifest, Source, Store,
     columns::InputTensor,
+    commit::DataFile,
+    finished,
     input::{Input, InputFile},
-    plan::{Plan, Scoring},
+    plan::Scoring,
 };
 
 /// The part of a dead letter that finds its row.
@@ -25,11 +27,7 @@ struct Letter {
 /// The first job is not finished or has no dead letters, or its input has changed.
 pub(crate) fn retried(job: Job, store: &Store) -> Result<(Job, Input), Error> {
     let root = store.root().display();
-    let plan = Plan::read(store)?;
-    let plan = plan.ok_or_else(|| Error::usage(format!("retry: {root} is not a job")))?;
-    let manifest = Manifest::read(store)?;
-    let manifest =
-        manifest.ok_or_else(|| Error::usage(format!("retry: the job {root} is not finished")))?;
+    let (plan, manifest) = finished::job(store).map_err(|error| error.about("retry"))?;
     let rows = dead_rows(&manifest, store)?;
     if rows.is_empty() {
         return Err(Error::usage(format!("retry: the job {root} has no dead letters")));
@@ -43,22 +41,36 @@ pub(crate) fn retried(job: Job, store: &Store) -> Result<(Job, Input), Error> {
 /// The dead rows of each file.
 fn dead_rows(manifest: &Manifest, store: &Store) -> Result<BTreeMap<PathBuf, Vec<u64>>, Error> {
     let mut rows: BTreeMap<PathBuf, Vec<u64>> = BTreeMap::new();
-    for file in manifest.chunks.iter().filter_map(|chunk| chunk.dead_letters.as_ref()) {
-        let name = &file.name;
-        let content = store.read(name).map_err(|error| Error::store(name, &error))?;
-        let content = content.ok_or_else(|| Error::failed(format!("{name} was removed")))?;
-        for line in content.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let letter = serde_json::from_slice(line);
-            let Letter { file, row } =
-                letter.map_err(|error| Error::failed(format!("{name}: {error}")))?;
+    for letters in manifest.dead_letters() {
+        for (file, row) in dead_rows_of(store, letters)? {
             rows.entry(file).or_default().push(row);
         }
     }
     Ok(rows)
 }
 
+/// The rows of a file of dead letters: their files, and their numbers there.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn dead_rows_of(
+    store: &Store,
+    letters: &DataFile,
+) -> Result<Vec<(PathBuf, u64)>, Error> {
+    let name = &letters.name;
+    let content = store.read(name).map_err(|error| Error::store(name, &error))?;
+    let content = content.ok_or_else(|| Error::failed(format!("{name} was removed")))?;
+    let row = |line| {
+        let letter = serde_json::from_slice(line);
+        let Letter { file, row } =
+            letter.map_err(|error| Error::failed(format!("{name}: {error}")))?;
+        Ok((file, row))
+    };
+    content.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(row).collect()
+}
+
 /// Row numbers as ranges, in order.
-fn ranges(rows: &[u64]) -> Vec<Range<u64>> {
+pub(crate) fn ranges(rows: &[u64]) -> Vec<Range<u64>> {
     let mut rows = rows.to_vec();
     rows.sort_unstable();
     let mut ranges: Vec<Range<u64>> = Vec::new();

@@ -25,12 +25,13 @@ use self::{
 };
 use crate::{
     Environment, Error, Manifest, Progress, Watch,
+    compact::compact,
     conductor::Conductor,
     control::Control,
     discovery::{Discovery, Finding},
     hosts::Hosts,
     input::Input,
-    job::Job,
+    job::{Compaction, Job},
     lease::Leases,
     memory::Memory,
     names::Names,
@@ -44,8 +45,8 @@ use crate::{
 /// The most bytes of a message, as a share of the memory.
 const MESSAGE_SHARE: u64 = 4;
 
-/// Runs a job, or goes on with it, in `store`. Returns the manifest, which names the output. `watch`
-/// gets the progress each second.
+/// Runs a job, or goes on with it, in `store`, and then its compaction if it has one. Returns the
+/// manifest, which names the output. `watch` gets the progress each second.
 ///
 /// # Errors
 /// The job cannot run, or has stopped; what is committed stays.
@@ -64,6 +65,21 @@ pub async fn run(job: Job, store: Store, watch: Watch) -> Result<Manifest, Error
 /// # Panics
 /// As [`run()`].
 pub async fn run_in(
+    environment: &Environment,
+    job: Job,
+    store: Store,
+    watch: Watch,
+) -> Result<Manifest, Error> {
+    let compaction = job.compact.clone();
+    let manifest = run_job(environment, job, store.clone(), watch).await?;
+    if let Some(Compaction { to, file_size }) = compaction {
+        blocking(move || compact(&store, &Store::at(&to)?, file_size.0)).await?;
+    }
+    Ok(manifest)
+}
+
+/// Runs a job until its output is finished.
+async fn run_job(
     environment: &Environment,
     job: Job,
     store: Store,

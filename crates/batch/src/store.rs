@@ -215,6 +215,14 @@ impl Store {
         }
     }
 
+    /// True if there is an object of this name.
+    ///
+    /// # Errors
+    /// The file system failed.
+    pub(crate) fn exists(&self, name: &str) -> io::Result<bool> {
+        self.path(name).try_exists()
+    }
+
     /// The names of the objects in `directory`, without it, in order.
     ///
     /// # Errors

@@ -4,8 +4,11 @@ mod listen;
 mod plot;
 mod progress;
 mod package;
+mod compact;
+mod diff;
 mod run;
 mod text;
+mod verify;
 
 use std::path::{Path, PathBuf};
 
@@ -27,6 +30,9 @@ pub(crate) enum Command {
     Set(Set),
     Cancel(Cancel),
     RetryDead(Box<run::Retry>),
+    Diff(diff::Arguments),
+    Verify(Box<verify::Arguments>),
+    Compact(compact::Arguments),
 }
 
 /// Prints the state of a job.
@@ -100,6 +106,9 @@ pub(crate) fn run(command: Command) -> Result<(), Exit> {
             change(&job, |control| settings.iter().try_for_each(|setting| control.set(setting)))
         }
         Command::RetryDead(arguments) => run::retry(*arguments),
+        Command::Diff(arguments) => diff::run(arguments),
+        Command::Verify(arguments) => verify::run(*arguments),
+        Command::Compact(arguments) => compact::run(arguments),
         Command::Cancel(Cancel { job }) => change(&job, |control| {
             control.cancelled = true;
             Ok(())

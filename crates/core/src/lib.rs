@@ -17,6 +17,7 @@ mod moment;
 mod name;
 mod package;
 mod policy;
+pub mod rank;
 mod reason;
 mod rollover;
 mod servable;

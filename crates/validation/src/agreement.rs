@@ -3,6 +3,7 @@
 mod responses;
 mod text;
 
+use outrigger_core::rank;
 use outrigger_tables::Cell;
 use serde::Serialize;
 
@@ -83,7 +84,7 @@ impl Agreement {
                 }
             }
         }
-        if let Some(correlation) = rank_correlation(&all) {
+        if let Some(correlation) = rank::correlation(&all) {
             self.rank_correlation.add(correlation);
         }
     }
@@ -163,35 +164,6 @@ fn pairs(expected: &Cell, score: &Cell) -> Result<Vec<(Option<usize>, Pair)>, St
         }
     }
     Ok(pairs)
-}
-
-/// Spearman's rank correlation; `None` if it is not defined.
-fn rank_correlation(pairs: &[Pair]) -> Option<f64> {
-    let scores = ranks(pairs.iter().map(|(score, _)| *score).collect())?;
-    let expected = ranks(pairs.iter().map(|(_, expected)| *expected).collect())?;
-    let mean = (pairs.len() as f64 + 1.0) / 2.0;
-    let covariance = |left: &[f64], right: &[f64]| -> f64 {
-        left.iter().zip(right).map(|(left, right)| (left - mean) * (right - mean)).sum()
-    };
-    let spread = covariance(&scores, &scores) * covariance(&expected, &expected);
-    (spread > 0.0).then(|| covariance(&scores, &expected) / spread.sqrt())
-}
-
-/// The rank of each value, from 1; equal values have the mean of their ranks. `None` with a NaN.
-fn ranks(values: Vec<f64>) -> Option<Vec<f64>> {
-    if values.iter().any(|value| value.is_nan()) {
-        return None;
-    }
-    let mut order: Vec<usize> = (0..values.len()).collect();
-    order.sort_by(|left, right| values[*left].total_cmp(&values[*right]));
-    let mut ranks = vec![0.0; values.len()];
-    let mut before = 0;
-    for equal in order.chunk_by(|left, right| values[*left] == values[*right]) {
-        let rank = before as f64 + (equal.len() as f64 + 1.0) / 2.0;
-        equal.iter().for_each(|index| ranks[*index] = rank);
-        before += equal.len();
-    }
-    Some(ranks)
 }
 
 #[cfg(test)]

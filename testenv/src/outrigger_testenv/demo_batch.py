@@ -68,6 +68,7 @@ def run(data: Path | None, directory: Path) -> int:
         killed(screen, job, directory / "scored")
         screen.section("The same job again")
         found = scored(screen, job, directory / "scored")
+        verified(screen, directory / "scored", stack.serve.target, digest)
     screen.section("The same rows without a server")
     alone = directory / "alone"
     beside = scored(screen, packaged(package.directory, rows, alone), alone)
@@ -147,6 +148,24 @@ def scored(screen: Screen, command: list[str | Path], job: Path) -> pd.DataFrame
     found = pd.concat([pd.read_parquet(file) for file in files], ignore_index=True)
     screen.table(found.head(3))
     return found
+
+
+def verified(screen: Screen, job: Path, server: str, digest: str) -> None:
+    """Has predictions score a sample of the job again."""
+    from outrigger_testenv.binary import outrigger
+
+    screen.section("A sample by predictions")
+    command = [outrigger(), "batch", "verify", job, "--server", server, "-o", "json"]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    expect(ended.returncode == 0, f"the sample is not scored as the job was: {ended.stderr}")
+    report = json.loads(ended.stdout)
+    same = (report["version_match"], report["answered"]) == ("same", [digest])
+    expect(same, "the predictions are of another version")
+    agreement = report["scores"]["agreement"]
+    screen.line(
+        f"{agreement['compared']:,} scores, largest difference {agreement['largest']:.2g}, "
+        f"of the same {short(digest)}"
+    )
 
 
 def compared(screen: Screen, package, users: pd.DataFrame, found: pd.DataFrame) -> int:

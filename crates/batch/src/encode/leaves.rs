@@ -18,7 +18,7 @@ use outrigger_oip::DataType;
 use crate::columns::arrow_type;
 
 /// A column: its values in one array, and those of each row.
-pub(super) struct Leaves<'a> {
+pub(crate) struct Leaves<'a> {
     values: &'a dyn Array,
     /// The lists around a value, outermost first.
     lists: Vec<&'a arrow_array::ListArray>,
@@ -30,7 +30,7 @@ type Put = Result<(), String>;
 const ABSENT: &str = "a value is absent";
 
 impl<'a> Leaves<'a> {
-    pub(super) fn of(column: &'a ArrayRef) -> Self {
+    pub(crate) fn of(column: &'a ArrayRef) -> Self {
         let (mut values, mut lists): (&'a dyn Array, _) = (&**column, Vec::new());
         while let Some(list) = values.as_list_opt::<i32>() {
             lists.push(list);
@@ -48,7 +48,7 @@ impl<'a> Leaves<'a> {
     ///
     /// # Errors
     /// One is absent.
-    pub(super) fn range(&self, row: usize) -> Result<Range<usize>, String> {
+    pub(crate) fn range(&self, row: usize) -> Result<Range<usize>, String> {
         let mut range = row..row + 1;
         for list in &self.lists {
             if range.clone().any(|at| list.is_null(at)) {
@@ -68,13 +68,13 @@ impl<'a> Leaves<'a> {
     ///
     /// # Errors
     /// The type cannot hold one of them.
-    pub(super) fn put(&self, range: Range<usize>, datatype: DataType, data: &mut BytesMut) -> Put {
+    pub(crate) fn put(&self, range: Range<usize>, datatype: DataType, data: &mut BytesMut) -> Put {
         let values = self.values;
         match values.data_type() {
             ArrowType::Utf8 => put_texts(values.as_string::<i32>(), range, data),
             ArrowType::Binary => put_texts(values.as_binary::<i32>(), range, data),
             ArrowType::Boolean => put_flags(values.as_boolean(), range, data),
-            ArrowType::Float16 => copy(values.as_primitive::<Float16Type>(), range, data),
+            ArrowType::Float16 => put_floats::<Float16Type>(values, range, datatype, data),
             ArrowType::Float32 => put_floats::<Float32Type>(values, range, datatype, data),
             ArrowType::Float64 => put_floats::<Float64Type>(values, range, datatype, data),
             ArrowType::Int8 => put_integers::<Int8Type>(values, range, datatype, data),

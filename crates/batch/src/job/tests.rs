@@ -49,6 +49,7 @@ chunk_rows: 1000
 max_errors: 1%
 listen: "127.0.0.1:9910"
 token_file: token
+compact: {to: large, file_size: 1GiB}
 "#;
     let job = Job::read(text).expect("a job");
     assert_eq!(job.input.0, ["a.parquet", "b/*.parquet"]);
@@ -76,6 +77,9 @@ token_file: token
     assert_eq!(job.outputs["score"], "SCORE");
     assert_eq!(job.listen, Some(([127, 0, 0, 1], 9910).into()));
     assert_eq!(job.token_file, Some("token".into()));
+    assert_eq!(job.compact, Some(Compaction { to: "large".into(), file_size: Size(1 << 30) }));
+    let short = Job::read(&format!("{SHORT}compact: large\n")).expect("a job");
+    assert_eq!(short.compact, Some(Compaction { to: "large".into(), file_size: Size(256 << 20) }));
 }
 
 #[test]
@@ -128,6 +132,7 @@ fn faults_are_refused() {
         ("batch_size: 0", "batch_size: must be at least 1"),
         ("memory: 1MiB", "memory: must be at least 64MiB"),
         ("timeout: 0s", "timeout: must be longer than 0"),
+        ("compact: scored", "compact: needs another directory than output"),
     ] {
         let job = Job::read(&format!("{SHORT}{line}\n")).expect(line);
         assert_eq!(job.check(), Err(Error::Usage(fault.to_owned())));

@@ -101,6 +101,30 @@ impl<'de> Deserialize<'de> for Source {
     }
 }
 
+/// The compaction of a job's output: a directory, or an object with `to` and `file_size`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compaction {
+    /// The directory of the new output.
+    pub to: PathBuf,
+    /// The most bytes of the files that become one.
+    pub file_size: Size,
+}
+
+impl<'de> Deserialize<'de> for Compaction {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Full {
+            to: PathBuf,
+            #[serde(default = "super::defaults::file_size")]
+            file_size: Size,
+        }
+        let text = |to: String| Full { to: to.into(), file_size: super::defaults::file_size() };
+        let Full { to, file_size } = forms::text_or_map(deserializer, text)?;
+        Ok(Self { to, file_size })
+    }
+}
+
 /// A size in bytes, such as `512MiB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);

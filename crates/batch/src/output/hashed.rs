@@ -6,19 +6,19 @@ use sha2::{Digest as _, Sha256};
 
 /// Counts and hashes the bytes that are written.
 #[derive(Debug)]
-pub(super) struct Hashed<W> {
+pub(crate) struct Hashed<W> {
     inner: W,
     bytes: u64,
     hash: Sha256,
 }
 
 impl<W> Hashed<W> {
-    pub(super) fn new(inner: W) -> Self {
+    pub(crate) fn new(inner: W) -> Self {
         Self { inner, bytes: 0, hash: Sha256::new() }
     }
 
     /// The output, with the number and the SHA-256 of its bytes in hexadecimal digits.
-    pub(super) fn end(self) -> (W, u64, String) {
+    pub(crate) fn end(self) -> (W, u64, String) {
         let hash = self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         (self.inner, self.bytes, hash)
     }

@@ -89,6 +89,38 @@ async fn a_job_whose_model_changes_stops_and_keeps_one_version() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_job_does_not_mix_answers_with_and_without_a_version() {
+    for (first, second, fault) in
+        [("1", "", "answered with no version"), ("", "1", "the host that was first named none")]
+    {
+        let (place, calls) = (Place::new(), AtomicUsize::new(0));
+        let server = model(move |seen| {
+            let is_first = calls.fetch_add(1, Relaxed) < 6;
+            identity::grpc_with(seen, |reply| {
+                reply.model_version = if is_first { first } else { second }.to_owned();
+            })
+        });
+        let (file, server) = (place.rows("a.parquet", 0..60), server.await);
+        let error = score(place.job(&[&file], &[&server.address()])).await.expect_err(fault);
+        assert!(matches!(&error, Error::Failed(it) if it.contains(fault)), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_digest_is_recorded_as_that_of_the_model() {
+    let digest = format!("sha256:{}", "0a".repeat(32));
+    let answered = digest.clone();
+    let server = model(move |seen| {
+        identity::grpc_with(seen, |reply| reply.model_version.clone_from(&answered))
+    });
+    let (place, server) = (Place::new(), server.await);
+    let file = place.rows("a.parquet", 0..9);
+    let manifest = score(place.job(&[&file], &[&server.address()])).await.expect("scored");
+    assert_eq!(manifest.digest.as_deref(), Some(&*digest));
+    assert!(manifest.chunks.iter().all(|chunk| chunk.version.as_deref() == Some(&*digest)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_with_too_many_dead_rows_stops() {
     let script = |seen: &_| match ids(seen).iter().any(|id| *id >= 10) {
         true => Answer::Status(3, "not this one".to_owned()),

@@ -12,7 +12,7 @@ use arrow_array::{
     cast::AsArray as _,
     types::{Float32Type, Int64Type},
 };
-use outrigger_batch::{Error, Host, Job, Manifest, Source, Store, Watch, run};
+use outrigger_batch::{DataFile, Error, Host, Job, Manifest, Source, Store, Watch, run};
 use outrigger_proto::inference::ModelInferRequest;
 use outrigger_tables::{BatchWriter, Limits, Root, Table};
 use outrigger_testkit::oip::{Answer, Protocol, Seen, Server, identity};
@@ -83,6 +83,27 @@ pub(crate) fn job(output: PathBuf, files: &[&str], hosts: &[&str]) -> Job {
     job
 }
 
+/// The same job with one number in a row, which is the id.
+pub(crate) fn of_numbers(mut job: Job) -> Job {
+    let x = job.inputs.get_mut("x").expect("an input");
+    (x.columns, x.shape) = (vec!["id".to_owned()], Some(Vec::new()));
+    job.keys = Some(vec!["id".to_owned()]);
+    job
+}
+
+/// A host over gRPC that returns its inputs, where `change` has changed the numbers.
+pub(crate) async fn changing(change: impl Fn(f32) -> f32 + Send + Sync + 'static) -> Server {
+    model(move |seen| {
+        identity::grpc_with(seen, |reply| {
+            let contents = reply.raw_output_contents[0].to_vec();
+            let numbers = contents.as_chunks().0.iter().map(|it| f32::from_le_bytes(*it));
+            let changed: Vec<u8> = numbers.flat_map(|it| change(it).to_le_bytes()).collect();
+            reply.raw_output_contents[0] = changed.into();
+        })
+    })
+    .await
+}
+
 /// Runs a job.
 pub(crate) async fn score(job: Job) -> Result<Manifest, Error> {
     let store = Store::local(&job.output);
@@ -119,8 +140,16 @@ pub(crate) fn ids(seen: &Seen) -> Vec<i64> {
 /// The rows of an output in the order of its manifest: the id, and the scores.
 pub(crate) fn scored(output: &Path) -> Vec<(i64, Vec<f32>)> {
     let manifest = Manifest::read(&Store::local(output)).expect("readable").expect("a manifest");
+    rows_of(output, manifest.files())
+}
+
+/// The rows of these files of an output.
+pub(crate) fn rows_of<'a>(
+    output: &Path,
+    files: impl Iterator<Item = &'a DataFile>,
+) -> Vec<(i64, Vec<f32>)> {
     let mut rows = Vec::new();
-    for data in manifest.chunks.iter().filter_map(|chunk| chunk.data.as_ref()) {
+    for data in files {
         let path = output.join(&data.name);
         let size = std::fs::metadata(&path).expect("the file of the manifest").len();
         assert_eq!(size, data.bytes);

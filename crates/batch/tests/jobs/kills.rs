@@ -15,38 +15,47 @@ use crate::harness::{Place, expected, host, job, reasons, score, scored};
 const STEP: &str = "OUTRIGGER_TEST_KILLED_AT";
 const FILE: &str = "OUTRIGGER_TEST_FILE";
 const HOST: &str = "OUTRIGGER_TEST_HOST";
-const OUTPUT: &str = "OUTRIGGER_TEST_OUTPUT";
+pub(crate) const OUTPUT: &str = "OUTRIGGER_TEST_OUTPUT";
 
 /// The rows of the job; two of them are dead.
 fn rows() -> impl Iterator<Item = i64> {
     (0..14).map(|id| if id % 6 == 5 { -1 } else { id })
 }
 
-fn variable(name: &str) -> String {
+pub(crate) fn variable(name: &str) -> String {
     env::var(name).expect("the parent sets it")
+}
+
+/// The store in a child process, which ends at the step that its parent has set; `None` if this is
+/// not a child.
+pub(crate) fn deadly(store: Store) -> Option<Store> {
+    let step = env::var(STEP).ok()?.parse::<usize>().expect("a number");
+    let taken = AtomicUsize::new(0);
+    Some(store.observed(move |_| {
+        if taken.fetch_add(1, Relaxed) == step {
+            kill_process(getpid(), Signal::KILL).expect("killed");
+        }
+    }))
 }
 
 /// The worker that is killed: a test that only does something in a process of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn child() {
-    let Ok(step) = env::var(STEP) else { return };
-    let (step, taken) = (step.parse::<usize>().expect("a number"), AtomicUsize::new(0));
+    if env::var(STEP).is_err() {
+        return;
+    }
     let mut job = job(variable(OUTPUT).into(), &[&variable(FILE)], &[&variable(HOST)]);
     job.memory = Size(64 << 20);
-    let store = Store::local(&job.output).observed(move |_| {
-        if taken.fetch_add(1, Relaxed) == step {
-            kill_process(getpid(), Signal::KILL).expect("killed");
-        }
-    });
+    let store = deadly(Store::local(&job.output)).expect("a child");
     run(job, store, Watch::default()).await.expect("scored");
 }
 
-/// Runs the job in a process that is killed at this step. Returns true if it has come so far.
-fn is_killed_at(step: usize, (file, host): (&str, &str), place: &Place) -> bool {
+/// Runs a test of this binary in a process that is killed at this step. Returns true if it has come
+/// so far.
+pub(crate) fn is_killed_at(step: usize, test: &str, variables: &[(&str, &str)]) -> bool {
     let mut command = Command::new(env::current_exe().expect("this test"));
-    command.args(["--exact", "kills::child"]);
-    command.env(STEP, step.to_string()).env(FILE, file).env(HOST, host);
-    command.env(OUTPUT, place.output());
+    command.args(["--exact", test]).env(STEP, step.to_string());
+    command.envs(variables.iter().copied());
     let output = command.stdout(Stdio::null()).stderr(Stdio::piped()).output().expect("a process");
     let is_killed = output.status.code().is_none();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -62,7 +71,9 @@ async fn check_44_the_output_is_the_same_after_a_kill_at_any_step() {
     let mut steps = 0;
     loop {
         let place = Place::new();
-        let is_killed = is_killed_at(steps, (&file, &host.address()), &place);
+        let output = place.output().to_string_lossy().into_owned();
+        let variables = [(FILE, &*file), (HOST, &*host.address()), (OUTPUT, &*output)];
+        let is_killed = is_killed_at(steps, "kills::child", &variables);
         let mut job = place.job(&[&file], &[&host.address()]);
         job.memory = Size(64 << 20);
         let manifest = score(job).await.unwrap_or_else(|error| panic!("step {steps}: {error}"));

@@ -18,13 +18,16 @@
 //! | 45 two workers with one chunk | `checks::check_45_…` | |
 
 mod checks;
+mod compactions;
+mod diffs;
 mod faults;
 mod harness;
 mod kills;
 mod names;
-mod parts;
 mod objects;
 mod outage;
+mod parts;
 mod runs;
 mod scripted;
+mod verifications;
 mod workers;

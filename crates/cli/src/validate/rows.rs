@@ -73,7 +73,8 @@ pub(crate) struct Run {
     progress: Progress,
 }
 
-fn tolerance(text: &str) -> Result<f64, String> {
+/// A tolerance from its text.
+pub(crate) fn tolerance(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "not a number")?;
     if value >= 0.0 { Ok(value) } else { Err("must not be negative".to_owned()) }
 }
