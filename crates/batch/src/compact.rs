@@ -106,7 +106,7 @@ impl Compacted {
     /// # Errors
     /// The compaction is not finished, or cannot be read.
     pub fn open(store: &Store) -> Result<Option<Self>, Error> {
-        if !is_compaction(store) {
+        if !is_compaction(store)? {
             return Ok(None);
         }
         let root = store.root().display();
@@ -117,8 +117,11 @@ impl Compacted {
 }
 
 /// True if a store has a compaction, finished or not.
-pub(crate) fn is_compaction(store: &Store) -> bool {
-    store.root().join(COMPACTION).is_file()
+///
+/// # Errors
+/// The store failed.
+pub(crate) fn is_compaction(store: &Store) -> Result<bool, Error> {
+    store.exists(COMPACTION).map_err(|error| Error::store(COMPACTION, &error))
 }
 
 /// Makes few files of those of the finished job in `source`, in the new output `to`: each has the
@@ -161,7 +164,7 @@ pub fn compact(source: &Store, to: &Store, file_size: u64) -> Result<Compacted, 
 fn begin(to: &Store, source: &Source, file_size: u64) -> Result<(), Error> {
     let (source, fan_in) = (source.clone(), tree::FAN_IN);
     let plan = CompactionPlan { format: FORMAT, source, file_size, fan_in };
-    if !is_compaction(to) {
+    if !is_compaction(to)? {
         let root = to.root().display();
         match to.is_empty() {
             Ok(true) => {}

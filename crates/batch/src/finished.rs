@@ -1,10 +1,10 @@
 //! The output of a finished job, or of its compaction, as other commands read it.
 
-use std::{fs::File, io};
+use std::io;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use outrigger_tables::{Batches, Limits, Root, Table};
+use outrigger_tables::{Batches, Limits, Table};
 
 use crate::{
     Error, Manifest, Store,
@@ -87,8 +87,9 @@ pub(crate) fn batch_rows(answer_bytes: u64) -> usize {
 pub(crate) fn job(store: &Store) -> Result<(Plan, Manifest), Error> {
     let root = store.root().display();
     let plan = Plan::read(store)?.ok_or_else(|| match compact::is_compaction(store) {
-        true => Error::usage(format!("{root} is a compaction: name the output of the job")),
-        false => Error::usage(format!("{root} is not a job")),
+        Ok(true) => Error::usage(format!("{root} is a compaction: name the output of the job")),
+        Ok(false) => Error::usage(format!("{root} is not a job")),
+        Err(error) => error,
     })?;
     let manifest = Manifest::read(store)?;
     let manifest =
@@ -111,7 +112,7 @@ pub(crate) fn table(store: &Store, file: &DataFile) -> Result<Table, Error> {
 /// It is missing, or is not Parquet.
 pub(crate) fn open(store: &Store, name: &str) -> Result<Table, Error> {
     let limits = Limits { pages: PAGES * 16, ..Limits::default() };
-    Ok(Table::open(&Root::Any, &store.root().join(name), limits)?)
+    store.table(name, limits)
 }
 
 /// Compares the content of a file with its SHA-256.
@@ -136,15 +137,11 @@ pub(crate) fn check(store: &Store, file: &DataFile) -> Result<(), Error> {
 /// # Errors
 /// It is missing, or cannot be read.
 pub(crate) fn describe(store: &Store, name: &str) -> Result<DataFile, Error> {
-    let root = store.root();
-    let mut file = File::open(root.join(name)).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            Error::failed(format!("{name} is missing in {}", root.display()))
-        }
-        _ => Error::store(name, &error),
-    })?;
+    let missing = || Error::failed(format!("{name} is missing in {}", store.root().display()));
+    let content = store.reader(name).map_err(|error| Error::store(name, &error))?;
+    let mut content = content.ok_or_else(missing)?;
     let mut hashed = Hashed::new(io::sink());
-    io::copy(&mut file, &mut hashed).map_err(|error| Error::store(name, &error))?;
+    io::copy(&mut content, &mut hashed).map_err(|error| Error::store(name, &error))?;
     let (_, bytes, sha256) = hashed.end();
     Ok(DataFile { name: name.to_owned(), bytes, sha256 })
 }

@@ -18,6 +18,8 @@ use std::{
     sync::Arc,
 };
 
+use outrigger_tables::{Limits, Root, Table};
+
 pub(crate) use self::{
     address::{Address, is_address},
     remote::Object,
@@ -215,12 +217,43 @@ impl Store {
         }
     }
 
+    /// The content of an object from its beginning; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(crate) fn reader(&self, name: &str) -> io::Result<Option<Box<dyn io::Read>>> {
+        Ok(match &self.kind {
+            Kind::Local(local) => local.open(name)?.map(|file| Box::new(file) as _),
+            Kind::Remote(remote) => remote.open(name)?.map(|object| Box::new(object.reader()) as _),
+        })
+    }
+
+    /// Opens an object that is a table.
+    ///
+    /// # Errors
+    /// It is missing, or is no table within the limits.
+    pub(crate) fn table(&self, name: &str, limits: Limits) -> Result<Table, Error> {
+        let path = self.root().join(name);
+        match &self.kind {
+            Kind::Local(_) => Ok(Table::open(&Root::Any, &path, limits)?),
+            Kind::Remote(remote) => {
+                let object = remote.open(name).map_err(|error| Error::store(name, &error))?;
+                let missing = || Error::failed(format!("{} is missing", path.display()));
+                let object = object.ok_or_else(missing)?;
+                Ok(Table::elsewhere(Arc::new(object), &path, limits)?)
+            }
+        }
+    }
+
     /// True if there is an object of this name.
     ///
     /// # Errors
-    /// The file system failed.
+    /// The store failed.
     pub(crate) fn exists(&self, name: &str) -> io::Result<bool> {
-        self.path(name).try_exists()
+        match &self.kind {
+            Kind::Local(local) => local.exists(name),
+            Kind::Remote(remote) => remote.size(name).map(|size| size.is_some()),
+        }
     }
 
     /// The names of the objects in `directory`, without it, in order.

@@ -13,13 +13,13 @@ use std::{
 use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType as ArrowType, SchemaRef};
 use outrigger_core::Digest;
-use outrigger_oip_client::{Reply, Request};
+use outrigger_oip_client::Request;
 use serde::Serialize;
 use tokio::{task::spawn_blocking, time::Instant};
 
 use self::sample::{Sampled, Sampler};
 use crate::{
-    ColumnDifference, Error, Host, Job, Store, Tolerance,
+    Answer, ColumnDifference, Error, Host, Job, Store, Tolerance,
     columns::output_schema,
     commit::Manifest,
     decode::{check, decode},
@@ -242,8 +242,8 @@ struct Scorer<'a> {
 
 impl<'a> Scorer<'a> {
     fn new(job: &Job, scoring: &'a Scoring) -> Result<Self, Error> {
-        let mut hosts = Hosts::new(job, MESSAGE);
-        let numbers = hosts.set(None)?;
+        let mut hosts = Hosts::new(job, Vec::new(), MESSAGE);
+        let numbers = hosts.set(&hosts.configured(None))?;
         let request = readers::request(scoring);
         let schema = output_schema(std::iter::empty(), &scoring.outputs);
         let (timeout, answered) = (job.timeout.0, BTreeSet::new());
@@ -274,13 +274,13 @@ impl<'a> Scorer<'a> {
     }
 
     /// The answer of the first host that has one.
-    async fn send(&self, mut request: Request) -> Result<Reply, Error> {
+    async fn send(&self, mut request: Request) -> Result<Answer, Error> {
         let mut reason = "there is no host".to_owned();
         for number in &self.numbers {
-            let Some(client) = self.hosts.client(*number) else { continue };
+            let Some(endpoint) = self.hosts.endpoint(*number) else { continue };
             request.deadline = Instant::now() + self.timeout;
-            match client.infer_at(0, &request).await {
-                Ok(reply) => return Ok(reply),
+            match endpoint.infer(&request).await {
+                Ok(answer) => return Ok(answer),
                 Err(failure) => reason = failure.to_string(),
             }
         }

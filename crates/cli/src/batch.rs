@@ -1,11 +1,11 @@
 //! `outrigger batch`: rows of files in, scores out.
 
-mod listen;
-mod plot;
-mod progress;
-mod package;
 mod compact;
 mod diff;
+mod listen;
+mod package;
+mod plot;
+mod progress;
 mod run;
 mod text;
 mod verify;

@@ -70,8 +70,7 @@ impl Steward {
         let blocked_seconds = self.memory.blocked().as_secs_f64();
         let progress = Progress { worker, rows, before, memory, memory_peak, ..progress };
         let is_store_away = self.outputs.store.patience().waiting() > 0;
-        let mut progress =
-            Progress { memory_limit, blocked_seconds, is_store_away, ..progress };
+        let mut progress = Progress { memory_limit, blocked_seconds, is_store_away, ..progress };
         progress.add(&self.outputs.counts);
         self.remember(progress.scored + progress.dead);
         self.watch.set(progress.clone());

@@ -44,8 +44,16 @@ impl Local {
         absent_is_none(fs::read(self.path(name)))
     }
 
+    pub(super) fn open(&self, name: &str) -> io::Result<Option<File>> {
+        absent_is_none(File::open(self.path(name)))
+    }
+
+    pub(super) fn exists(&self, name: &str) -> io::Result<bool> {
+        self.path(name).try_exists()
+    }
+
     pub(super) fn read_start(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
-        let Some(file) = absent_is_none(File::open(self.path(name)))? else { return Ok(None) };
+        let Some(file) = self.open(name)? else { return Ok(None) };
         let mut start = Vec::new();
         file.take(most).read_to_end(&mut start)?;
         Ok(Some(start))

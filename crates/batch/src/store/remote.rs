@@ -1,6 +1,12 @@
 //! A prefix in a store of objects as a store, with patience while it is away.
 
-use std::{io, ops::Range, path::Path, sync::Arc, thread};
+use std::{
+    io::{self, BufReader},
+    ops::Range,
+    path::Path,
+    sync::Arc,
+    thread,
+};
 
 use bytes::Bytes;
 use outrigger_tables::{ReadAt, Stat};
@@ -10,6 +16,8 @@ use super::{
     patience::Patience,
 };
 
+/// The bytes that are read at a time of an object that is read from its beginning.
+const AHEAD: usize = 4 << 20;
 /// The reads that are sent at the same time.
 const READS: usize = 16;
 /// The attempts at a key that is taken and has no object, because another request for it is not
@@ -77,14 +85,29 @@ impl Remote {
     /// The first bytes of an object, at most `most`.
     pub(super) fn read_start(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
         // A range of an empty object is refused.
-        let size = match self.patience.call(|| self.objects.stat(&self.key(name))) {
-            Ok(stat) => stat.size,
-            Err(Failure::Absent) => return Ok(None),
-            Err(failure) => return Err(self.error(failure)),
-        };
-        match size.min(most) {
-            0 => Ok(Some(Vec::new())),
-            end => self.read_range(name, Some(0..end)),
+        match self.size(name)?.map(|size| size.min(most)) {
+            None => Ok(None),
+            Some(0) => Ok(Some(Vec::new())),
+            Some(end) => self.read_range(name, Some(0..end)),
+        }
+    }
+
+    /// Opens an object; `None` if there is none of this name.
+    pub(super) fn open(&self, name: &str) -> io::Result<Option<Object>> {
+        match Object::open(Arc::clone(&self.objects), &self.key(name), &self.patience) {
+            Ok(object) => Ok(Some(object)),
+            Err(Failure::Absent) => Ok(None),
+            Err(failure) => Err(self.error(failure)),
+        }
+    }
+
+    /// The size of an object in bytes; `None` if there is none of this name.
+    pub(super) fn size(&self, name: &str) -> io::Result<Option<u64>> {
+        let key = self.key(name);
+        match self.patience.call(|| self.objects.stat(&key)) {
+            Ok(stat) => Ok(Some(stat.size)),
+            Err(Failure::Absent) => Ok(None),
+            Err(failure) => Err(self.error(failure)),
         }
     }
 
@@ -168,6 +191,29 @@ impl Object {
     ) -> Result<Self, Failure> {
         let stat = patience.call(|| objects.stat(key))?;
         Ok(Self { objects, key: key.to_owned(), stat, patience: patience.clone() })
+    }
+
+    /// Reads the content from its beginning.
+    pub(super) fn reader(self) -> impl io::Read {
+        BufReader::with_capacity(AHEAD, FromStart { object: self, at: 0 })
+    }
+}
+
+/// An object that is read from its beginning, and the bytes that were read.
+struct FromStart {
+    object: Object,
+    at: u64,
+}
+
+impl io::Read for FromStart {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.object.stat.size - self.at;
+        let length = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        if length > 0 {
+            buffer[..length].copy_from_slice(&self.object.read_at(self.at, length)?);
+            self.at += length as u64;
+        }
+        Ok(length)
     }
 }
 

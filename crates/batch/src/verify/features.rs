@@ -172,6 +172,7 @@ mod tests {
             name: name.to_owned(),
             datatype: DataType::Fp32,
             row: Vec::new(),
+            is_optional: false,
             columns: columns.iter().map(ToString::to_string).collect(),
         };
         let inputs = [input("age", &["years"]), input("x", &["a", "b"])];

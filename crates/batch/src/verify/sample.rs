@@ -170,8 +170,14 @@ mod tests {
     #[test]
     fn dead_rows_are_passed_over() {
         let chunk = Chunk { number: 0, file: 0, rows: 10..20 };
-        let mut file =
-            InputFile { path: "a".into(), size: 0, modified: 0, rows: 100, picked: Vec::new() };
+        let mut file = InputFile {
+            rows: 100,
+            path: "a".into(),
+            size: 0,
+            modified: 0,
+            tag: None,
+            picked: vec![],
+        };
         let dead = |rows: &[u64]| rows.iter().copied().collect();
         assert_eq!(input_rows(&chunk, &file, &dead(&[]), &[0, 9]), [10, 19]);
         assert_eq!(input_rows(&chunk, &file, &dead(&[10, 12]), &[0, 1, 7]), [11, 13, 19]);

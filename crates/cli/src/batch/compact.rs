@@ -31,8 +31,9 @@ pub(crate) struct Arguments {
 /// Runs the command.
 pub(super) fn run(arguments: Arguments) -> Result<(), Exit> {
     let Arguments { job, to, file_size, output } = arguments;
-    let to = Store::local(to);
-    let compacted = compact(&Store::local(job), &to, file_size.0).map_err(exit_of)?;
+    let to = Store::at(&to).map_err(exit_of)?;
+    let from = Store::at(&job).map_err(exit_of)?;
+    let compacted = compact(&from, &to, file_size.0).map_err(exit_of)?;
     match output {
         Output::Text => {
             let before: usize = compacted.files.iter().map(|part| part.files).sum();

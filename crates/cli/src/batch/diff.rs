@@ -61,7 +61,8 @@ pub(crate) struct Arguments {
 pub(super) fn run(arguments: Arguments) -> Result<(), Exit> {
     let Arguments { a, b, key, score, worst, max_difference, memory, output } = arguments;
     let settings = DiffSettings { keys: key, scores: score, memory: memory.0, listed: worst };
-    let found = diff(&Store::local(a), &Store::local(b), &settings).map_err(exit_of)?;
+    let (a, b) = (Store::at(&a).map_err(exit_of)?, Store::at(&b).map_err(exit_of)?);
+    let found = diff(&a, &b, &settings).map_err(exit_of)?;
     match output {
         Output::Text => exit::print(text(&found)),
         Output::Json => exit::print_json(&serde_json::json!(found)),

@@ -57,8 +57,9 @@ fn left(progress: &Progress) -> Option<String> {
 }
 
 fn host(host: &HostProgress) -> String {
-    let HostProgress { host: name, limit, bound, in_flight, breaker, rows_per_second, failed, .. } =
-        host;
+    let HostProgress {
+        host: name, limit, bound, in_flight, breaker, rows_per_second, failed, ..
+    } = host;
     let reason = match bound.as_str() {
         "start" => "not measured yet",
         "round_trips" => "more would wait there",

@@ -92,6 +92,9 @@ mod tests {
         let manifest = Manifest {
             job: "j".to_owned(),
             fingerprint: String::new(),
+            model: "m".to_owned(),
+            version: None,
+            digest: None,
             rows: 3,
             scored: 2,
             dead: 1,

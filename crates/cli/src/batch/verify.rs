@@ -108,7 +108,7 @@ enum Report {
 fn on_hosts(arguments: &Arguments) -> Result<(bool, Report), Exit> {
     let Arguments { rows, seed, atol, rtol, timeout, .. } = *arguments;
     let hosts = arguments.host.iter().map(|host| Host::new(host)).collect();
-    let store = Store::local(&arguments.job);
+    let store = Store::at(&arguments.job).map_err(exit_of)?;
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Exit::failed)?;
     let found = runtime.block_on(verify_on_hosts(
         &store,
@@ -134,7 +134,7 @@ fn on_server(arguments: &Arguments, server: &str) -> Result<(bool, Report), Exit
     let Arguments { rows, seed, atol, rtol, timeout, .. } = *arguments;
     let directory = tempfile::tempdir().map_err(Exit::failed)?;
     let path = directory.path().join("sample.parquet");
-    let store = Store::local(&arguments.job);
+    let store = Store::at(&arguments.job).map_err(exit_of)?;
     let sample = Sample { rows, seed };
     let job = write_features(&store, sample, arguments.score.as_deref(), &path);
     let job = job.map_err(exit_of)?;
