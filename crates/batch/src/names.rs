@@ -68,6 +68,18 @@ fn of_one_family(mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     addresses
 }
 
+/// A configured host with those that it stands for, and the problem with its name if there is one:
+/// then they are those of before.
+async fn looked_up(
+    resolver: &dyn Resolve,
+    (host, before): (HostConfig, Vec<HostConfig>),
+) -> ((HostConfig, Vec<HostConfig>), Option<String>) {
+    match hosts_of(resolver, &host).await {
+        Ok(found) => ((host, found), None),
+        Err(problem) => ((host, before), Some(problem)),
+    }
+}
+
 /// The configured hosts, with those that each of them stands for, as the last successful look-up
 /// found them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -84,12 +96,7 @@ impl Names {
     /// Looks all names up at the same time. A name that has no address now keeps those that it had.
     /// Returns the names with their addresses, and a message for each name that failed.
     pub(crate) async fn looked_up(self, resolver: &dyn Resolve) -> (Self, Vec<String>) {
-        let each = self.hosts.into_iter().map(async |(host, before)| {
-            match hosts_of(resolver, &host).await {
-                Ok(found) => ((host, found), None),
-                Err(problem) => ((host, before), Some(problem)),
-            }
-        });
+        let each = self.hosts.into_iter().map(|known| looked_up(resolver, known));
         let (hosts, problems): (Vec<_>, Vec<_>) = join_all(each).await.into_iter().unzip();
         (Self { hosts }, problems.into_iter().flatten().collect())
     }

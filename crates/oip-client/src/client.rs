@@ -66,7 +66,7 @@ impl Client {
             Ok(Host::new((address, host), &config, (http, dialer), runtimes))
         };
         let list = addresses.into_iter().zip(&config.hosts).map(host);
-        let list = list.collect::<Result<Vec<_>, _>>()?;
+        let list = list.collect::<Result<Vec<_>, InvalidConfig>>()?;
         let hosts = Hosts::new(list.len(), config.max_in_flight, config.ejection);
         let budget = Mutex::new(RetryBudget::new(config.budget, hosts.now()));
         let prefix = format!("{:016x}", rand::random::<u64>());

@@ -84,10 +84,11 @@ mod tests {
     #[test]
     fn failures_are_reported_at_once() {
         let calm = || repeated((100, 1), 30);
-        assert_eq!(rises(calm()), [0; 0], "one in a hundred is no rise");
+        assert!(rises(calm()).is_empty(), "one in a hundred is no rise");
         assert_eq!(rises(calm().chain([(300, 290)])), [31]);
         assert_eq!(rises([(1, 1), (1, 1), (1, 1)].into_iter()), [3], "two failures are too few");
-        assert_eq!(rises(repeated((1, 1), 1).chain(repeated((0, 0), 20)).chain([(2, 2)])), [0; 0]);
+        let apart = repeated((1, 1), 1).chain(repeated((0, 0), 20)).chain([(2, 2)]);
+        assert!(rises(apart).is_empty(), "they are not within the window");
     }
 
     #[test]
