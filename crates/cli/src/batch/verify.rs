@@ -75,11 +75,11 @@ pub(crate) struct Arguments {
     /// Time limit of a request.
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     timeout: Period,
-    #[command(flatten)]
-    access: access::Options,
     /// Format of the report.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
+    #[command(flatten)]
+    access: access::Options,
 }
 
 /// Runs the command.
