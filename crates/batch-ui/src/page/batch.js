@@ -2,7 +2,7 @@
 
 import * as changes from "./changes.js";
 import { byId, h, say } from "./dom.js";
-import { bytes, count, duration, exactly, many, number, percent, setClock, words } from "./format.js";
+import { bytes, count, duration, exactly, many, number, percent, setClock, short, words } from "./format.js";
 import { hosts } from "./hosts.js";
 import { plot } from "./plot.js";
 import { listen } from "./stream.js";
@@ -59,9 +59,9 @@ function tile(title, health, value, ...lines) {
 const HEALTH = { running: "good", finished: "good", paused: "warn", stopped: "bad" };
 
 function whole(status) {
-  const version = status.version ? ` version ${status.version}` : "";
+  const version = status.version ? h("span", { title: status.version }, ` version ${short(status.version)}`) : null;
   return tile("Job", HEALTH[status.state], words(status.state),
-    `${status.model}${version}`,
+    h("p", { class: "quiet" }, status.model, version),
     `planned ${exactly(Date.parse(status.created))}`,
     many(status.workers.length, "worker"));
 }
