@@ -5,6 +5,8 @@
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
 
+use std::panic::catch_unwind;
+
 use simulation::{
     figures::{self, LiarFigures, LimiterFigures},
     random,
@@ -26,8 +28,17 @@ fn main() {
         bench("liar-simulated-share", share, "x");
         bench("liar-simulated-time", time, "x");
     }
-    let innocent: usize = (0..seeds).map(random::check).sum();
-    println!("# random jobs: {seeds} without a standstill, {innocent} dead rows without a fault");
+    if seeds > 0 {
+        random_jobs(seeds);
+    }
+}
+
+/// A job panics if it comes to a standstill, or settles a row twice.
+fn random_jobs(seeds: u64) {
+    let jobs: Vec<_> = (0..seeds).map(|seed| catch_unwind(|| random::check(seed))).collect();
+    let innocent: usize = jobs.iter().flatten().sum();
+    println!("# {seeds} random jobs, {innocent} dead rows without a fault");
+    bench("deadlock", jobs.iter().filter(|job| job.is_err()).count() as f64, "jobs");
 }
 
 fn bench(name: &str, value: f64, unit: &str) {

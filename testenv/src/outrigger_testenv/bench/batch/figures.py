@@ -165,13 +165,23 @@ BATCH_FIGURES = (
     _liar(balance.TIME, "time over that of the two good hosts alone", RATIO, at_most(1.1)),
     _liar(balance.WRONG, "wrong and dead rows", ROWS, at_most(0)),
     Figure(
+        "batch-deadlock",
+        "of 10,000 random jobs in virtual time, those that come to a standstill or settle a row"
+        " twice: hosts refuse, fail, hang and end, and rows are at fault",
+        "jobs",
+        limiter.standstills,
+        at_most(0),
+        _either(100, 5),
+        (DISPATCH,),
+    ),
+    Figure(
         "batch-resume",
         "from the start of a job of 100 million rows, of whose 10,102 chunks 10,000 are committed,"
         " to its first request",
         SECONDS,
         resume.first_request,
         at_most(5),
-        _either(40, 10),
+        _either(60, 10),
     ),
     Figure(
         "batch-online-p99",

@@ -1,4 +1,6 @@
-"""The limit of requests at a host whose capacity is halved for a while."""
+"""The limit of requests at a host whose capacity is halved for a while, in virtual time and real;
+and random jobs in virtual time.
+"""
 
 import tempfile
 import time
@@ -37,6 +39,13 @@ def simulated(value: str, setup: Setup, _: Effort) -> Measurement:
     values = canary.values(f"batch-limiter-simulated-{value}", output)
     worst = min(values) if value == THROUGHPUT else max(values)
     return Measurement([worst], runs=[{"queues": values}])
+
+
+def standstills(setup: Setup, effort: Effort) -> Measurement:
+    """The random jobs in virtual time that come to a standstill, or settle a row twice."""
+    jobs = 10_000 if effort == FULL else 200
+    output = output_of(setup.programs[DISPATCH], str(jobs))
+    return Measurement([canary.value("batch-deadlock", output)], {"jobs": jobs})
 
 
 def measured(value: str, _: Setup, effort: Effort) -> Measurement:

@@ -1,6 +1,8 @@
 """Ways to score the rows of a file with a model on Triton: `outrigger batch`, and other clients."""
 
 import json
+import secrets
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -86,10 +88,13 @@ def mlserver(task: Task) -> Cost:
 
 def ray(task: Task) -> Cost:
     """The cost of Ray Data with all its processes."""
-    # It sends what is used of it to its authors otherwise.
-    variables = {"RAY_USAGE_STATS_ENABLED": "0"}
+    # Otherwise it sends statistics to its authors, and writes a token into the home directory.
+    variables = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     python = environments.python(environments.RAY)
-    return _program(python, "rayjob.py", (RAY, task, task.triton.rest), variables)
+    # The names of its sockets would be too long in the directory of the task.
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as directory:
+        variables["RAY_TMPDIR"] = directory
+        return _program(python, "rayjob.py", (RAY, task, task.triton.rest), variables)
 
 
 def concurrent(task: Task) -> Cost:

@@ -6,9 +6,7 @@ request. Tensors are binary, and each process keeps its connection.
 
 import http.client
 import json
-import shutil
 import sys
-import tempfile
 
 import numpy as np
 import pyarrow as pa
@@ -51,32 +49,24 @@ def main(address, model, source, target, rows):
     # Imported here, because its processes import this file too.
     import ray
 
-    # The names of its sockets would be too long in a deeper directory.
-    temporary = tempfile.mkdtemp(prefix="ray-")
-    try:
-        ray.init(
-            num_cpus=2,
-            include_dashboard=False,
-            log_to_driver=False,
-            _node_ip_address="127.0.0.1",
-            _temp_dir=temporary,
-        )
-        context = ray.data.DataContext.get_current()
-        context.enable_progress_bars = False
-        table = ray.data.read_parquet(source)
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        _node_ip_address="127.0.0.1",
+    )
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    scored = ray.data.read_parquet(source).map_batches(
+        Scorer,
+        fn_constructor_args=(address, model),
+        batch_size=int(rows),
+        batch_format="pyarrow",
+        compute=ray.data.ActorPoolStrategy(size=ACTORS),
         # Half a processor each leaves the other for reading and writing.
-        scored = table.map_batches(
-            Scorer,
-            fn_constructor_args=(address, model),
-            batch_size=int(rows),
-            batch_format="pyarrow",
-            concurrency=ACTORS,
-            num_cpus=0.5,
-        )
-        scored.write_parquet(target)
-        ray.shutdown()
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        num_cpus=0.5,
+    )
+    scored.write_parquet(target)
+    ray.shutdown()
 
 
 if __name__ == "__main__":
