@@ -1,15 +1,18 @@
 //! The settings of a job, as its file in YAML has them.
 
+mod column;
 mod value;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use outrigger_tables::Format;
 use serde::Deserialize;
 
 use crate::Error;
 
-pub(crate) use self::value::datatype;
+pub use self::column::ColumnType;
 pub use self::value::{Host, MaxErrors, Model, OneOrMore, Period, Size, Source};
+pub(crate) use self::{column::leaf, value::datatype};
 
 /// The settings of a job. Those marked *live* may change while it runs, and between two runs of the
 /// same job.
@@ -19,11 +22,17 @@ pub struct Job {
     /// The files with the rows: paths, whose last part may have `*` and `?`.
     #[serde(default)]
     pub input: OneOrMore<String>,
+    /// The format of the input; the one that the names of the files state if it is absent.
+    #[serde(default)]
+    pub format: Option<Format>,
     /// The output of a finished job, whose dead letters are the rows in place of `input`.
     #[serde(default)]
     pub retry: Option<PathBuf>,
     /// The directory of the output. It must not exist, or hold this job.
     pub output: PathBuf,
+    /// The format of the files of the output, Parquet or JSON Lines; Parquet if it is absent.
+    #[serde(default)]
+    pub output_format: Option<Format>,
     /// The model, by its name on the hosts. A job with `retry` has that of the first one without it.
     #[serde(default)]
     pub model: Model,
@@ -36,6 +45,10 @@ pub struct Job {
     /// its name.
     #[serde(default)]
     pub inputs: BTreeMap<String, Source>,
+    /// The types of columns of CSV and JSON Lines, in place of those that the model takes or the
+    /// values have.
+    #[serde(default)]
+    pub columns: BTreeMap<String, ColumnType>,
     /// The input's columns that the output has too; all that the model does not take if it is
     /// absent.
     #[serde(default)]
@@ -100,12 +113,15 @@ impl Job {
     ) -> Self {
         Self {
             input: OneOrMore(input),
+            format: None,
             retry: None,
             output: output.into(),
+            output_format: None,
             model: Model::named(model),
             hosts: OneOrMore(hosts),
             ca: None,
             inputs: BTreeMap::new(),
+            columns: BTreeMap::new(),
             keys: None,
             outputs: BTreeMap::new(),
             batch_size: defaults::batch_size(),
@@ -139,6 +155,9 @@ impl Job {
         }
         if self.model.name.is_empty() && self.retry.is_none() {
             return refused("model", "needs a name");
+        }
+        if self.output_format == Some(Format::Csv) {
+            return refused("output_format", "must be parquet or jsonl");
         }
         if self.batch_size == 0 {
             return refused("batch_size", "must be at least 1");

@@ -36,9 +36,10 @@ pub use self::{
     commit::{Commit, DataFile, MANIFEST, Manifest},
     control::Control,
     error::Error,
-    job::{Host, Job, MaxErrors, Model, OneOrMore, Period, Size, Source},
+    job::{ColumnType, Host, Job, MaxErrors, Model, OneOrMore, Period, Size, Source},
     progress::{HostProgress, Progress, Watch},
     run::run,
     status::{State, Status, list},
     store::{NewObject, Store},
 };
+pub use outrigger_tables::Format;

@@ -86,7 +86,7 @@ pub async fn run(job: Job, store: Store, watch: Watch) -> Result<Manifest, Error
 fn input(job: Job) -> Result<(Job, Input), Error> {
     match job.retry.clone() {
         Some(first) => retried(job, &Store::local(first)),
-        None => Input::find(&job.input.0).map(|input| (job, input)),
+        None => Input::find(&job.input.0, job.format).map(|input| (job, input)),
     }
 }
 
@@ -101,6 +101,8 @@ fn check_is_empty(store: &Store) -> Result<(), Error> {
     let root = store.root().display();
     match store.is_empty() {
         Ok(true) => Ok(()),
+        // Another worker may have written its plan meanwhile.
+        Ok(false) if Plan::read(store)?.is_some() => Ok(()),
         Ok(false) => Err(Error::usage(format!("output: {root} exists already and is not a job"))),
         Err(error) => Err(Error::usage(format!("output: {root}: {error}"))),
     }

@@ -74,6 +74,8 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
+    use outrigger_tables::Format;
+
     use super::*;
     use crate::{
         commit::Commit,
@@ -82,9 +84,18 @@ mod tests {
     };
 
     fn plan(rows: u64) -> Plan {
-        let file = InputFile { path: "a".into(), size: 1, modified: 2, rows, picked: Vec::new() };
+        let file = InputFile {
+            path: "a".into(),
+            size: 1,
+            modified: 2,
+            rows,
+            picked: Vec::new(),
+            index: None,
+        };
         let scoring = Scoring {
             files: vec![file],
+            format: Format::Parquet,
+            types: Vec::new(),
             model: "m".to_owned(),
             version: None,
             is_pinned: false,
@@ -92,6 +103,7 @@ mod tests {
             keys: Vec::new(),
             outputs: Vec::new(),
             chunk_rows: 2,
+            output_format: Format::Parquet,
         };
         Plan::new(scoring, 1).expect("a plan")
     }

@@ -15,11 +15,10 @@ use crate::{Error, job::Source};
 /// describes none, the job does.
 ///
 /// # Errors
-/// A column or a tensor is unknown or has a wrong type, or a shape is not one of rows.
+/// A tensor is unknown or not described, or a shape is not one of rows.
 pub(crate) fn resolve_inputs(
     described: &[TensorMetadata],
     sources: &BTreeMap<String, Source>,
-    schema: &Schema,
 ) -> Result<Vec<InputTensor>, Error> {
     let is_known = |name: &str| described.iter().any(|tensor| tensor.name == name);
     if !described.is_empty()
@@ -35,15 +34,21 @@ pub(crate) fn resolve_inputs(
         ));
     }
     let empty = Source::default();
-    let inputs = match described {
+    match described {
         [] => sources.iter().map(|(name, source)| undescribed(name, source)).collect(),
         _ => described
             .iter()
             .map(|tensor| input(tensor, sources.get(&tensor.name).unwrap_or(&empty)))
-            .collect::<Result<Vec<_>, _>>(),
-    }?;
-    inputs.iter().try_for_each(|input| check_columns(input, schema))?;
-    Ok(inputs)
+            .collect(),
+    }
+}
+
+/// Checks that the columns of all inputs are there, and have values of their types.
+///
+/// # Errors
+/// A column is unknown or has a wrong type.
+pub(crate) fn check_inputs(inputs: &[InputTensor], schema: &Schema) -> Result<(), Error> {
+    inputs.iter().try_for_each(|input| check_columns(input, schema))
 }
 
 fn names<'a>(names: impl Iterator<Item = &'a String>) -> String {

@@ -40,6 +40,9 @@ inputs:
   y: [a, b]
   z: {column: text, datatype: BYTES, shape: [1]}
 keys: [id]
+format: jsonl
+output_format: parquet
+columns: {id: INT64, tags: [[BYTES]]}
 outputs: {score: SCORE}
 batch_size: 32
 concurrency: 4
@@ -71,6 +74,10 @@ max_errors: 1%
     assert_eq!((job.chunk_rows, job.max_errors), (Some(1000), Some(MaxErrors::Share(0.01))));
     assert_eq!((job.batch_size, job.concurrency), (32, 4));
     assert_eq!(job.outputs["score"], "SCORE");
+    assert_eq!((job.format, job.output_format), (Some(Format::Jsonl), Some(Format::Parquet)));
+    let of = |datatype, depth| ColumnType { datatype, depth };
+    assert_eq!(job.columns["id"], of(DataType::Int64, 0));
+    assert_eq!(job.columns["tags"], of(DataType::Bytes, 2));
 }
 
 #[test]
@@ -82,6 +89,10 @@ fn faults_are_refused() {
         ("inputs: {x: {column: a, columns: [b]}}", "either column or columns"),
         ("inputs: {x: {datatype: FP8}}", "FP8"),
         ("inputs: {x: {colum: a}}", "colum"),
+        ("format: json", "json"),
+        ("columns: {x: INT8}", "INT8"),
+        ("columns: {x: [INT64, FP32]}", "a list has one type"),
+        ("columns: {x: []}", "a list has one type"),
     ] {
         let error = Job::read(&format!("{SHORT}{line}\n")).expect_err(line);
         assert!(matches!(&error, Error::Usage(message) if message.contains(fault)), "{error}");
@@ -90,6 +101,7 @@ fn faults_are_refused() {
         ("batch_size: 0", "batch_size: must be at least 1"),
         ("memory: 1MiB", "memory: must be at least 64MiB"),
         ("timeout: 0s", "timeout: must be longer than 0"),
+        ("output_format: csv", "output_format: must be parquet or jsonl"),
     ] {
         let job = Job::read(&format!("{SHORT}{line}\n")).expect(line);
         assert_eq!(job.check(), Err(Error::Usage(fault.to_owned())));

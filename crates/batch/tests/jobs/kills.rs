@@ -1,21 +1,23 @@
 //! SIGKILL at every step of a commit.
 
 use std::{
+    collections::BTreeSet,
     env,
     process::{Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use outrigger_batch::{Size, Store, Watch, run};
+use outrigger_batch::{Format, Size, Store, Watch, run};
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::harness::{Place, expected, host, job, reasons, score, scored};
+use crate::harness::{Place, expected, host, job, lines, reasons, score, scored, text_of};
 
 /// The step at which the child ends itself, and the file, the host and the output of its job.
 const STEP: &str = "OUTRIGGER_TEST_KILLED_AT";
 const FILE: &str = "OUTRIGGER_TEST_FILE";
 const HOST: &str = "OUTRIGGER_TEST_HOST";
 const OUTPUT: &str = "OUTRIGGER_TEST_OUTPUT";
+const FORMAT: &str = "OUTRIGGER_TEST_FORMAT";
 
 /// The rows of the job; two of them are dead.
 fn rows() -> impl Iterator<Item = i64> {
@@ -33,6 +35,7 @@ async fn child() {
     let (step, taken) = (step.parse::<usize>().expect("a number"), AtomicUsize::new(0));
     let mut job = job(variable(OUTPUT).into(), &[&variable(FILE)], &[&variable(HOST)]);
     job.memory = Size(64 << 20);
+    job.output_format = Some(variable(FORMAT).parse().expect("a format"));
     let store = Store::local(&job.output).observed(move |_| {
         if taken.fetch_add(1, Relaxed) == step {
             kill_process(getpid(), Signal::KILL).expect("killed");
@@ -42,11 +45,15 @@ async fn child() {
 }
 
 /// Runs the job in a process that is killed at this step. Returns true if it has come so far.
-fn is_killed_at(step: usize, (file, host): (&str, &str), place: &Place) -> bool {
+fn is_killed_at(
+    step: usize,
+    (file, host, format): (&str, &str, Format),
+    place: &Place,
+) -> bool {
     let mut command = Command::new(env::current_exe().expect("this test"));
     command.args(["--exact", "kills::child"]);
     command.env(STEP, step.to_string()).env(FILE, file).env(HOST, host);
-    command.env(OUTPUT, place.output());
+    command.env(OUTPUT, place.output()).env(FORMAT, format.to_string());
     let output = command.stdout(Stdio::null()).stderr(Stdio::piped()).output().expect("a process");
     let is_killed = output.status.code().is_none();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -56,15 +63,26 @@ fn is_killed_at(step: usize, (file, host): (&str, &str), place: &Place) -> bool 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_output_is_the_same_after_a_kill_at_any_step() {
-    let host = host().await;
     let input = Place::new();
-    let file = input.rows("a.parquet", rows());
+    check_all_steps(&input.rows("a.parquet", rows()), Format::Parquet).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_are_the_same_after_a_kill_at_any_step() {
+    let input = Place::new();
+    check_all_steps(&input.text("a.jsonl", &lines(rows())), Format::Jsonl).await;
+}
+
+/// Kills the job at all steps, and compares its output in the end.
+async fn check_all_steps(file: &str, format: Format) {
+    let host = host().await;
+    let mut texts = BTreeSet::new();
     let mut steps = 0;
     loop {
         let place = Place::new();
-        let is_killed = is_killed_at(steps, (&file, &host.address()), &place);
-        let mut job = place.job(&[&file], &[&host.address()]);
-        job.memory = Size(64 << 20);
+        let is_killed = is_killed_at(steps, (file, &host.address(), format), &place);
+        let mut job = place.job(&[file], &[&host.address()]);
+        (job.memory, job.output_format) = (Size(64 << 20), Some(format));
         let manifest = score(job).await.unwrap_or_else(|error| panic!("step {steps}: {error}"));
         assert_eq!((manifest.rows, manifest.dead), (14, 2), "step {steps}");
         let scores = expected(rows().filter(|id| *id >= 0));
@@ -74,6 +92,10 @@ async fn the_output_is_the_same_after_a_kill_at_any_step() {
         for directory in ["data", "dead", "commit"] {
             let entries = std::fs::read_dir(place.output().join(directory)).expect("a directory");
             assert_eq!(entries.count(), 2, "step {steps}: {directory}");
+        }
+        if format == Format::Jsonl {
+            texts.insert(text_of(&place.output()));
+            assert_eq!(texts.len(), 1, "step {steps}: the bytes are others");
         }
         if !is_killed {
             break;

@@ -8,8 +8,8 @@ use std::{
 };
 
 use outrigger_batch::{
-    Error, Host, Job, MANIFEST, Manifest, MaxErrors, Model, OneOrMore, Period, Size, Source, Store,
-    Watch,
+    Error, Format, Host, Job, MANIFEST, Manifest, MaxErrors, Model, OneOrMore, Period, Size,
+    Source, Store, Watch,
 };
 use tokio::runtime::Builder;
 
@@ -19,7 +19,8 @@ use crate::{
     progress::{bar, follow},
 };
 
-/// Scores the rows of Parquet files, and writes Parquet files with their keys and scores.
+/// Scores the rows of Parquet, CSV or JSON Lines files, and writes Parquet or JSON Lines files with
+/// their keys and scores.
 ///
 /// The settings come from a job file, from flags, or from both; a flag replaces the key of the file.
 /// The input must not change while the job runs. A row that no host scores becomes a dead letter.
@@ -37,9 +38,16 @@ pub(crate) struct Arguments {
     /// Files with rows; the last part of a path may have * and ?; may be given several times.
     #[arg(long, value_name = "PATH", required_unless_present = "file")]
     input: Vec<String>,
+    /// The format of the input: parquet, csv or jsonl [default: the one that the names of the files
+    /// state].
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
     /// The directory of the output.
     #[arg(long, value_name = "DIR", required_unless_present = "file")]
     to: Option<PathBuf>,
+    /// The format of the output: parquet or jsonl [default: parquet].
+    #[arg(long, value_name = "FORMAT")]
+    output_format: Option<Format>,
     /// The model's name on the hosts.
     #[arg(long, value_name = "NAME", required_unless_present = "file")]
     model: Option<String>,
@@ -175,6 +183,8 @@ impl Arguments {
         }
         job.model.version = self.model_version.or(job.model.version);
         job.output = self.to.unwrap_or(job.output);
+        job.format = self.format.or(job.format);
+        job.output_format = self.output_format.or(job.output_format);
         let source = |column| Source { columns: vec![column], ..Source::default() };
         let map = self.map.into_iter().map(|(tensor, column)| (tensor, source(column)));
         job.inputs.extend(map.collect::<BTreeMap<_, _>>());

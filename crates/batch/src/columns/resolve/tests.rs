@@ -26,7 +26,8 @@ fn sources<const N: usize>(sources: [(&str, Source); N]) -> BTreeMap<String, Sou
 }
 
 fn refused(described: &[TensorMetadata], of: BTreeMap<String, Source>, fault: &str) {
-    match resolve_inputs(described, &of, &schema()) {
+    let inputs = resolve_inputs(described, &of);
+    match inputs.and_then(|inputs| check_inputs(&inputs, &schema())) {
         Err(Error::Usage(message)) if message.contains(fault) => {}
         other => panic!("{fault}: {other:?}"),
     }
@@ -36,7 +37,8 @@ fn refused(described: &[TensorMetadata], of: BTreeMap<String, Source>, fault: &s
 fn inputs_are_found_by_their_names_or_by_the_job() {
     let described = [tensor("x", "FP32", &[-1, 4]), tensor("t", "BYTES", &[-1, 1])];
     let of = sources([("t", columns_of(&["text"]))]);
-    let inputs = resolve_inputs(&described, &of, &schema()).expect("they match");
+    let inputs = resolve_inputs(&described, &of).expect("they match");
+    check_inputs(&inputs, &schema()).expect("they match");
     assert_eq!(inputs[0].columns, ["x"]);
     assert_eq!((&inputs[0].row[..], inputs[0].datatype), (&[4][..], DataType::Fp32));
     assert_eq!(inputs[1].columns, ["text"]);
@@ -48,7 +50,7 @@ fn inputs_are_found_by_their_names_or_by_the_job() {
 fn a_job_describes_what_hosts_do_not() {
     let source =
         Source { datatype: Some(DataType::Fp32), shape: Some(vec![2]), ..columns_of(&["a", "b"]) };
-    let inputs = resolve_inputs(&[], &sources([("x", source)]), &schema()).expect("described");
+    let inputs = resolve_inputs(&[], &sources([("x", source)])).expect("described");
     assert_eq!(
         (&inputs[0].row[..], &inputs[0].columns[..]),
         (&[2][..], &["a", "b"].map(String::from)[..])
