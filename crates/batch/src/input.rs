@@ -1,5 +1,6 @@
 //! The files of the input, and the rows that they have.
 
+mod open;
 mod rows;
 mod text;
 
@@ -10,13 +11,13 @@ use std::{
     ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
-    time::UNIX_EPOCH,
 };
 
 use arrow_schema::{FieldRef, SchemaRef};
-use outrigger_tables::{Format, Index, Limits, Root, Table, TextColumn, TextFile};
+use outrigger_tables::{Format, Index, TextColumn};
 use serde::{Deserialize, Serialize};
 
+use self::open::{OpenFile, modified};
 pub(crate) use self::rows::{Reading, Rows};
 use crate::{Error, Job, columns::InputTensor, plan::Scoring};
 
@@ -47,6 +48,24 @@ impl InputFile {
     /// True if the file has the same size and time.
     pub(crate) fn is_unchanged(&self, other: &Self) -> bool {
         (self.size, self.modified) == (other.size, other.modified)
+    }
+
+    /// Checks that the path still leads to the file that was planned.
+    ///
+    /// # Errors
+    /// It does not.
+    fn check(&self) -> Result<(), Error> {
+        let stat = fs::metadata(&self.path);
+        self.compare(stat)
+    }
+
+    fn compare(&self, stat: io::Result<Metadata>) -> Result<(), Error> {
+        let path = self.path.display();
+        let stat = stat.map_err(|error| Error::failed(format!("{path}: {error}")))?;
+        match (stat.len(), modified(&stat)) == (self.size, self.modified) {
+            true => Ok(()),
+            false => Err(Error::failed(format!("{path} has changed since the job was planned"))),
+        }
     }
 
     /// The ranges of the file that have the rows at these positions among those to score.
@@ -90,13 +109,6 @@ pub(crate) struct Described {
     pub(crate) schema: SchemaRef,
     /// The columns of text.
     pub(crate) columns: Vec<TextColumn>,
-}
-
-/// An open file of the input.
-#[derive(Debug)]
-enum OpenFile {
-    Parquet(Table),
-    Text(TextFile),
 }
 
 /// The memory for the pages of one open file, or for the rows of text that are decoded together, in
@@ -226,56 +238,6 @@ pub(crate) fn key_fields(scoring: &Scoring) -> Result<Vec<FieldRef>, Error> {
         found.ok_or_else(|| Error::failed(format!("there is no column {name:?}")))
     };
     scoring.keys.iter().map(field).collect()
-}
-
-impl OpenFile {
-    /// Opens a file of the input.
-    ///
-    /// # Errors
-    /// It cannot be opened, or its footer is not valid.
-    fn new(path: &Path, format: Format) -> Result<Self, Error> {
-        let limits = Limits { pages: PAGES * 16, ..Limits::default() };
-        let open = match format {
-            Format::Parquet => Table::open(&Root::Any, path, limits).map(Self::Parquet),
-            text => TextFile::open(&Root::Any, path, text, limits).map(Self::Text),
-        };
-        open.map_err(|error| Error::usage(format!("input: {error}")))
-    }
-
-    fn stat(&self) -> io::Result<Metadata> {
-        match self {
-            Self::Parquet(table) => table.stat(),
-            Self::Text(text) => text.stat(),
-        }
-    }
-
-    /// The file as it is now.
-    fn planned(&self, path: PathBuf) -> Result<InputFile, Error> {
-        let stat =
-            self.stat().map_err(|error| Error::failed(format!("{}: {error}", path.display())))?;
-        let modified = stat.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let modified =
-            modified.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
-        let rows = match self {
-            Self::Parquet(table) => table.rows(),
-            Self::Text(_) => 0,
-        };
-        Ok(InputFile { size: stat.len(), modified, rows, path, picked: Vec::new(), index: None })
-    }
-
-    /// Checks that this is the file that was planned.
-    ///
-    /// # Errors
-    /// It has changed.
-    fn check(&self, planned: &InputFile) -> Result<(), Error> {
-        match self.planned(planned.path.clone())?.is_unchanged(planned) {
-            true => Ok(()),
-            false => {
-                let path = planned.path.display();
-                Err(Error::failed(format!("{path} has changed since the job was planned")))
-            }
-        }
-    }
 }
 
 /// The files that a path names, in order. The last part of the path may have `*` and `?`.

@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use outrigger_tables::{Batches, TextBatch, TextRows};
 
-use super::{InputFile, OpenFile};
+use super::{InputFile, open::OpenFile};
 use crate::{Error, plan::Scoring};
 
 /// Rows, of which some may be malformed.
@@ -27,7 +27,7 @@ pub(crate) struct Reading {
 #[derive(Debug)]
 enum Decoded {
     Parquet(Batches),
-    Text(TextRows),
+    Text(Box<TextRows>),
 }
 
 impl Reading {
@@ -41,6 +41,8 @@ impl Reading {
         planned: &InputFile,
         positions: Range<u64>,
     ) -> Result<Self, Error> {
+        // A file that has changed may be damaged: that is the reason then.
+        planned.check()?;
         let file = OpenFile::new(&planned.path, scoring.format)?;
         file.check(planned)?;
         let ranges = planned.ranges(positions);
@@ -48,7 +50,7 @@ impl Reading {
             OpenFile::Parquet(table) => Decoded::Parquet(table.read(&ranges, &scoring.columns())?),
             OpenFile::Text(text) => {
                 let index = planned.index.clone().unwrap_or_default();
-                Decoded::Text(text.read(&index, &ranges, &scoring.types)?)
+                Decoded::Text(text.read(&index, &ranges, &scoring.types)?.into())
             }
         };
         Ok(Self { file, batches })

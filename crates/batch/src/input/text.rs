@@ -15,7 +15,7 @@ use arrow_schema::Schema;
 use outrigger_oip::DataType;
 use outrigger_tables::{Format, Found, Infer, Lists, Scan, TextColumn, Wanted};
 
-use super::{Described, Input, InputFile, OpenFile};
+use super::{Described, Input, InputFile, open::OpenFile};
 use crate::{
     Error,
     columns::InputTensor,
@@ -46,6 +46,9 @@ pub(super) fn describe(
                 None => Infer::All,
             };
             let scans = scan_all(&files, format, &Wanted { typed: typed.clone(), infer })?;
+            if scans.iter().all(|scan| scan.rows == 0) {
+                return Err(Error::usage("input: the files have no rows"));
+            }
             let columns = joined(&files, &scans, &typed, format)?;
             for (file, scan) in files.iter_mut().zip(scans) {
                 if file.picked.is_empty() {

@@ -13,7 +13,7 @@ type Object = Hashed<NewObject>;
 #[derive(Debug)]
 pub(super) enum RowFile {
     Parquet(Box<BatchWriter<Object>>),
-    Jsonl(LineWriter<Object>),
+    Jsonl(Box<LineWriter<Object>>),
 }
 
 impl RowFile {
@@ -24,7 +24,7 @@ impl RowFile {
     pub(super) fn new(format: Format, object: Object, schema: &SchemaRef) -> Result<Self, String> {
         match format {
             Format::Parquet => BatchWriter::new(object, schema).map(|it| Self::Parquet(it.into())),
-            Format::Jsonl => LineWriter::new(object, schema).map(Self::Jsonl),
+            Format::Jsonl => LineWriter::new(object, schema).map(|it| Self::Jsonl(it.into())),
             Format::Csv => Err("CSV is no format of the output".to_owned()),
         }
     }

@@ -179,15 +179,17 @@ async fn settings_at_fault_are_found_before_the_first_row() {
     let file = place.text("a.data", &lines(0..3));
     let parquet = place.rows("a.parquet", 0..3);
     let jsonl = || Job { format: Some(Format::Jsonl), ..job(&place, &[&file], &host.address()) };
-    let mut unused = jsonl();
-    unused.columns.insert("other".to_owned(), unused.columns["id"]);
+    let unused = Job { keys: Some(Vec::new()), ..jsonl() };
+    let mut unknown = jsonl();
+    unknown.columns.insert("other".to_owned(), unknown.columns["id"]);
     let mut typed = jsonl();
     typed.columns.insert("x".to_owned(), ColumnType { datatype: DataType::Int64, depth: 1 });
     for (job, fault) in [
         (job(&place, &[&file], &host.address()), "does not end with one of"),
         (Job { keys: Some(vec!["key".to_owned()]), ..jsonl() }, "no column \"key\""),
         (Job { output_format: Some(Format::Csv), ..jsonl() }, "must be parquet or jsonl"),
-        (unused, "\"other\" is neither a key nor"),
+        (unknown, "no row has a key \"other\""),
+        (unused, "\"id\" is neither a key nor"),
         (typed, "no value of the column \"x\" is an integer"),
         (job(&place, &[&parquet], &host.address()), "Parquet states the types"),
     ] {
@@ -211,13 +213,20 @@ async fn a_file_that_changes_stops_the_job_which_keeps_what_is_committed() {
             _ => place.rows(name, ids),
         };
         let (file, path) = (write(0..280), place.path(name));
-        // The file grows when three chunks are committed. Most of the others are not begun then.
+        place.rows("other.parquet", 0..281);
+        // The file changes when three chunks are committed. Most of the others are not begun then.
         let script = {
-            let (store, path) = (place.store(), path.clone());
+            let (store, path, other) = (place.store(), path.clone(), place.path("other.parquet"));
             move |seen: &_| {
                 if store.list("commit").is_ok_and(|commits| commits.len() >= 3) {
-                    let input = fs::File::options().append(true).open(&path);
-                    input.and_then(|mut file| file.write_all(b"\n")).expect("written");
+                    match path.extension().is_some_and(|ending| ending == "jsonl") {
+                        true => {
+                            let input = fs::File::options().append(true).open(&path);
+                            input.and_then(|mut file| file.write_all(b"\n")).expect("written");
+                        }
+                        // The other file is not there any more after the first time.
+                        false => _ = fs::rename(&other, &path),
+                    }
                 }
                 identity::grpc(seen)
             }

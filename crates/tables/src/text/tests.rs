@@ -300,7 +300,7 @@ fn any_range_is_read_from_the_nearest_mark() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn any_bytes_are_rows_or_an_error(

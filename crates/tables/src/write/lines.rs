@@ -306,7 +306,7 @@ mod tests {
         let singles = Float32Array::from(vec![0.1, 16_777_216.0, -0.0, 1e-10, f32::MAX, f32::NAN]);
         assert_eq!(
             column(Arc::new(singles)),
-            "{\"c\":0.1}\n{\"c\":16777216.0}\n{\"c\":-0.0}\n{\"c\":1e-10}\n{\"c\":3.4028235e38}\n\
+            "{\"c\":0.1}\n{\"c\":16777216.0}\n{\"c\":-0.0}\n{\"c\":1e-10}\n{\"c\":3.4028235e+38}\n\
              {\"c\":\"NaN\"}\n"
         );
         let reals = Float64Array::from(vec![0.1, f64::INFINITY, f64::NEG_INFINITY, 5e-324]);
