@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::datatype;
 
-pub(crate) use self::resolve::{check_outputs, resolve_inputs, resolve_keys, resolve_outputs};
+pub(crate) use self::resolve::{
+    check_outputs, present_inputs, resolve_inputs, resolve_keys, resolve_outputs,
+};
 
 /// An input tensor, and the columns that its rows come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

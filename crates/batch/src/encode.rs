@@ -7,7 +7,7 @@ use bytes::{BufMut as _, BytesMut};
 use outrigger_oip::{DataType, Tensor, presence};
 
 pub(crate) use self::leaves::Leaves;
-use crate::columns::InputTensor;
+use crate::{columns::InputTensor, input::Rows};
 
 /// Rows as input tensors. Rows that no tensor can hold are left out.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,14 +24,20 @@ pub(crate) struct Encoded {
     pub(crate) read: usize,
 }
 
-/// Encodes rows of a table that has the columns of all inputs.
-pub(crate) fn encode(table: &RecordBatch, inputs: &[InputTensor]) -> Encoded {
+/// Encodes rows of a table that has the columns of all inputs. Malformed rows are not valid.
+pub(crate) fn encode(rows: &Rows, inputs: &[InputTensor]) -> Encoded {
+    let Rows { table, malformed } = rows;
+    let mut malformed = malformed.iter().peekable();
     let mut writers: Vec<_> = inputs.iter().map(|input| Writer::new(table, input)).collect();
     let (mut rows, mut invalid) = (Vec::with_capacity(table.num_rows()), Vec::new());
     let mut read = 0;
     for row in 0..table.num_rows() {
         let position = u32::try_from(row).unwrap_or(u32::MAX);
-        match encode_row(&mut writers, row) {
+        let written = match malformed.next_if(|(at, _)| *at == row) {
+            Some((_, fault)) => Written::Invalid(fault.clone()),
+            None => encode_row(&mut writers, row),
+        };
+        match written {
             Written::Yes => rows.push(position),
             Written::OtherShape => break,
             Written::Invalid(reason) => invalid.push((position, reason)),

@@ -1,22 +1,29 @@
 //! The files of the input, and the rows that they have.
 
+mod open;
 mod places;
+mod rows;
+mod text;
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
     ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use arrow_schema::SchemaRef;
-use outrigger_tables::{Format, Limits, Root, Stat, Table};
+use arrow_schema::{FieldRef, SchemaRef};
+use outrigger_tables::{Format, Index, Stat, TextColumn};
 use serde::{Deserialize, Serialize};
 
+use self::open::{OpenFile, refused};
+pub(crate) use self::rows::{Reading, Rows};
 use crate::{
-    Error,
-    store::{Address, Object, Patience},
+    Error, Job,
+    columns::InputTensor,
+    plan::Scoring,
+    store::{Address, Patience, is_address},
 };
 
 /// A file as it was when the job was planned.
@@ -30,14 +37,49 @@ pub(crate) struct InputFile {
     /// The ETag of an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tag: Option<String>,
-    /// The number of rows to score.
+    /// The number of rows to score; 0 for text until it is scanned.
     pub(crate) rows: u64,
     /// The ranges of these rows in the file; none if all of its rows are scored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) picked: Vec<Range<u64>>,
+    /// The positions of rows in a file of text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) index: Option<Arc<Index>>,
 }
 
 impl InputFile {
+    /// True if both are the same rows of the same file.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.is_unchanged(other) && self.path == other.path && self.picked == other.picked
+    }
+
+    /// True if the file has the same size, time and ETag.
+    pub(crate) fn is_unchanged(&self, other: &Self) -> bool {
+        (self.size, self.modified, &self.tag) == (other.size, other.modified, &other.tag)
+    }
+
+    /// Checks that the path still leads to the file that was planned. That of an object is compared
+    /// when it is opened.
+    ///
+    /// # Errors
+    /// It does not.
+    fn check(&self) -> Result<(), Error> {
+        match is_address(&self.path) {
+            true => Ok(()),
+            false => self.compare(fs::metadata(&self.path).map(|found| Stat::of(&found))),
+        }
+    }
+
+    fn compare(&self, stat: io::Result<Stat>) -> Result<(), Error> {
+        let path = self.path.display();
+        let Stat { size, modified, tag } =
+            stat.map_err(|error| Error::failed(format!("{path}: {error}")))?;
+        match (size, modified, &tag) == (self.size, self.modified, &self.tag) {
+            true => Ok(()),
+            false => Err(Error::failed(format!("{path} has changed since the job was planned"))),
+        }
+    }
+
     /// The ranges of the file that have the rows at these positions among those to score.
     pub(crate) fn ranges(&self, positions: Range<u64>) -> Vec<Range<u64>> {
         if self.picked.is_empty() {
@@ -55,122 +97,159 @@ impl InputFile {
         ranges
     }
 
-    /// True if another description is that of the same content.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        (self.size, self.modified, &self.tag) == (other.size, other.modified, &other.tag)
-    }
-
     /// The number in the file of the row at a position among those to score.
     pub(crate) fn row(&self, position: u64) -> u64 {
         self.ranges(position..position + 1).first().map_or(position, |range| range.start)
     }
 }
 
-/// The files of a job, in order, and their columns.
+/// The files of a job, in order.
 #[derive(Debug)]
 pub(crate) struct Input {
     pub(crate) files: Vec<InputFile>,
-    pub(crate) schema: SchemaRef,
+    pub(crate) format: Format,
+    /// The columns of Parquet; text is not read before the model is known.
+    schema: Option<SchemaRef>,
+    /// The columns of text whose types another job has found.
+    known: Vec<TextColumn>,
 }
 
-/// The memory for the pages of one open file, in bytes.
+/// The files of a job with their rows and columns.
+#[derive(Debug)]
+pub(crate) struct Described {
+    pub(crate) files: Vec<InputFile>,
+    pub(crate) schema: SchemaRef,
+    /// The columns of text.
+    pub(crate) columns: Vec<TextColumn>,
+}
+
+/// The memory for the pages of one open file, or for the rows of text that are decoded together, in
+/// bytes.
 pub(crate) const PAGES: u64 = 16 << 20;
 
 impl Input {
-    /// Finds the files and reads their footers.
+    /// Finds the files, and reads the footers of Parquet. Their format is that of their names if
+    /// `format` is `None`.
     ///
     /// # Errors
-    /// There are none, one cannot be read, or they have different columns.
-    pub(crate) fn find(patterns: &[String]) -> Result<Self, Error> {
+    /// There are none, one cannot be read, or they have different columns or formats.
+    pub(crate) fn find(patterns: &[String], format: Option<Format>) -> Result<Self, Error> {
         let mut paths = Vec::new();
         for pattern in patterns {
             paths.extend(matching(pattern)?);
         }
-        Self::of(paths)
+        Self::of(paths, format)
     }
 
-    /// The rows of these files that `picked` names by the file.
+    /// The rows of files of another job that `picked` names by the file.
     ///
     /// # Errors
-    /// As [`find`](Self::find).
-    pub(crate) fn picked(picked: BTreeMap<PathBuf, Vec<Range<u64>>>) -> Result<Self, Error> {
-        let mut input = Self::of(picked.keys().cloned().collect())?;
+    /// As [`find`](Self::find), or a file has changed.
+    pub(crate) fn picked(
+        picked: BTreeMap<PathBuf, Vec<Range<u64>>>,
+        first: &Scoring,
+    ) -> Result<Self, Error> {
+        let mut input = Self::of(picked.keys().cloned().collect(), Some(first.format))?;
         for (file, ranges) in input.files.iter_mut().zip(picked.into_values()) {
+            let planned = first.files.iter().find(|planned| planned.path == file.path);
+            let planned = planned.filter(|planned| planned.is_unchanged(file));
+            let planned = planned.ok_or_else(|| {
+                let path = file.path.display();
+                Error::usage(format!("retry: {path} has changed since the first job"))
+            })?;
             file.rows = ranges.iter().map(|range| range.end - range.start).sum();
             file.picked = ranges;
+            file.index.clone_from(&planned.index);
         }
+        input.known.clone_from(&first.types);
         Ok(input)
     }
 
-    fn of(paths: Vec<PathBuf>) -> Result<Self, Error> {
+    fn of(paths: Vec<PathBuf>, given: Option<Format>) -> Result<Self, Error> {
         let mut files = Vec::with_capacity(paths.len());
-        let mut columns: Option<(PathBuf, SchemaRef)> = None;
+        let mut columns: Option<(PathBuf, Format, Option<SchemaRef>)> = None;
         for path in paths {
-            let table = open(&path)?;
+            let format = given.map_or_else(|| format_of(&path), Ok)?;
+            let file = OpenFile::new(&path, format, &Patience::default())?;
+            let schema = match &file {
+                OpenFile::Parquet(table) => Some(table.schema()),
+                OpenFile::Text(_) => None,
+            };
             match &columns {
-                None => columns = Some((path.clone(), table.schema().clone())),
-                Some((_, schema)) if schema.fields() == table.schema().fields() => {}
-                Some((first, _)) => {
+                None => columns = Some((path.clone(), format, schema.cloned())),
+                Some((first, other, _)) if *other != format => {
                     let (first, path) = (first.display(), path.display());
                     return Err(Error::usage(format!(
-                        "input: {path} has other columns than {first}"
+                        "input: {first} is {other} and {path} is {format}: a job has one format"
                     )));
                 }
+                Some((first, _, expected)) => {
+                    let has_same = expected.as_ref().map(|it| it.fields())
+                        == schema.map(|schema| schema.fields());
+                    if !has_same {
+                        let (first, path) = (first.display(), path.display());
+                        return Err(Error::usage(format!(
+                            "input: {path} has other columns than {first}"
+                        )));
+                    }
+                }
             }
-            files.push(described(path, &table)?);
+            files.push(file.planned(path)?);
         }
-        let (_, schema) = columns.ok_or_else(|| Error::usage("input: there are no files"))?;
-        Ok(Self { files, schema })
+        let (_, format, schema) =
+            columns.ok_or_else(|| Error::usage("input: there are no files"))?;
+        Ok(Self { files, format, schema, known: Vec::new() })
+    }
+
+    /// The rows and the columns of the files. Text is read as a whole, unless another job has done
+    /// so. Blocks.
+    ///
+    /// # Errors
+    /// A file cannot be read, or its columns do not match the model or the job.
+    pub(crate) fn describe(self, tensors: &[InputTensor], job: &Job) -> Result<Described, Error> {
+        match self.schema {
+            None => text::describe(self, tensors, job),
+            Some(_) if !job.columns.is_empty() => {
+                Err(Error::usage("columns: Parquet states the types of its columns"))
+            }
+            Some(schema) => Ok(Described { files: self.files, schema, columns: Vec::new() }),
+        }
     }
 }
 
-/// Opens a file of the input.
-///
-/// # Errors
-/// It cannot be opened, or is not of a known format.
-pub(crate) fn open(path: &Path) -> Result<Table, Error> {
-    open_within(path, &Patience::default())
+/// The format that a file's name states.
+fn format_of(path: &Path) -> Result<Format, Error> {
+    Format::of(path).ok_or_else(|| {
+        let (path, endings) = (path.display(), Format::endings());
+        Error::usage(format!(
+            "input: {path} does not end with one of {endings}: state its format. Files that are \
+             compressed as a whole are not read"
+        ))
+    })
 }
 
-/// Opens a file of the input, and reads it with `patience` if it is in a store that is away.
+/// The columns of the input that the output has too.
 ///
 /// # Errors
-/// As [`open`].
-pub(crate) fn open_within(path: &Path, patience: &Patience) -> Result<Table, Error> {
-    match Format::of(path) {
-        Some(Format::Parquet) => {}
-        _ => {
-            let path = path.display();
-            return Err(Error::usage(format!("input: {path} does not end with .parquet")));
-        }
-    }
-    let limits = Limits { pages: PAGES * 16, ..Limits::default() };
-    let table = match Address::of(path).map_err(refused)? {
-        None => Table::open(&Root::Any, path, limits),
-        Some(address) => {
-            let objects = address.objects().map_err(refused)?;
-            let object = Object::open(objects, &address.key, patience);
-            let object = object.map_err(|failure| refused(format!("{address}: {failure}")))?;
-            Table::elsewhere(Arc::new(object), path, limits)
-        }
+/// A file of Parquet cannot be read.
+pub(crate) fn key_fields(scoring: &Scoring) -> Result<Vec<FieldRef>, Error> {
+    let text = |name: &String| {
+        let column = scoring.types.iter().find(|column| column.name == *name);
+        column.map(|column| FieldRef::new(column.field()))
     };
-    table.map_err(refused)
-}
-
-fn refused(problem: impl std::fmt::Display) -> Error {
-    Error::usage(format!("input: {problem}"))
-}
-
-/// True if the open file is the one that was planned.
-pub(crate) fn is_unchanged(planned: &InputFile, table: &Table) -> bool {
-    described(planned.path.clone(), table).is_ok_and(|found| found.is_same(planned))
-}
-
-fn described(path: PathBuf, table: &Table) -> Result<InputFile, Error> {
-    let stat =
-        table.stat().map_err(|error| Error::failed(format!("{}: {error}", path.display())))?;
-    let Stat { size, modified, tag } = stat;
-    Ok(InputFile { size, modified, tag, rows: table.rows(), path, picked: Vec::new() })
+    let schema = match (scoring.format, scoring.files.first()) {
+        (Format::Parquet, Some(file)) => match OpenFile::new(&file.path, scoring.format, &Patience::default())? {
+            OpenFile::Parquet(table) => Some(Arc::clone(table.schema())),
+            OpenFile::Text(_) => None,
+        },
+        _ => None,
+    };
+    let field = |name: &String| {
+        let found = schema.as_ref().and_then(|schema| schema.fields().find(name));
+        let found = found.map(|(_, field)| Arc::clone(field)).or_else(|| text(name));
+        found.ok_or_else(|| Error::failed(format!("there is no column {name:?}")))
+    };
+    scoring.keys.iter().map(field).collect()
 }
 
 /// The files that a path or an address names, in order: one, those that match the last part of it
@@ -254,9 +333,15 @@ mod tests {
 
     #[test]
     fn positions_are_those_of_the_picked_rows() {
-        let picked = Vec::new();
-        let mut file =
-            InputFile { path: "a".into(), size: 0, modified: 0, tag: None, rows: 6, picked };
+        let mut file = InputFile {
+            path: "a".into(),
+            size: 0,
+            modified: 0,
+            tag: None,
+            rows: 6,
+            picked: Vec::new(),
+            index: None,
+        };
         assert_eq!(file.ranges(2..5), std::slice::from_ref(&(2..5)));
         assert_eq!(file.row(3), 3);
         file.picked = vec![4..5, 7..10, 20..22];
@@ -276,7 +361,7 @@ mod tests {
         let pattern = path("*.parquet").to_string_lossy().into_owned();
         assert_eq!(matching(&pattern), Ok(vec![path("a.parquet"), path("b.parquet")]));
         assert!(matching(&path("*.csv").to_string_lossy()).is_err());
-        let refused = Input::find(&[path("c.txt").to_string_lossy().into_owned()]);
+        let refused = Input::find(&[path("c.txt").to_string_lossy().into_owned()], None);
         assert!(matches!(refused, Err(Error::Usage(message)) if message.contains("c.txt")));
     }
 }

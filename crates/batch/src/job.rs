@@ -1,17 +1,20 @@
 //! The settings of a job, as its file in YAML has them.
 
+mod column;
 mod value;
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
+use outrigger_tables::Format;
 use serde::Deserialize;
 
 use crate::{Error, part::Part};
 
-pub(crate) use self::value::datatype;
-pub use self::value::{
-    Compaction, Host, MaxErrors, Model, OneOrMore, Package, Period, Size, Source,
+pub use self::{
+    column::ColumnType,
+    value::{Compaction, Host, MaxErrors, Model, OneOrMore, Package, Period, Size, Source},
 };
+pub(crate) use self::{column::leaf, value::datatype};
 
 /// The settings of a job. Those marked *live* may change while it runs, and between two runs of the
 /// same job.
@@ -23,12 +26,18 @@ pub struct Job {
     /// rows below it.
     #[serde(default)]
     pub input: OneOrMore<String>,
+    /// The format of the input; the one that the names of the files state if it is absent.
+    #[serde(default)]
+    pub format: Option<Format>,
     /// The output of a finished job, whose dead letters are the rows in place of `input`.
     #[serde(default)]
     pub retry: Option<PathBuf>,
     /// The directory of the output, or an address such as `s3://bucket/prefix`. It must be empty, or
     /// hold this job.
     pub output: PathBuf,
+    /// The format of the files of the output, Parquet or JSON Lines; Parquet if it is absent.
+    #[serde(default)]
+    pub output_format: Option<Format>,
     /// The model, by its name on the hosts or as a package. A job with `retry` has that of the first
     /// one without it.
     #[serde(default)]
@@ -43,6 +52,10 @@ pub struct Job {
     /// its name.
     #[serde(default)]
     pub inputs: BTreeMap<String, Source>,
+    /// The types of columns of CSV and JSON Lines, in place of those that the model takes or the
+    /// values have.
+    #[serde(default)]
+    pub columns: BTreeMap<String, ColumnType>,
     /// The input's columns that the output has too; all that the model does not take if it is
     /// absent.
     #[serde(default)]
@@ -124,12 +137,15 @@ impl Job {
     ) -> Self {
         Self {
             input: OneOrMore(input),
+            format: None,
             retry: None,
             output: output.into(),
+            output_format: None,
             model: Model::named(model),
             hosts: OneOrMore(hosts),
             ca: None,
             inputs: BTreeMap::new(),
+            columns: BTreeMap::new(),
             keys: None,
             outputs: BTreeMap::new(),
             batch_size: defaults::batch_size(),
@@ -171,6 +187,9 @@ impl Job {
         }
         if self.model.name.is_empty() && self.retry.is_none() {
             return refused("model", "needs a name");
+        }
+        if self.output_format == Some(Format::Csv) {
+            return refused("output_format", "must be parquet or jsonl");
         }
         if self.batch_size == 0 {
             return refused("batch_size", "must be at least 1");

@@ -57,7 +57,7 @@ pub use self::{
     environment::{Engine, Environment, StartEngines},
     error::Error,
     history::{History, Run},
-    job::{Compaction, Host, Job, MaxErrors, Model, OneOrMore, Package, Period, Size, Source},
+    job::{ColumnType, Compaction, Host, Job, MaxErrors, Model, OneOrMore, Package, Period, Size, Source},
     letters::Letter,
     names::{Resolve, SystemResolver},
     part::Part,
@@ -70,3 +70,4 @@ pub use self::{
         verify_on_hosts, write_features,
     },
 };
+pub use outrigger_tables::Format;

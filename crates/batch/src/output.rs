@@ -1,6 +1,7 @@
 //! The output of a chunk: the file of its rows, its dead letters, and its commit.
 
 pub(crate) mod hashed;
+mod rows;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,10 +19,10 @@ use std::{
 use arrow_array::{Array as _, ArrayRef, RecordBatch, UInt32Array};
 use arrow_schema::SchemaRef;
 use arrow_select::take::take_record_batch;
-use outrigger_tables::BatchWriter;
+use outrigger_tables::Format;
 use serde::Serialize;
 
-use self::hashed::Hashed;
+use self::{hashed::Hashed, rows::RowFile};
 use crate::{
     Error,
     batch::{Death, Settled, ToOutput},
@@ -39,6 +40,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Outputs {
     pub(crate) store: Store,
+    /// The format of the files with rows.
+    pub(crate) format: Format,
     pub(crate) schema: SchemaRef,
     pub(crate) columns: Vec<OutputColumn>,
     pub(crate) version: Option<String>,
@@ -57,9 +60,6 @@ struct DeadLetter<'a> {
     #[serde(flatten)]
     death: &'a Death,
 }
-
-/// The file of a chunk's rows.
-type RowFile = BatchWriter<Hashed<NewObject>>;
 
 /// Writes the output of one chunk, on a thread of its own.
 struct Output {
@@ -156,7 +156,7 @@ impl Output {
         rows: &[u32],
         answer: Vec<ArrayRef>,
     ) -> Result<(), Error> {
-        let Outputs { schema, .. } = &*self.outputs;
+        let Outputs { schema, format, .. } = &*self.outputs;
         let is_whole = rows.len() == keys.num_rows() || keys.num_columns() == 0;
         let keys = match is_whole {
             true => keys.clone(),
@@ -171,11 +171,11 @@ impl Output {
         let table =
             RecordBatch::try_new(SchemaRef::clone(schema), columns).map_err(Error::failed)?;
         self.scored += rows.len() as u64;
-        let name = self.name(DATA, "parquet");
+        let name = self.name(DATA, &format.to_string());
         let failed = |error: &str| Error::failed(format!("{name}: {error}"));
         if self.rows.is_none() {
             let file = Hashed::new(self.begin(&name)?);
-            self.rows = Some(BatchWriter::new(file, schema).map_err(|error| failed(&error))?);
+            self.rows = Some(RowFile::new(*format, file, schema).map_err(|error| failed(&error))?);
         }
         let Some(file) = &mut self.rows else { return Ok(()) };
         file.write(&table).map_err(|error| failed(&error))
@@ -204,7 +204,7 @@ impl Output {
 
     /// Completes both files, and commits them. If another worker was faster, its files count.
     fn commit(mut self) -> Ended {
-        let name = self.name(DATA, "parquet");
+        let name = self.name(DATA, &self.outputs.format.to_string());
         let rows = self
             .rows
             .take()

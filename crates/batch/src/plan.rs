@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use outrigger_core::Digest;
+use outrigger_tables::{Format, TextColumn};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -11,14 +12,14 @@ use crate::{
     columns::{InputTensor, OutputColumn},
     commit,
     input::InputFile,
-    job::{Job, Source},
+    job::{ColumnType, Job, Source},
     store::Store,
 };
 
 /// The name of the plan in the output.
 pub(crate) const PLAN: &str = "plan.json";
 /// The form of the plan that this version writes and reads.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// A plan. A chunk is a range of rows of one file, and depends on nothing but the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,9 @@ pub(crate) struct Plan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Scoring {
     pub(crate) files: Vec<InputFile>,
+    pub(crate) format: Format,
+    /// The columns that are read from text, with their types.
+    pub(crate) types: Vec<TextColumn>,
     pub(crate) model: String,
     /// The version that answered first; `None` if the hosts name none.
     pub(crate) version: Option<String>,
@@ -48,6 +52,8 @@ pub(crate) struct Scoring {
     pub(crate) keys: Vec<String>,
     pub(crate) outputs: Vec<OutputColumn>,
     pub(crate) chunk_rows: u64,
+    /// The format of the files of the output.
+    pub(crate) output_format: Format,
 }
 
 /// A contiguous range of rows of one file.
@@ -141,11 +147,19 @@ impl Scoring {
             job.outputs.get(&output.column).is_some_and(|tensor| *tensor == output.tensor)
         };
         let has_outputs = job.outputs.len() == self.outputs.len();
+        let is_type = |(name, of): (&String, &ColumnType)| {
+            self.types.iter().any(|it| it.name == *name && *it == of.column(name))
+        };
+        let has_files = self.files.len() == files.len()
+            && self.files.iter().zip(files).all(|(planned, file)| planned.is_same(file));
         let differences = [
-            ("input", self.files != files),
+            ("input", !has_files),
+            ("format", job.format.is_some_and(|format| format != self.format)),
+            ("output_format", job.output_format.is_some_and(|it| it != self.output_format)),
             ("model", self.model != job.model.name),
             ("model version", version.is_some() && *version != self.version),
             ("inputs", !job.inputs.iter().all(is_input)),
+            ("columns", !job.columns.iter().all(is_type)),
             ("keys", job.keys.as_ref().is_some_and(|keys| *keys != self.keys)),
             (
                 "outputs",
@@ -233,9 +247,12 @@ mod tests {
             tag: None,
             rows: *rows,
             picked: Vec::new(),
+            index: None,
         };
         Scoring {
             files: rows.iter().map(file).collect(),
+            format: Format::Parquet,
+            types: Vec::new(),
             model: "m".to_owned(),
             version: None,
             is_pinned: false,
@@ -243,6 +260,7 @@ mod tests {
             keys: vec!["id".to_owned()],
             outputs: Vec::new(),
             chunk_rows,
+            output_format: Format::Parquet,
         }
     }
 
@@ -299,6 +317,7 @@ mod tests {
             "keys: [id]",
             "outputs: {score: S}",
             "chunk_rows: 2",
+            "output_format: parquet",
         ] {
             assert_eq!(plan.check(&job(same), &files), Ok(()), "{same}");
         }
@@ -308,6 +327,9 @@ mod tests {
             ("keys: []", "another keys"),
             ("outputs: {s: S}", "another outputs"),
             ("chunk_rows: 3", "another chunk_rows"),
+            ("format: csv", "another format"),
+            ("output_format: jsonl", "another output_format"),
+            ("columns: {x: FP32}", "another columns"),
         ] {
             let refused = plan.check(&job(other), &files);
             assert!(matches!(&refused, Err(Error::Usage(it)) if it.contains(key)), "{refused:?}");
@@ -327,7 +349,7 @@ mod tests {
         let text = std::fs::read_to_string(&path).expect("a plan");
         std::fs::write(&path, text.replace("\"rows\": 5", "\"rows\": 7")).expect("written");
         assert!(Plan::read(&store).is_err());
-        std::fs::write(&path, text.replace("\"format\": 1", "\"format\": 2")).expect("written");
+        std::fs::write(&path, text.replace("\"format\": 2", "\"format\": 1")).expect("written");
         assert!(Plan::read(&store).is_err());
     }
 }

@@ -3,23 +3,27 @@
 
 use std::time::Duration;
 
-use arrow_array::RecordBatch;
+use arrow_schema::Schema;
 use http::StatusCode;
 use outrigger_dispatch::HostId;
 use outrigger_oip::metadata::ModelMetadata;
 use outrigger_oip_client::{Failure, ModelRef, Request, Status};
+use outrigger_tables::{Format, LineWriter, TextColumn};
 use tokio::time::Instant;
 use tonic::Code;
 
 use crate::{
     Answer, Description, Error,
-    columns::{InputTensor, check_outputs, resolve_inputs, resolve_keys, resolve_outputs},
+    columns::{
+        InputTensor, check_outputs, present_inputs, resolve_inputs, resolve_keys, resolve_outputs,
+    },
     encode::encode,
     hosts::Hosts,
-    input::{self, Input},
+    input::{Described, Input, Reading, Rows},
     job::Job,
     plan::{Plan, Scoring},
     readers,
+    store::Patience,
 };
 
 /// The time limit of a question to a host.
@@ -41,12 +45,18 @@ pub(crate) async fn prepare(
     (hosts, numbers): (&Hosts, &[HostId]),
 ) -> Result<Plan, Error> {
     let Description { metadata, optional } = describe(job, hosts, numbers).await?;
-    let described = (&metadata.inputs[..], &optional);
-    let inputs = resolve_inputs(described, &job.inputs, &input.schema)?;
-    let keys = resolve_keys(job.keys.as_deref(), &inputs, &input.schema)?;
     check_outputs(&job.outputs, &metadata.outputs)?;
+    let inputs = resolve_inputs((&metadata.inputs, &optional), &job.inputs)?;
+    let format = input.format;
+    let Described { files, schema, columns } = described(input, &inputs, job).await?;
+    let inputs = present_inputs(inputs, &job.inputs, &schema)?;
+    let keys = resolve_keys(job.keys.as_deref(), &inputs, &schema)?;
+    let output_format = job.output_format.unwrap_or(Format::Parquet);
+    check_form(&keys, &schema, output_format)?;
     let mut scoring = Scoring {
-        files: input.files,
+        files,
+        format,
+        types: Vec::new(),
         model: job.model.name.clone(),
         version: job.model.version.clone(),
         is_pinned: job.model.version.is_some(),
@@ -54,7 +64,9 @@ pub(crate) async fn prepare(
         keys,
         outputs: Vec::new(),
         chunk_rows: job.chunk_rows.unwrap_or(CHUNK_ROWS),
+        output_format,
     };
+    scoring.types = needed(columns, &scoring.columns(), job)?;
     let rows = first_rows(&scoring)?;
     let mut request = readers::request(&scoring);
     request.outputs = job.outputs.values().map(|tensor| tensor.as_str().into()).collect();
@@ -71,6 +83,35 @@ pub(crate) async fn prepare(
     let chunk = (CHUNK_BYTES / (row_bytes + answer_bytes).max(1)).clamp(1, CHUNK_ROWS);
     scoring.chunk_rows = job.chunk_rows.unwrap_or(chunk);
     Plan::new(scoring, answer_bytes)
+}
+
+/// The rows and the columns of the input, which may be read as a whole.
+async fn described(input: Input, inputs: &[InputTensor], job: &Job) -> Result<Described, Error> {
+    let (inputs, job) = (inputs.to_vec(), job.clone());
+    let work = move || input.describe(&inputs, &job);
+    tokio::task::spawn_blocking(work).await.map_err(Error::failed)?
+}
+
+/// Checks that the output's format has a form for the types of the keys.
+fn check_form(keys: &[String], schema: &Schema, format: Format) -> Result<(), Error> {
+    if format != Format::Jsonl {
+        return Ok(());
+    }
+    let keys = schema.fields().iter().filter(|field| keys.contains(field.name())).cloned();
+    let keys = Schema::new(keys.collect::<Vec<_>>());
+    LineWriter::<Vec<u8>>::check(&keys)
+        .map_err(|fault| Error::usage(format!("keys: {fault}; leave it out, or write Parquet")))
+}
+
+/// The columns of text that are read, in the order of `names`.
+fn needed(columns: Vec<TextColumn>, names: &[&str], job: &Job) -> Result<Vec<TextColumn>, Error> {
+    if let Some(unused) = job.columns.keys().find(|name| !names.contains(&name.as_str())) {
+        return Err(Error::usage(format!(
+            "columns: {unused:?} is neither a key nor a column of an input"
+        )));
+    }
+    let find = |name: &&str| columns.iter().find(|column| column.name == **name).cloned();
+    Ok(names.iter().filter_map(find).collect())
 }
 
 /// Sets the version of the model: the one that has answered. Requests name it if the hosts list it.
@@ -120,11 +161,11 @@ fn is_unknown(failure: &Failure) -> bool {
 }
 
 /// The first rows of the input.
-fn first_rows(scoring: &Scoring) -> Result<RecordBatch, Error> {
+fn first_rows(scoring: &Scoring) -> Result<Rows, Error> {
     let file = scoring.files.iter().find(|file| file.rows > 0);
     let file = file.ok_or_else(|| Error::usage("input: the files have no rows"))?;
     let end = file.rows.min(FIRST_ROWS);
-    let mut rows = input::open(&file.path)?.read(&file.ranges(0..end), &scoring.columns())?;
+    let mut rows = Reading::new(scoring, file, 0..end, &Patience::default())?;
     let rows = rows.next(FIRST_ROWS as usize)?;
     rows.ok_or_else(|| Error::failed(format!("{} ends early", file.path.display())))
 }
@@ -132,14 +173,15 @@ fn first_rows(scoring: &Scoring) -> Result<RecordBatch, Error> {
 /// The answer of any host for the first rows, and the bytes of one of them. Rows are tried alone if
 /// they fail together: one of them may be at fault.
 async fn first_answer(
-    rows: &RecordBatch,
+    rows: &Rows,
     inputs: &[InputTensor],
     (job, request): (&Job, Request),
     hosts: &Hosts,
     numbers: &[HostId],
 ) -> Result<(Answer, u64), Error> {
-    let whole = (0, rows.num_rows().min(job.batch_size as usize));
-    let alone = (0..rows.num_rows().min(ROWS_ALONE)).map(|row| (row, 1));
+    let count = rows.table.num_rows();
+    let whole = (0, count.min(job.batch_size as usize));
+    let alone = (0..count.min(ROWS_ALONE)).map(|row| (row, 1));
     let mut reason = "the first rows are not valid".to_owned();
     for (start, count) in std::iter::once(whole).chain(alone) {
         let encoded = encode(&rows.slice(start, count), inputs);

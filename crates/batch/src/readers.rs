@@ -20,7 +20,7 @@ use crate::{
     batch::{Batch, Death, ToOutput},
     control::Control,
     encode::{Encoded, encode},
-    input::{self, InputFile},
+    input::{self, InputFile, Reading},
     lease::Leases,
     memory::{Charge, Memory},
     output::{self, Ended, Outputs},
@@ -124,7 +124,10 @@ impl Readers {
         let _ = self.events.send(Event::Begun);
         let mut rows = Rows::open(self, chunk, file)?;
         let mut sequence = 0;
-        while let Some((table, encoded)) = rows.next(self)? {
+        // A file that has changed may be damaged: that is the reason then.
+        while let Some((table, encoded)) =
+            rows.next(self).or_else(|error| rows.reading.check(file).and(Err(error)))?
+        {
             let Some(batch) = self.batch((sequence, table), encoded, &output) else {
                 return Ok(false);
             };
@@ -133,6 +136,7 @@ impl Readers {
             }
             sequence += 1;
         }
+        rows.reading.check(file)?;
         // An output that has failed reports it.
         let _ = output.send(ToOutput::End { batches: sequence });
         Ok(true)
@@ -185,39 +189,34 @@ impl Readers {
 
 /// The rows of one chunk.
 struct Rows {
-    batches: outrigger_tables::Batches,
+    reading: Reading,
     /// Rows that could not be in one request with those before them.
-    rest: Option<RecordBatch>,
+    rest: Option<input::Rows>,
     keys: Vec<usize>,
 }
 
 impl Rows {
     fn open(readers: &Readers, chunk: &Chunk, file: &InputFile) -> Result<Self, Error> {
-        let table = input::open_within(&file.path, readers.outputs.store.patience())?;
-        if !input::is_unchanged(file, &table) {
-            let path = file.path.display();
-            return Err(Error::failed(format!("{path} has changed since the job was planned")));
-        }
-        let columns = readers.scoring.columns();
-        let batches = table.read(&file.ranges(chunk.rows.clone()), &columns)?;
-        let schema = batches.schema();
+        let patience = readers.outputs.store.patience();
+        let reading = Reading::new(&readers.scoring, file, chunk.rows.clone(), patience)?;
+        let schema = reading.schema();
         let keys = readers.scoring.keys.iter().map(|key| schema.index_of(key));
         let keys = keys.collect::<Result<_, _>>().map_err(Error::failed)?;
-        Ok(Self { batches, rest: None, keys })
+        Ok(Self { reading, rest: None, keys })
     }
 
     /// The key columns of the next rows, and their tensors.
     fn next(&mut self, readers: &Readers) -> Result<Option<(RecordBatch, Encoded)>, Error> {
         let rows = match self.rest.take() {
             Some(rest) => Some(rest),
-            None => self.batches.next(readers.batch_rows())?,
+            None => self.reading.next(readers.batch_rows())?,
         };
         let Some(rows) = rows else { return Ok(None) };
         let encoded = encode(&rows, &readers.scoring.inputs);
-        if encoded.read < rows.num_rows() {
-            self.rest = Some(rows.slice(encoded.read, rows.num_rows() - encoded.read));
+        if encoded.read < rows.table.num_rows() {
+            self.rest = Some(rows.after(encoded.read));
         }
-        let keys = rows.slice(0, encoded.read).project(&self.keys).map_err(Error::failed)?;
+        let keys = rows.table.slice(0, encoded.read).project(&self.keys).map_err(Error::failed)?;
         Ok(Some((keys, encoded)))
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     columns::InputTensor,
     commit::DataFile,
     finished,
-    input::{Input, InputFile},
+    input::Input,
     plan::Scoring,
 };
 
@@ -32,9 +32,8 @@ pub(crate) fn retried(job: Job, store: &Store) -> Result<(Job, Input), Error> {
     if rows.is_empty() {
         return Err(Error::usage(format!("retry: the job {root} has no dead letters")));
     }
-    let input =
-        Input::picked(rows.into_iter().map(|(file, rows)| (file, ranges(&rows))).collect())?;
-    check_is_unchanged(&input.files, &plan.scoring)?;
+    let picked = rows.into_iter().map(|(file, rows)| (file, ranges(&rows))).collect();
+    let input = Input::picked(picked, &plan.scoring)?;
     Ok((completed(job, plan.scoring), input))
 }
 
@@ -83,17 +82,6 @@ pub(crate) fn ranges(rows: &[u64]) -> Vec<Range<u64>> {
     ranges
 }
 
-fn check_is_unchanged(files: &[InputFile], first: &Scoring) -> Result<(), Error> {
-    for file in files {
-        let planned = first.files.iter().find(|planned| planned.path == file.path);
-        if !planned.is_some_and(|planned| planned.is_same(file)) {
-            let path = file.path.display();
-            return Err(Error::usage(format!("retry: {path} has changed since the first job")));
-        }
-    }
-    Ok(())
-}
-
 /// The job with the settings of the first one where it has none.
 fn completed(mut job: Job, first: Scoring) -> Job {
     if job.inputs.is_empty() {
@@ -104,6 +92,8 @@ fn completed(mut job: Job, first: Scoring) -> Job {
         job.inputs = first.inputs.into_iter().map(source).collect();
     }
     job.keys.get_or_insert(first.keys);
+    job.format = Some(first.format);
+    job.output_format.get_or_insert(first.output_format);
     if job.outputs.is_empty() {
         let outputs = first.outputs.into_iter().map(|output| (output.column, output.tensor));
         job.outputs = outputs.collect();

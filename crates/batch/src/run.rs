@@ -158,7 +158,7 @@ async fn hosts(environment: &Environment, job: &Job) -> Result<(Hosts, Names), E
 fn input(job: Job) -> Result<(Job, Input), Error> {
     match job.retry.clone() {
         Some(first) => retried(job, &Store::at(&first)?),
-        None => Input::find(&job.input.0).map(|input| (job, input)),
+        None => Input::find(&job.input.0, job.format).map(|input| (job, input)),
     }
 }
 

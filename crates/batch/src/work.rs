@@ -89,6 +89,8 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
+    use outrigger_tables::Format;
+
     use super::*;
     use crate::{
         commit::Commit,
@@ -97,10 +99,19 @@ mod tests {
     };
 
     fn plan(rows: u64) -> Plan {
-        let picked = Vec::new();
-        let file = InputFile { path: "a".into(), size: 1, modified: 2, tag: None, rows, picked };
+        let file = InputFile {
+            path: "a".into(),
+            size: 1,
+            modified: 2,
+            tag: None,
+            rows,
+            picked: Vec::new(),
+            index: None,
+        };
         let scoring = Scoring {
             files: vec![file],
+            format: Format::Parquet,
+            types: Vec::new(),
             model: "m".to_owned(),
             version: None,
             is_pinned: false,
@@ -108,6 +119,7 @@ mod tests {
             keys: Vec::new(),
             outputs: Vec::new(),
             chunk_rows: 2,
+            output_format: Format::Parquet,
         };
         Plan::new(scoring, 1).expect("a plan")
     }

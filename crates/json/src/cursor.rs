@@ -254,6 +254,33 @@ impl<'a> Cursor<'a> {
             _ => crate::number::read(&mut self.rest).map(drop).ok_or(Odd),
         }
     }
+
+    /// Skips a value, which another reader checks: an array or an object by its brackets and its
+    /// strings alone, any other as [`value`](Self::value) does.
+    ///
+    /// # Errors
+    /// The next value does not end, or is no JSON.
+    pub fn pass(&mut self) -> Read<()> {
+        if !matches!(self.peek(), Some(b'[' | b'{')) {
+            return self.value(0);
+        }
+        let mut depth = 0_usize;
+        loop {
+            match self.peek().ok_or(Odd)? {
+                b'"' => {
+                    self.text()?;
+                    continue;
+                }
+                b'[' | b'{' => depth += 1,
+                b']' | b'}' => depth -= 1,
+                _ => {}
+            }
+            self.skip();
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+    }
 }
 
 /// One level below `depth`.
@@ -313,6 +340,23 @@ mod tests {
                     assert_eq!(json.len() - cursor.rest.len(), end, "{json:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn values_are_passed_to_their_ends() {
+        for (json, rest) in [
+            (r#"[1, "]", [{"a": "\"]"}], NaN] ,"#, " ,"),
+            (r#"{"a": [}}x"#, "x"),
+            ("true]", "]"),
+            ("1.5,", ","),
+        ] {
+            let mut cursor = Cursor::new(json.as_bytes());
+            assert_eq!(cursor.pass(), Ok(()), "{json}");
+            assert_eq!(cursor.rest, rest.as_bytes(), "{json}");
+        }
+        for odd in ["", "[", "[[]", "[\"]", "NaN"] {
+            assert_eq!(Cursor::new(odd.as_bytes()).pass(), Err(Odd), "{odd}");
         }
     }
 

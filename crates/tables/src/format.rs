@@ -1,9 +1,12 @@
 //! The formats of files.
 
-use std::{ffi::OsStr, path::Path};
+use std::{ffi::OsStr, fmt, path::Path, str::FromStr};
+
+use serde::{Deserialize, Serialize};
 
 /// The format of a file of rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Format {
     /// RFC 4180, in UTF-8, with a header. An empty cell is an absent value, and a vector is written
     /// as a JSON list.
@@ -13,6 +16,27 @@ pub enum Format {
     /// Apache Parquet, not compressed or with Snappy, Zstandard or gzip. Scores are written with
     /// Snappy.
     Parquet,
+}
+
+/// The name, as it is serialized.
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Csv => "csv",
+            Self::Jsonl => "jsonl",
+            Self::Parquet => "parquet",
+        })
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = [Self::Csv, Self::Jsonl, Self::Parquet];
+        let found = known.into_iter().find(|format| format.to_string() == name);
+        found.ok_or_else(|| format!("{name:?} is not csv, jsonl or parquet"))
+    }
 }
 
 impl Format {
@@ -47,5 +71,7 @@ mod tests {
         assert_eq!(Format::of(Path::new("b.x.ndjson")), Some(Format::Jsonl));
         assert_eq!(Format::of(Path::new("csv")), None);
         assert_eq!(Format::of(Path::new("b.txt")), None);
+        assert_eq!("jsonl".parse(), Ok(Format::Jsonl));
+        assert!("JSON".parse::<Format>().is_err());
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! A [`Reader`] returns one [`Row`] at a time, so that a file may be larger than memory; a row that
 //! cannot be read does not end the file. A [`Writer`] writes to a temporary file and puts it in
-//! place when it is complete. Neither knows what the columns mean. A [`Table`] and a [`BatchWriter`]
-//! read and write Parquet as arrays of columns, where rows are many.
+//! place when it is complete. Neither knows what the columns mean. Where rows are many, a [`Table`]
+//! (Parquet) and a [`TextFile`] read ranges of them as arrays of columns, and a [`BatchWriter`]
+//! (Parquet) and a [`LineWriter`] write such arrays.
 
 mod cell;
 mod column;
@@ -13,7 +14,9 @@ mod json;
 mod limits;
 mod new_file;
 mod read;
+mod records;
 mod root;
+mod text;
 mod write;
 
 pub use cell::Cell;
@@ -27,4 +30,8 @@ pub use read::{
     parquet::ranges::{Batches, Table},
 };
 pub use root::Root;
-pub use write::{Writer, batches::BatchWriter};
+pub use text::{
+    Found, Index, Infer, Leaf, Lists, Scan, Seen, Source, TextBatch, TextColumn, TextFile,
+    TextRows, Wanted,
+};
+pub use write::{Writer, batches::BatchWriter, lines::LineWriter};

@@ -1,13 +1,11 @@
 //! Reading.
 
 pub(crate) mod blob;
-mod csv;
+pub(crate) mod csv;
 mod jsonl;
 pub(crate) mod parquet;
 
 use std::{
-    fs::File,
-    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -118,52 +116,6 @@ impl Reader {
             Err(message) => Err(Malformed { number, message }),
         }))
     }
-}
-
-/// Counts the bytes that are read from a file.
-#[derive(Debug)]
-struct Counted {
-    file: File,
-    size: u64,
-    read: u64,
-    /// The most bytes of a row.
-    row: usize,
-    /// The number of bytes that may still be read.
-    allowed: usize,
-}
-
-impl Counted {
-    fn new(file: File, row: usize) -> io::Result<Self> {
-        let size = file.metadata()?.len();
-        Ok(Self { file, size, read: 0, row, allowed: usize::MAX })
-    }
-
-    /// Allows one more row to be read.
-    fn allow_row(&mut self) {
-        self.allowed = self.row;
-    }
-
-    /// The bytes that were read, and the size of the file.
-    fn position(&self) -> (u64, u64) {
-        (self.read, self.size)
-    }
-}
-
-impl io::Read for Counted {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.allowed == 0 {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, too_long(self.row)));
-        }
-        let room = buffer.len().min(self.allowed);
-        let read = self.file.read(&mut buffer[..room])?;
-        self.allowed -= read;
-        self.read += read as u64;
-        Ok(read)
-    }
-}
-
-fn too_long(row: usize) -> String {
-    format!("a row has more than {row} bytes")
 }
 
 #[cfg(test)]

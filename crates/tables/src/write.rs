@@ -3,6 +3,7 @@
 pub(crate) mod batches;
 mod csv;
 mod jsonl;
+pub(crate) mod lines;
 mod parquet;
 
 use std::{

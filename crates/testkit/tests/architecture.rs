@@ -37,7 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("onnxruntime", &["core", "oip", "onnx", "proto", "run"]),
     ("linear", &["budget", "core", "run"]),
     ("forest", &["budget", "core", "fm", "run", "trees"]),
-    ("tables", &[]),
+    ("tables", &["json"]),
     ("vectors", &[]),
     ("xgboost-serving", &["core", "features", "proto"]),
     ("trees", &["vectors"]),

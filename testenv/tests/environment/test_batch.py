@@ -2,6 +2,7 @@
 that is killed goes on where it was.
 """
 
+import csv
 import json
 import signal
 import subprocess
@@ -98,6 +99,38 @@ def test_rows_are_scored_with_their_keys_in_their_order(interface, triton, tmp_p
     assert found["OUT_x"].to_pylist() == expected["x"].to_pylist()
     assert {chunk["version"] for chunk in manifest["chunks"]} == {"1"}
     assert _batch("status", job)["state"] == "finished"
+
+
+def _read_lines(job):
+    """The rows of the manifest's JSON Lines, in their order."""
+    manifest = json.loads((job / "manifest.json").read_text())
+    files = [job / chunk["data"]["name"] for chunk in manifest["chunks"]]
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_rows_of_text_are_scored_like_those_of_parquet(ending, triton, tmp_path):
+    table = _write(tmp_path / "a.parquet", 150, seed=3).drop_columns("day")
+    rows = [{**row, "note": 'two\nlines, "quoted"'} for row in table.to_pylist()]
+    text = tmp_path / f"a.{ending}"
+    with text.open("w", newline="") as file:
+        if ending == "csv":
+            writer = csv.DictWriter(file, ["note", "id", "x"])
+            writer.writeheader()
+            writer.writerows({**row, "x": json.dumps(row["x"])} for row in rows)
+        else:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+    job = tmp_path / "scored"
+    summary = _batch(
+        *("run", "--input", text, "--to", job, "--output-format", "jsonl", "--model", "rows"),
+        *("--host", triton.grpc, "--batch-size", 32),
+    )
+    assert (summary["rows"], summary["scored"], summary["dead"]) == (150, 150, 0)
+    expected = [{"id": row["id"], "note": row["note"], "OUT_x": row["x"]} for row in rows]
+    found = _read_lines(job)
+    singles = [np.float32(row.pop("OUT_x")).tolist() for row in found]
+    assert singles == [row.pop("OUT_x") for row in expected]
+    assert found == expected
 
 
 def test_texts_of_any_length_are_scored(triton, tmp_path):

@@ -12,14 +12,13 @@ use super::{InputTensor, OutputColumn};
 use crate::{Error, job::Source};
 
 /// The input tensors of the model, with their columns. `described` are those of the host; where it
-/// describes none, the job does. Inputs that are `optional` are left out if they have no column.
+/// describes none, the job does.
 ///
 /// # Errors
-/// A column or a tensor is unknown or has a wrong type, or a shape is not one of rows.
+/// A tensor is unknown or not described, or a shape is not one of rows.
 pub(crate) fn resolve_inputs(
     (described, optional): (&[TensorMetadata], &BTreeSet<String>),
     sources: &BTreeMap<String, Source>,
-    schema: &Schema,
 ) -> Result<Vec<InputTensor>, Error> {
     let is_known = |name: &str| described.iter().any(|tensor| tensor.name == name);
     if !described.is_empty()
@@ -35,17 +34,28 @@ pub(crate) fn resolve_inputs(
         ));
     }
     let empty = Source::default();
-    let inputs = match described {
+    match described {
         [] => sources.iter().map(|(name, source)| undescribed(name, source)).collect(),
         _ => described
             .iter()
-            .filter(|TensorMetadata { name, .. }| {
-                let has_column = || schema.field_with_name(name).is_ok();
-                !optional.contains(name) || sources.contains_key(name) || has_column()
-            })
             .map(|tensor| input(tensor, sources.get(&tensor.name).unwrap_or(&empty), optional))
-            .collect::<Result<Vec<_>, _>>(),
-    }?;
+            .collect(),
+    }
+}
+
+/// The inputs whose columns are there, which have values of their types. Optional ones that the job
+/// does not name are left out if they have no column.
+///
+/// # Errors
+/// A column is unknown or has a wrong type, or no input is left.
+pub(crate) fn present_inputs(
+    mut inputs: Vec<InputTensor>,
+    sources: &BTreeMap<String, Source>,
+    schema: &Schema,
+) -> Result<Vec<InputTensor>, Error> {
+    inputs.retain(|InputTensor { name, is_optional, .. }| {
+        !is_optional || sources.contains_key(name) || schema.field_with_name(name).is_ok()
+    });
     if inputs.is_empty() {
         let known = names(schema.fields().iter().map(|field| field.name()));
         return Err(Error::usage(format!(

@@ -14,8 +14,8 @@ fn input(datatype: DataType, row: &[i64], columns: &[&str]) -> InputTensor {
     InputTensor { name: "x".to_owned(), datatype, row: row.to_vec(), columns, is_optional: false }
 }
 
-fn table<const N: usize>(columns: [(&str, ArrayRef); N]) -> RecordBatch {
-    RecordBatch::try_from_iter(columns).expect("a table")
+fn table<const N: usize>(columns: [(&str, ArrayRef); N]) -> Rows {
+    RecordBatch::try_from_iter(columns).expect("a table").into()
 }
 
 fn lists(rows: &[Option<Vec<Option<f32>>>]) -> ArrayRef {
@@ -56,6 +56,24 @@ fn rows_that_no_tensor_holds_are_left_out_of_all() {
         ]
     );
     encoded.tensors.iter().for_each(|tensor| tensor.check().expect("a valid tensor"));
+}
+
+#[test]
+fn malformed_rows_are_left_out() {
+    let n: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3), None]));
+    let malformed = [1, 3].map(|row| (row, format!("fault {row}"))).to_vec();
+    let rows = Rows { malformed, ..table([("n", n)]) };
+    let inputs = [input(DataType::Int64, &[], &["n"])];
+    let encoded = encode(&rows, &inputs);
+    assert_eq!((&encoded.rows[..], encoded.read), (&[0, 2][..], 4));
+    let invalid = [(1, "fault 1".to_owned()), (3, "fault 3".to_owned())];
+    assert_eq!(encoded.invalid, invalid);
+    let encoded = encode(&rows.slice(1, 2), &inputs);
+    assert_eq!(
+        (&encoded.rows[..], &encoded.invalid[..]),
+        (&[1][..], &[(0, "fault 1".to_owned())][..])
+    );
+    assert_eq!(rows.after(2).malformed, [(1, "fault 3".to_owned())]);
 }
 
 #[test]

@@ -40,6 +40,9 @@ inputs:
   y: [a, b]
   z: {column: text, datatype: BYTES, shape: [1]}
 keys: [id]
+format: jsonl
+output_format: parquet
+columns: {id: INT64, tags: [[BYTES]]}
 outputs: {score: SCORE}
 batch_size: 32
 concurrency: 4
@@ -77,6 +80,10 @@ compact: {to: large, file_size: 1GiB}
     assert_eq!(job.outputs["score"], "SCORE");
     assert_eq!(job.listen, Some(([127, 0, 0, 1], 9910).into()));
     assert_eq!(job.token_file, Some("token".into()));
+    assert_eq!((job.format, job.output_format), (Some(Format::Jsonl), Some(Format::Parquet)));
+    let of = |datatype, depth| ColumnType { datatype, depth };
+    assert_eq!(job.columns["id"], of(DataType::Int64, 0));
+    assert_eq!(job.columns["tags"], of(DataType::Bytes, 2));
     assert_eq!(job.compact, Some(Compaction { to: "large".into(), file_size: Size(1 << 30) }));
     let short = Job::read(&format!("{SHORT}compact: large\n")).expect("a job");
     assert_eq!(short.compact, Some(Compaction { to: "large".into(), file_size: Size(256 << 20) }));
@@ -124,6 +131,10 @@ fn faults_are_refused() {
         ("inputs: {x: {datatype: FP8}}", "FP8"),
         ("inputs: {x: {colum: a}}", "colum"),
         ("listen: 9910", "socket address"),
+        ("format: json", "json"),
+        ("columns: {x: INT8}", "INT8"),
+        ("columns: {x: [INT64, FP32]}", "a list has one type"),
+        ("columns: {x: []}", "a list has one type"),
     ] {
         let error = Job::read(&format!("{SHORT}{line}\n")).expect_err(line);
         assert!(matches!(&error, Error::Usage(message) if message.contains(fault)), "{error}");
@@ -133,6 +144,7 @@ fn faults_are_refused() {
         ("memory: 1MiB", "memory: must be at least 64MiB"),
         ("timeout: 0s", "timeout: must be longer than 0"),
         ("compact: scored", "compact: needs another directory than output"),
+        ("output_format: csv", "output_format: must be parquet or jsonl"),
     ] {
         let job = Job::read(&format!("{SHORT}{line}\n")).expect(line);
         assert_eq!(job.check(), Err(Error::Usage(fault.to_owned())));

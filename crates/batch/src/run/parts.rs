@@ -110,16 +110,10 @@ pub(super) fn begin(plan: &Plan, store: &Store) -> Result<Begun, Error> {
 /// The output of the plan's chunks.
 fn outputs(plan: &Plan, store: &Store) -> Result<Outputs, Error> {
     let scoring = &plan.scoring;
-    let path = scoring.files.first().map(|file| file.path.clone());
-    let table = input::open(&path.ok_or_else(|| Error::failed("the plan has no files"))?)?;
-    let key = |name: &String| {
-        let found = table.schema().fields().find(name).map(|(_, field)| Arc::clone(field));
-        found.ok_or_else(|| Error::failed(format!("there is no column {name:?}")))
-    };
-    let keys: Vec<_> = scoring.keys.iter().map(key).collect::<Result<_, _>>()?;
     Ok(Outputs {
         store: store.clone(),
-        schema: output_schema(keys.into_iter(), &scoring.outputs),
+        format: scoring.output_format,
+        schema: output_schema(input::key_fields(scoring)?.into_iter(), &scoring.outputs),
         columns: scoring.outputs.clone(),
         version: scoring.version.clone(),
         counts: Counts::default(),

@@ -53,6 +53,13 @@ impl Place {
         path.to_string_lossy().into_owned()
     }
 
+    /// Writes a file of text.
+    pub(crate) fn text(&self, name: &str, content: &str) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, content).expect("written");
+        path.to_string_lossy().into_owned()
+    }
+
     pub(crate) fn output(&self) -> PathBuf {
         self.path("out")
     }
@@ -65,6 +72,15 @@ impl Place {
     pub(crate) fn job(&self, files: &[&str], hosts: &[&str]) -> Job {
         job(self.output(), files, hosts)
     }
+}
+
+/// The rows of these ids as JSON Lines, like those of [`Place::rows`].
+pub(crate) fn lines(ids: impl Iterator<Item = i64>) -> String {
+    let line = |id: i64| match id >= 0 {
+        true => format!("{{\"id\": {id}, \"x\": [{id}, {}.0]}}\n", 2 * id),
+        false => format!("{{\"id\": {id}}}\n"),
+    };
+    ids.map(line).collect()
 }
 
 /// A job with this output over these files, in small batches and chunks.
@@ -153,22 +169,52 @@ pub(crate) fn rows_of<'a>(
         let path = output.join(&data.name);
         let size = std::fs::metadata(&path).expect("the file of the manifest").len();
         assert_eq!(size, data.bytes);
-        let table = Table::open(&Root::Any, &path, Limits::default()).expect("a table");
-        let all = 0..table.rows();
-        let mut batches =
-            table.read(std::slice::from_ref(&all), &["id", "OUT_x"]).expect("its rows");
-        while let Some(batch) = batches.next(1000).expect("readable") {
-            let ids = batch.column_by_name("id").expect("ids").as_primitive::<Int64Type>();
-            let lists = batch.column_by_name("OUT_x").expect("scores").as_list::<i32>();
-            for row in 0..batch.num_rows() {
-                let scores = lists.value(row);
-                let scores = scores.as_primitive::<Float32Type>().values().to_vec();
-                assert!(lists.is_valid(row));
-                rows.push((ids.value(row), scores));
-            }
+        match path.extension().is_some_and(|ending| ending == "jsonl") {
+            true => rows.extend(rows_of_lines(&path)),
+            false => rows.extend(rows_of_parquet(&path)),
         }
     }
     rows
+}
+
+fn rows_of_lines(path: &Path) -> Vec<(i64, Vec<f32>)> {
+    let text = std::fs::read_to_string(path).expect("a file");
+    let row = |line: &str| {
+        let row: Value = serde_json::from_str(line).expect("JSON");
+        let scores = row["OUT_x"].as_array().expect("scores").iter();
+        let scores = scores.map(|score| score.as_f64().expect("a number") as f32);
+        (row["id"].as_i64().expect("an id"), scores.collect())
+    };
+    text.lines().map(row).collect()
+}
+
+fn rows_of_parquet(path: &Path) -> Vec<(i64, Vec<f32>)> {
+    let table = Table::open(&Root::Any, path, Limits::default()).expect("a table");
+    let all = 0..table.rows();
+    let mut batches = table.read(std::slice::from_ref(&all), &["id", "OUT_x"]).expect("its rows");
+    let mut rows = Vec::new();
+    while let Some(batch) = batches.next(1000).expect("readable") {
+        let ids = batch.column_by_name("id").expect("ids").as_primitive::<Int64Type>();
+        let lists = batch.column_by_name("OUT_x").expect("scores").as_list::<i32>();
+        for row in 0..batch.num_rows() {
+            let scores = lists.value(row);
+            let scores = scores.as_primitive::<Float32Type>().values().to_vec();
+            assert!(lists.is_valid(row));
+            rows.push((ids.value(row), scores));
+        }
+    }
+    rows
+}
+
+/// The files of an output in JSON Lines, in the order of its manifest.
+pub(crate) fn text_of(output: &Path) -> String {
+    let manifest = Manifest::read(&Store::local(output)).expect("readable").expect("a manifest");
+    let files = manifest.chunks.iter().filter_map(|chunk| chunk.data.as_ref());
+    let text = |name: &str| {
+        assert!(name.ends_with(".jsonl"), "{name}");
+        std::fs::read_to_string(output.join(name)).expect("a file of text")
+    };
+    files.map(|file| text(&file.name)).collect()
 }
 
 /// The expected rows of these ids.

@@ -20,7 +20,9 @@
 mod checks;
 mod compactions;
 mod diffs;
+mod disk;
 mod faults;
+mod formats;
 mod harness;
 mod kills;
 mod names;

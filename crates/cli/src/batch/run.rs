@@ -9,8 +9,8 @@ use std::{
 };
 
 use outrigger_batch::{
-    Environment, Error, Host, Job, MANIFEST, Manifest, MaxErrors, Model, OneOrMore, Part, Period,
-    Size, Source, Status, Store, Watch,
+    Environment, Error, Format, Host, Job, MANIFEST, Manifest, MaxErrors, Model, OneOrMore, Part,
+    Period, Size, Source, Status, Store, Watch,
 };
 use outrigger_batch_ui::Worker;
 use tokio::{runtime::Builder, time::sleep};
@@ -25,7 +25,8 @@ use crate::{
 /// The time for a job that is interrupted to give its chunks back.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
-/// Scores the rows of Parquet files, and writes Parquet files with their keys and scores.
+/// Scores the rows of Parquet, CSV or JSON Lines files, and writes Parquet or JSON Lines files with
+/// their keys and scores.
 ///
 /// The settings come from a job file, from flags, or from both; a flag replaces the key of the file.
 /// The input must not change while the job runs. A row that no host scores becomes a dead letter.
@@ -46,9 +47,16 @@ pub(crate) struct Arguments {
     /// given several times.
     #[arg(long, value_name = "PATH", required_unless_present = "file")]
     input: Vec<String>,
+    /// The format of the input: parquet, csv or jsonl [default: the one that the names of the files
+    /// state].
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
     /// The directory of the output, or its address such as s3://bucket/prefix.
     #[arg(long, value_name = "DIR", required_unless_present = "file")]
     to: Option<PathBuf>,
+    /// The format of the output: parquet or jsonl [default: parquet].
+    #[arg(long, value_name = "FORMAT")]
+    output_format: Option<Format>,
     /// The model's name on the hosts.
     #[arg(long, value_name = "NAME", required_unless_present_any = ["file", "package"])]
     model: Option<String>,
@@ -220,6 +228,8 @@ impl Arguments {
         }
         job.model.version = self.model_version.or(job.model.version);
         job.output = self.to.unwrap_or(job.output);
+        job.format = self.format.or(job.format);
+        job.output_format = self.output_format.or(job.output_format);
         let source = |column| Source { columns: vec![column], ..Source::default() };
         let map = self.map.into_iter().map(|(tensor, column)| (tensor, source(column)));
         job.inputs.extend(map.collect::<BTreeMap<_, _>>());

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    fs::File,
+    fs::{File, Metadata},
     io::{self, BufReader, Read},
     sync::{Arc, Mutex, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
@@ -45,6 +45,12 @@ pub struct Stat {
 }
 
 impl Stat {
+    /// That of a file with this metadata.
+    pub fn of(file: &Metadata) -> Self {
+        let modified = file.modified().map_or(0, Self::nanoseconds);
+        Self { size: file.len(), modified, tag: None }
+    }
+
     /// The time of modification as it is stated here.
     pub fn nanoseconds(modified: SystemTime) -> u64 {
         let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -120,11 +126,7 @@ impl Blob {
     /// The size and the identity of the content.
     pub(crate) fn stat(&self) -> io::Result<Stat> {
         match self {
-            Self::File(file) => {
-                let found = file.metadata()?;
-                let modified = found.modified().map_or(0, Stat::nanoseconds);
-                Ok(Stat { size: found.len(), modified, tag: None })
-            }
+            Self::File(file) => Ok(Stat::of(&file.metadata()?)),
             Self::Elsewhere(window) => Ok(window.source.stat()),
         }
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tempfile::NamedTempFile;
 
 use super::*;
-use crate::{Kind, Problem, Writer};
+use crate::{Kind, Problem, Writer, records::too_long};
 
 /// Small limits, so that they are reached.
 const LIMITS: Limits = Limits { row: 1 << 20, pages: 16 << 20 };

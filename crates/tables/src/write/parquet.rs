@@ -8,7 +8,11 @@ use arrow_array::{
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
+use parquet::{
+    arrow::{ArrowSchemaConverter, ArrowWriter},
+    basic::{Compression, Type},
+    file::properties::WriterProperties,
+};
 
 use super::Output;
 use crate::{Cell, Column, Kind};
@@ -69,17 +73,23 @@ impl Sink {
     }
 }
 
-/// A writer of a file with these columns.
+/// A writer of a file with these columns. Floats have no dictionary: scores hardly repeat, and a
+/// dictionary of values that are all different makes a file larger and takes time.
 pub(super) fn writer<W: Write + Send>(
     output: W,
     schema: &SchemaRef,
 ) -> Result<ArrowWriter<W>, String> {
-    let properties = WriterProperties::builder()
+    let mut properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
-        .build();
-    let writer = ArrowWriter::try_new(output, Arc::clone(schema), Some(properties));
+        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES));
+    let columns = ArrowSchemaConverter::new().convert(schema).map_err(|cause| cause.to_string())?;
+    for column in columns.columns() {
+        if matches!(column.physical_type(), Type::FLOAT | Type::DOUBLE) {
+            properties = properties.set_column_dictionary_enabled(column.path().clone(), false);
+        }
+    }
+    let writer = ArrowWriter::try_new(output, Arc::clone(schema), Some(properties.build()));
     writer.map_err(|cause| cause.to_string())
 }
 
@@ -150,6 +160,24 @@ mod tests {
     use std::io::BufWriter;
 
     use super::*;
+
+    #[test]
+    fn floats_have_no_dictionary() {
+        let file = BufWriter::new(tempfile::tempfile().expect("a file"));
+        let list = Kind::List(Box::new(Kind::Single));
+        let kinds = [("a", Kind::Real), ("b", list), ("c", Kind::Text), ("d", Kind::Integer)];
+        let columns = kinds.into_iter().map(|(name, kind)| Column::new(name, kind)).collect();
+        let mut sink = Sink::new(file, columns).expect("a file");
+        let list = Cell::List(vec![Cell::Single(0.5)]);
+        let row = [Cell::Real(0.5), list, Cell::Text("t".to_owned()), Cell::Integer(1)];
+        sink.write(&row).expect("written");
+        sink.flush().expect("written");
+        let metadata = sink.writer.close().expect("complete");
+        let columns = metadata.row_group(0).columns().iter();
+        let have: Vec<_> =
+            columns.map(|column| column.dictionary_page_offset().is_some()).collect();
+        assert_eq!(have, [false, false, true, true]);
+    }
 
     #[test]
     fn long_rows_are_not_kept_in_memory() {

@@ -25,8 +25,16 @@ fn sources<const N: usize>(sources: [(&str, Source); N]) -> BTreeMap<String, Sou
     sources.map(|(name, source)| (name.to_owned(), source)).into()
 }
 
+/// The inputs of a file with these columns.
+fn inputs_of(
+    described: (&[TensorMetadata], &BTreeSet<String>),
+    of: &BTreeMap<String, Source>,
+) -> Result<Vec<InputTensor>, Error> {
+    present_inputs(resolve_inputs(described, of)?, of, &schema())
+}
+
 fn refused(described: &[TensorMetadata], of: BTreeMap<String, Source>, fault: &str) {
-    match resolve_inputs((described, &BTreeSet::new()), &of, &schema()) {
+    match inputs_of((described, &BTreeSet::new()), &of) {
         Err(Error::Usage(message)) if message.contains(fault) => {}
         other => panic!("{fault}: {other:?}"),
     }
@@ -36,8 +44,7 @@ fn refused(described: &[TensorMetadata], of: BTreeMap<String, Source>, fault: &s
 fn inputs_are_found_by_their_names_or_by_the_job() {
     let described = [tensor("x", "FP32", &[-1, 4]), tensor("t", "BYTES", &[-1, 1])];
     let of = sources([("t", columns_of(&["text"]))]);
-    let inputs =
-        resolve_inputs((&described, &BTreeSet::new()), &of, &schema()).expect("they match");
+    let inputs = inputs_of((&described, &BTreeSet::new()), &of).expect("they match");
     assert_eq!(inputs[0].columns, ["x"]);
     assert_eq!((&inputs[0].row[..], inputs[0].datatype), (&[4][..], DataType::Fp32));
     assert_eq!(inputs[1].columns, ["text"]);
@@ -49,7 +56,7 @@ fn inputs_are_found_by_their_names_or_by_the_job() {
 fn a_job_describes_what_hosts_do_not() {
     let source =
         Source { datatype: Some(DataType::Fp32), shape: Some(vec![2]), ..columns_of(&["a", "b"]) };
-    let inputs = resolve_inputs((&[], &BTreeSet::new()), &sources([("x", source)]), &schema());
+    let inputs = resolve_inputs((&[], &BTreeSet::new()), &sources([("x", source)]));
     let inputs = inputs.expect("described");
     assert_eq!(
         (&inputs[0].row[..], &inputs[0].columns[..]),
@@ -65,14 +72,13 @@ fn an_optional_input_without_a_column_is_left_out() {
         [tensor("a", "FP32", &[-1, 1]), tensor("q", "FP32", &[-1, 1]), tensor("r", "FP32", &[-1])];
     let optional = ["a", "q", "r"].map(str::to_owned).into();
     let of = sources([("r", columns_of(&["b"]))]);
-    let inputs = resolve_inputs((&described, &optional), &of, &schema()).expect("they match");
+    let inputs = inputs_of((&described, &optional), &of).expect("they match");
     let found: Vec<_> = inputs.iter().map(|input| (&*input.name, input.is_optional)).collect();
     assert_eq!(found, [("a", true), ("r", true)]);
     // One that the job names must be there, and so must one at least.
     let of = sources([("r", columns_of(&["c"]))]);
     let refused = |described: &[TensorMetadata], of| {
-        let refused = resolve_inputs((described, &optional), of, &schema());
-        refused.expect_err("refused").to_string()
+        inputs_of((described, &optional), of).expect_err("refused").to_string()
     };
     assert!(refused(&described, &of).contains("no column \"c\""));
     assert!(refused(&described[1..2], &BTreeMap::new()).contains("no column of an input"));
