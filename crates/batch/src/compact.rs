@@ -131,7 +131,7 @@ pub(crate) fn is_compaction(store: &Store) -> Result<bool, Error> {
 /// # Errors
 /// The job is not finished, a file of it is missing or was changed, or `to` has something else.
 pub fn compact(source: &Store, to: &Store, file_size: u64) -> Result<Compacted, Error> {
-    let (plan, manifest) = finished::job(source)?;
+    let (plan, manifest) = finished::job_of_tables(source)?;
     let described = finished::describe(source, MANIFEST)?;
     let source_of = Source {
         job: manifest.job.clone(),

@@ -4,7 +4,7 @@ use std::io;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use outrigger_tables::{Batches, Limits, Table};
+use outrigger_tables::{Batches, Format, Limits, Table};
 
 use crate::{
     Error, Manifest, Store,
@@ -47,7 +47,7 @@ impl Finished {
                 (compacted.scores, files, compacted.answer_bytes)
             }
             None => {
-                let (plan, manifest) = job(store)?;
+                let (plan, manifest) = job_of_tables(store)?;
                 let scores = plan.scoring.outputs.into_iter().map(|output| output.column);
                 (scores.collect(), manifest.files().cloned().collect(), plan.answer_bytes)
             }
@@ -78,6 +78,22 @@ impl Finished {
 pub(crate) fn batch_rows(answer_bytes: u64) -> usize {
     let rows = (BATCH_BYTES / (answer_bytes + KEY_BYTES)).clamp(1, BATCH_ROWS);
     usize::try_from(rows).unwrap_or(1)
+}
+
+/// The plan and the manifest of a finished job with Parquet files.
+///
+/// # Errors
+/// As [`job`], or its files are JSON Lines.
+pub(crate) fn job_of_tables(store: &Store) -> Result<(Plan, Manifest), Error> {
+    let (plan, manifest) = job(store)?;
+    match plan.scoring.output_format {
+        Format::Parquet => Ok((plan, manifest)),
+        other => {
+            let root = store.root().display();
+            let message = format!("{root} has files of {other}, and this reads Parquet only");
+            Err(Error::usage(message))
+        }
+    }
 }
 
 /// The plan and the manifest of a finished job.

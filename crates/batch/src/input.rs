@@ -238,10 +238,12 @@ pub(crate) fn key_fields(scoring: &Scoring) -> Result<Vec<FieldRef>, Error> {
         column.map(|column| FieldRef::new(column.field()))
     };
     let schema = match (scoring.format, scoring.files.first()) {
-        (Format::Parquet, Some(file)) => match OpenFile::new(&file.path, scoring.format, &Patience::default())? {
-            OpenFile::Parquet(table) => Some(Arc::clone(table.schema())),
-            OpenFile::Text(_) => None,
-        },
+        (Format::Parquet, Some(file)) => {
+            match OpenFile::new(&file.path, scoring.format, &Patience::default())? {
+                OpenFile::Parquet(table) => Some(Arc::clone(table.schema())),
+                OpenFile::Text(_) => None,
+            }
+        }
         _ => None,
     };
     let field = |name: &String| {

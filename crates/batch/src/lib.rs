@@ -57,7 +57,10 @@ pub use self::{
     environment::{Engine, Environment, StartEngines},
     error::Error,
     history::{History, Run},
-    job::{ColumnType, Compaction, Host, Job, MaxErrors, Model, OneOrMore, Package, Period, Size, Source},
+    job::{
+        ColumnType, Compaction, Host, Job, MaxErrors, Model, OneOrMore, Package, Period, Size,
+        Source,
+    },
     letters::Letter,
     names::{Resolve, SystemResolver},
     part::Part,

@@ -5,12 +5,8 @@ use std::{collections::BTreeMap, ops::Range, path::PathBuf};
 use serde::Deserialize;
 
 use crate::{
-    Error, Job, Manifest, Source, Store,
-    columns::InputTensor,
-    commit::DataFile,
-    finished,
-    input::Input,
-    plan::Scoring,
+    Error, Job, Manifest, Source, Store, columns::InputTensor, commit::DataFile, finished,
+    input::Input, plan::Scoring,
 };
 
 /// The part of a dead letter that finds its row.

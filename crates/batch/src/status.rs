@@ -261,6 +261,7 @@ pub fn list(parent: &Path) -> Result<Vec<Status>, Error> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use outrigger_tables::Format;
     use serde_json::Value;
 
     use super::*;
@@ -280,9 +281,13 @@ mod tests {
             tag: None,
             rows: 4,
             picked: Vec::new(),
+            index: None,
         };
         let scoring = Scoring {
             files: vec![file],
+            format: Format::Parquet,
+            types: Vec::new(),
+            output_format: Format::Parquet,
             model: "m".to_owned(),
             version: Some("3".to_owned()),
             is_pinned: false,

@@ -27,6 +27,7 @@ use crate::{
     encode::encode,
     finished,
     hosts::Hosts,
+    input::Rows,
     job::Period,
     plan::{Plan, Scoring},
     readers,
@@ -189,7 +190,7 @@ pub async fn verify_on_hosts(
 }
 
 fn open(store: &Store, sample: Sample) -> Result<(Plan, Sampler), Error> {
-    let (plan, Manifest { chunks, .. }) = finished::job(store)?;
+    let (plan, Manifest { chunks, .. }) = finished::job_of_tables(store)?;
     let sampler = Sampler::new(store, (&plan, chunks), (sample.rows, sample.seed))?;
     Ok((plan, sampler))
 }
@@ -257,7 +258,8 @@ impl<'a> Scorer<'a> {
         start: usize,
     ) -> Result<(RecordBatch, usize), Error> {
         let count = (sampled.rows.len() - start).min(REQUEST_ROWS);
-        let encoded = encode(&sampled.input.slice(start, count), &self.scoring.inputs);
+        let rows = Rows::from(sampled.input.slice(start, count));
+        let encoded = encode(&rows, &self.scoring.inputs);
         if let Some((row, reason)) = encoded.invalid.first() {
             let row = sampled.rows.get(start + *row as usize).copied().unwrap_or_default();
             let file = sampled.file.display();

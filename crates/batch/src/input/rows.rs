@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use outrigger_tables::{Batches, TextBatch, TextRows};
+use outrigger_tables::{Batches, TextBatch, TextColumn, TextRows};
 
 use super::{InputFile, open::OpenFile};
 use crate::{Error, plan::Scoring, store::Patience};
@@ -42,16 +42,42 @@ impl Reading {
         positions: Range<u64>,
         patience: &Patience,
     ) -> Result<Self, Error> {
-        // A file that has changed may be damaged: that is the reason then.
-        planned.check()?;
-        let file = OpenFile::new(&planned.path, scoring.format, patience)?;
-        file.check(planned)?;
-        let ranges = planned.ranges(positions);
+        let file = open(scoring, planned, patience)?;
+        Self::of(file, (planned, &scoring.types), &planned.ranges(positions), &scoring.columns())
+    }
+
+    /// The rows with these numbers in a planned file, with all of its columns, or those of text that
+    /// the job needs.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn whole(
+        scoring: &Scoring,
+        planned: &InputFile,
+        ranges: &[Range<u64>],
+    ) -> Result<Self, Error> {
+        let file = open(scoring, planned, &Patience::default())?;
+        let columns: Vec<_> = match &file {
+            OpenFile::Parquet(table) => {
+                table.schema().fields().iter().map(|field| field.name().clone()).collect()
+            }
+            OpenFile::Text(_) => Vec::new(),
+        };
+        let columns: Vec<_> = columns.iter().map(String::as_str).collect();
+        Self::of(file, (planned, &scoring.types), ranges, &columns)
+    }
+
+    fn of(
+        file: OpenFile,
+        (planned, types): (&InputFile, &[TextColumn]),
+        ranges: &[Range<u64>],
+        columns: &[&str],
+    ) -> Result<Self, Error> {
         let batches = match &file {
-            OpenFile::Parquet(table) => Decoded::Parquet(table.read(&ranges, &scoring.columns())?),
+            OpenFile::Parquet(table) => Decoded::Parquet(table.read(ranges, columns)?),
             OpenFile::Text(text) => {
                 let index = planned.index.clone().unwrap_or_default();
-                Decoded::Text(text.read(&index, &ranges, &scoring.types)?.into())
+                Decoded::Text(text.read(&index, ranges, types)?.into())
             }
         };
         Ok(Self { file, batches })
@@ -83,6 +109,15 @@ impl Reading {
     pub(crate) fn check(&self, planned: &InputFile) -> Result<(), Error> {
         self.file.check(planned)
     }
+}
+
+/// Opens a planned file.
+fn open(scoring: &Scoring, planned: &InputFile, patience: &Patience) -> Result<OpenFile, Error> {
+    // A file that has changed may be damaged: that is the reason then.
+    planned.check()?;
+    let file = OpenFile::new(&planned.path, scoring.format, patience)?;
+    file.check(planned)?;
+    Ok(file)
 }
 
 impl Rows {

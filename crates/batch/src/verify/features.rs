@@ -124,6 +124,7 @@ impl<'a> File<'a> {
 #[cfg(test)]
 mod tests {
     use outrigger_oip::DataType;
+    use outrigger_tables::Format;
 
     use super::*;
     use crate::columns::OutputColumn;
@@ -136,6 +137,9 @@ mod tests {
             depth: *depth,
         };
         Scoring {
+            format: Format::Parquet,
+            types: Vec::new(),
+            output_format: Format::Parquet,
             files: Vec::new(),
             model: "m".to_owned(),
             version: None,

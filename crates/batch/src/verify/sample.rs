@@ -12,8 +12,8 @@ use rand::{SeedableRng as _, rngs::StdRng, seq::index};
 use crate::{
     Commit, Error, Store,
     finished::{self, batch_rows},
-    input::{self, InputFile},
-    plan::{Chunk, Plan},
+    input::{InputFile, Reading},
+    plan::{Chunk, Plan, Scoring},
     retry,
 };
 
@@ -34,7 +34,7 @@ pub(super) struct Sampled {
 #[derive(Debug)]
 pub(super) struct Sampler {
     store: Store,
-    files: Vec<InputFile>,
+    scoring: Scoring,
     /// The chunks with rows of the sample, and which of their scored rows these are.
     chunks: VecDeque<(Chunk, Commit, Vec<u64>)>,
     batch_rows: usize,
@@ -46,7 +46,7 @@ pub(super) struct Sampler {
 struct Open {
     file: PathBuf,
     rows: VecDeque<u64>,
-    input: Batches,
+    input: Reading,
     output: Batches,
 }
 
@@ -79,9 +79,9 @@ impl Sampler {
             }
             before = end;
         }
-        let files = plan.scoring.files.clone();
+        let scoring = plan.scoring.clone();
         let batch_rows = batch_rows(plan.answer_bytes);
-        Ok(Self { store: store.clone(), files, chunks, batch_rows, open: None })
+        Ok(Self { store: store.clone(), scoring, chunks, batch_rows, open: None })
     }
 
     /// The next rows of the sample.
@@ -102,26 +102,16 @@ impl Sampler {
     }
 
     fn open(&self, chunk: &Chunk, commit: &Commit, rows: &[u64]) -> Result<Open, Error> {
-        let file = self.files.get(chunk.file);
+        let file = self.scoring.files.get(chunk.file);
         let file = file.ok_or_else(|| Error::failed("the plan has no such file"))?;
-        let table = input::open(&file.path)?;
-        if !input::is_unchanged(file, &table) {
-            let path = file.path.display();
-            return Err(Error::failed(format!("{path} has changed since the job was planned")));
-        }
         let dead = self.dead(commit)?;
         let numbers = input_rows(chunk, file, &dead, rows);
-        let names = |schema: &arrow_schema::Schema| {
-            schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
-        };
-        let columns = names(table.schema());
-        let columns: Vec<_> = columns.iter().map(String::as_str).collect();
-        let input = table.read(&retry::ranges(&numbers), &columns)?;
+        let input = Reading::whole(&self.scoring, file, &retry::ranges(&numbers))?;
         let data = commit.data.as_ref();
         let data = data.ok_or_else(|| Error::failed("a commit with scored rows has no file"))?;
         let table = finished::table(&self.store, data)?;
-        let columns = names(table.schema());
-        let columns: Vec<_> = columns.iter().map(String::as_str).collect();
+        let schema = table.schema();
+        let columns: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         let output = table.read(&retry::ranges(rows), &columns)?;
         Ok(Open { file: file.path.clone(), rows: numbers.into(), input, output })
     }
@@ -149,6 +139,8 @@ fn input_rows(chunk: &Chunk, file: &InputFile, dead: &BTreeSet<u64>, scored: &[u
 impl Open {
     fn next(&mut self, most: usize) -> Result<Option<Sampled>, Error> {
         let (input, output) = (self.input.next(most)?, self.output.next(most)?);
+        // Rows that were scored are not malformed.
+        let input = input.map(|rows| rows.table);
         match (input, output) {
             (None, None) => Ok(None),
             (Some(input), Some(output)) if input.num_rows() == output.num_rows() => {
@@ -177,6 +169,7 @@ mod tests {
             modified: 0,
             tag: None,
             picked: vec![],
+            index: None,
         };
         let dead = |rows: &[u64]| rows.iter().copied().collect();
         assert_eq!(input_rows(&chunk, &file, &dead(&[]), &[0, 9]), [10, 19]);

@@ -85,7 +85,8 @@ async fn check_all_steps(file: &str, format: Format) {
     let mut steps = 0;
     loop {
         let place = Place::new();
-        let (output, format_name) = (place.output().to_string_lossy().into_owned(), format.to_string());
+        let (output, format_name) =
+            (place.output().to_string_lossy().into_owned(), format.to_string());
         let address = host.address();
         let variables =
             [(FILE, file), (HOST, &*address), (OUTPUT, &*output), (FORMAT, &*format_name)];

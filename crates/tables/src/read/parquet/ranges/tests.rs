@@ -1,7 +1,7 @@
 // One range is a list too.
 #![allow(clippy::single_range_in_vec_init)]
 
-use std::fs;
+use std::fs::{self, File};
 
 use arrow_array::{
     ArrayRef, Date32Array, DictionaryArray, ListArray, StringArray,
