@@ -8,6 +8,8 @@ use tempfile::NamedTempFile;
 
 use crate::harness::{config, connect, fault, request, values};
 
+type Script = fn(&Seen) -> Answer;
+
 /// The configuration for a server with TLS, which trusts `authority`.
 fn trusting(server: &Server, authority: &str) -> (Config, NamedTempFile) {
     let mut file = NamedTempFile::new().expect("a file");
@@ -41,9 +43,8 @@ async fn a_server_with_an_unknown_authority_gets_no_request() {
 
 #[tokio::test]
 async fn a_certificate_has_the_name_of_a_host_that_is_called_by_its_address() {
-    let of_form: [(_, fn(&Seen) -> Answer); 2] =
-        [(Protocol::Http1, identity::binary), (Protocol::Http2, identity::grpc)];
-    for (protocol, answer) in of_form {
+    let answers: [Script; 2] = [identity::binary, identity::grpc];
+    for (protocol, answer) in [Protocol::Http1, Protocol::Http2].into_iter().zip(answers) {
         let (server, authority) = Server::start_tls(protocol, answer).await;
         let address: SocketAddr = server.address().parse().expect("an address");
         let called = async |name: &str| {
