@@ -84,8 +84,16 @@ pub async fn run(job: Job, store: Store, watch: Watch) -> Result<Manifest, Error
         () = watch.interrupted() => Err(Error::Interrupted),
     };
     worker.stop().await;
-    result?;
-    blocking(move || Manifest::write(&plan, &store)).await
+    let output = store.clone();
+    let finished = match result {
+        Ok(()) => blocking(move || Manifest::write(&plan, &output)).await,
+        Err(error) => Err(error),
+    };
+    match finished {
+        // The worker that finishes a job removes what others still write.
+        Err(Error::Failed(message)) => Manifest::read(&store)?.ok_or(Error::Failed(message)),
+        finished => finished,
+    }
 }
 
 /// The job with its input, which is that of its patterns or of another job's dead letters.
