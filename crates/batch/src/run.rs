@@ -136,8 +136,16 @@ async fn run_job(
         store.patience().end();
     }
     worker.stop().await;
-    result?;
-    blocking(move || Manifest::write(&plan, &store)).await
+    let output = store.clone();
+    let finished = match result {
+        Ok(()) => blocking(move || Manifest::write(&plan, &output)).await,
+        Err(error) => Err(error),
+    };
+    match finished {
+        // The worker that finishes a job removes what others still write.
+        Err(Error::Failed(message)) => Manifest::read(&store)?.ok_or(Error::Failed(message)),
+        finished => finished,
+    }
 }
 
 /// The hosts of a job, its engines started and its names looked up. A name that has no address now is
