@@ -124,7 +124,8 @@ impl HostVerification {
 /// or in the only score column. Returns what is known about the job. Blocks.
 ///
 /// # Errors
-/// The job is not finished or has no such score, its input has changed, or the output is damaged.
+/// The job is not finished, has no such score or features that a file cannot have, its input has
+/// changed, or the output is damaged.
 pub fn write_features(
     store: &Store,
     sample: Sample,
@@ -132,6 +133,7 @@ pub fn write_features(
     path: &Path,
 ) -> Result<Verified, Error> {
     let (plan, mut sampler) = open(store, sample)?;
+    features::check(&plan.scoring.inputs)?;
     let score = features::score(&plan.scoring, score)?;
     let mut rows = 0;
     let mut file = features::File::new(path, &plan.scoring, score);

@@ -54,6 +54,22 @@ pub(super) fn score<'a>(scoring: &'a Scoring, name: Option<&str>) -> Result<&'a 
     )))
 }
 
+/// Refuses tensors whose names say that user and treatment have a feature of the same name: a table
+/// of features has one column for both.
+///
+/// # Errors
+/// There is such a tensor.
+pub(super) fn check(inputs: &[InputTensor]) -> Result<(), Error> {
+    let is_of_both = |name: &str| name.starts_with("user.") || name.starts_with("treatment.");
+    match inputs.iter().find(|input| is_of_both(&input.name)) {
+        None => Ok(()),
+        Some(InputTensor { name, .. }) => Err(Error::usage(format!(
+            "the input {name:?} is a feature whose name user and treatment share, which a file of \
+             features cannot have: verify the job with its hosts"
+        ))),
+    }
+}
+
 /// The names of the features in the columns of the input: that of the tensor for the only column of
 /// one, else that of the column. `None` for a column whose name is that of such a tensor.
 fn feature<'a>(inputs: &'a [InputTensor], column: &'a str) -> Option<&'a str> {
@@ -184,5 +200,8 @@ mod tests {
         assert_eq!(feature(&inputs, "a"), Some("a"));
         assert_eq!(feature(&inputs, "id"), Some("id"));
         assert_eq!(feature(&inputs, "age"), None, "it would be there twice");
+        assert_eq!(check(&inputs), Ok(()));
+        let error = check(&[input("user.age", &["age"])]).expect_err("it is of both").to_string();
+        assert!(error.contains("user.age"), "{error}");
     }
 }
