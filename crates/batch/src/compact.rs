@@ -38,7 +38,7 @@ const DEAD_LETTERS: &str = "dead/all.jsonl";
 /// The most threads that make files.
 const MOST_THREADS: usize = 4;
 
-/// What decides about a compaction. It is written once.
+/// The settings of a compaction, which are written once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct CompactionPlan {
     format: u32,

@@ -24,7 +24,7 @@ pub trait StartEngines: fmt::Debug + Send + Sync {
     fn start<'a>(&'a self, job: &'a Job) -> BoxFuture<'a, Result<Vec<Engine>, Error>>;
 }
 
-/// What a job uses besides its settings and its store.
+/// The surroundings of a job besides its settings and its store.
 #[derive(Debug, Clone)]
 pub struct Environment {
     /// Finds the addresses of hosts.

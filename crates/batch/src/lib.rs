@@ -6,9 +6,9 @@
 //! (`conductor`), and its output is committed by an object that is created once (`output`). The
 //! manifest names the files of all chunks in order.
 //!
-//! What follows on a job reads its manifest: [`diff()`] compares two outputs, [`verify_on_hosts`]
-//! and [`write_features`] score a sample again, and [`compact()`] makes few large files of many
-//! small ones.
+//! Three others read the manifest of a finished job: [`diff()`] compares two outputs,
+//! [`verify_on_hosts`] and [`write_features`] score a sample again, and [`compact()`] makes few
+//! large files of many small ones.
 
 mod batch;
 mod columns;

@@ -42,7 +42,7 @@ class BatchJob:
         self.process.kill()
 
     def run(self, verb: str, *arguments: str) -> str:
-        """What `outrigger batch VERB` prints about this job. Raises if it fails."""
+        """The output of `outrigger batch VERB` about this job. Raises CalledProcessError."""
         command = [outrigger(), "batch", verb, str(self.output), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 

@@ -1,4 +1,4 @@
-"""What follows on a batch job, with a real control plane: its sample is scored again by
+"""After a batch job, with a real control plane: its sample is scored again by
 predictions, its output is compared with others, and its files become few.
 """
 

@@ -49,7 +49,7 @@ pub struct ColumnDifference {
     /// Spearman's rank correlation of the values of all rows; of lists, the mean of those within a
     /// row. `None` if it is not defined.
     pub rank_correlation: Option<f64>,
-    /// Of lists, the lowest rank correlation within a row.
+    /// The lowest rank correlation within a row of lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lowest_rank_correlation: Option<f64>,
     /// The largest differences, the largest first; unequal values before all others.

@@ -110,10 +110,10 @@ async fn check_37_a_share_of_dead_rows_stops_the_job() {
     (job.batch_size, job.chunk_rows) = (10, Some(100));
     job.max_errors = Some(MaxErrors::Share(0.02));
     let error = score(job.clone()).await.expect_err("too many");
-    assert!(matches!(&error, Error::Failed(it) if it.contains("max_errors")), "{error}");
+    assert_eq!(error, Error::TooManyDead);
     let sent = [requests(&one), requests(&two)].concat().concat();
     assert!(sent.iter().max() < Some(&3500), "the job stops long before its end");
-    // What was scored counts, and the job goes on with another limit.
+    // Rows that were scored count, and the job goes on with another limit.
     job.max_errors = None;
     let manifest = score(job).await.expect("scored");
     assert_eq!((manifest.scored, manifest.dead), (3875, 125));

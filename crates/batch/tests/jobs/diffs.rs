@@ -40,7 +40,7 @@ async fn scores_are_compared_by_key() {
     let a = place.rows("a.parquet", (0..100).filter(|id| *id != 50));
     let b = place.rows("b.parquet", (0..99).filter(|id| *id != 60).rev());
     scored(&place, (&[&a], &[&b]), |score| if score == 7.0 { 9.5 } else { score }).await;
-    // Whether the rows meet in memory or in files, the result is the same.
+    // The result is the same if the rows meet in memory and in files.
     for memory in [64 << 20, 2_000] {
         let found = compared(&place, &DiffSettings { memory, ..SETTINGS }).expect("compared");
         assert_eq!((found.keys, found.rows), (vec!["id".to_owned()], 97));

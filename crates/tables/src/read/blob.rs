@@ -206,7 +206,7 @@ impl ChunkReader for Blob {
         if end.is_none_or(|end| end > window.source.stat().size) {
             return Err(ParquetError::EOF(format!("{length} bytes at {start} are past the end")));
         }
-        // What is larger than the window, or not in its part, is not kept.
+        // A range that is larger than the window, or not in its part, is not kept.
         let is_inside = length <= MOST_AHEAD && end.is_some_and(|end| end <= window.end);
         match is_inside {
             true => Ok(window.hold(start, length)?.slice(..length)),

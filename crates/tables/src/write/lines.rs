@@ -32,7 +32,7 @@ pub struct LineWriter<W> {
 }
 
 struct Column {
-    /// What stands before its value in a row.
+    /// The text before its value in a row.
     head: Vec<u8>,
     /// True if its texts are values of JSON.
     is_json: bool,

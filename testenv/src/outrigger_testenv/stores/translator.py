@@ -13,7 +13,7 @@ _CONDITION = ("x-goog-if-generation-match", "0")
 _CONDITION_OF_S3 = ("If-None-Match", "*")
 # Moto refuses changes by nobody, and checks no signature.
 _SOMEBODY = ("Authorization", "AWS key:signature")
-# What each connection says for itself.
+# Headers of a connection alone.
 _OF_CONNECTIONS = {"connection", "host", "transfer-encoding"}
 
 
