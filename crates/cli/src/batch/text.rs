@@ -74,9 +74,8 @@ fn host(host: &HostProgress) -> String {
         Some(Health::NotReady) => ", not ready when it was asked",
         Some(Health::Silent) => ", no answer when it was asked",
     };
-    format!(
-        "{host}: {rows_per_second:.0} rows/s, {in_flight} of {limit} requests ({bound}){place}{health}"
-    )
+    let requests = format!("{in_flight} of {limit} requests ({bound})");
+    format!("{host}: {rows_per_second:.0} rows/s, {requests}{place}{health}")
 }
 
 /// The state of a job.
