@@ -1,5 +1,5 @@
-//! The look-ups of hosts' names, and the questions for the health of hosts: periodic, and both at once
-//! when errors rise.
+//! The look-ups of hosts' names, and the questions for the health of hosts: periodic, and both at
+//! once when errors rise.
 
 mod alarm;
 
@@ -34,8 +34,9 @@ impl Default for Periods {
     }
 }
 
-/// The last answer of a host to the question whether the model is ready. A host that is not ready is not withdrawn for it: hosts report
-/// to be ready while every call fails, and the other way round. Only calls decide.
+/// The last answer of a host to the question whether the model is ready. A host that is not ready is
+/// not withdrawn for it: hosts report to be ready while every call fails, and the other way round.
+/// Only calls decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {

@@ -5,7 +5,7 @@ use std::{
     num::NonZeroU32,
     path::{Path, PathBuf},
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -200,18 +200,18 @@ async fn a_job_keeps_the_package_that_it_began_with() {
     assert!(message.contains("and the job has version sha256:"), "{message}");
 }
 
-/// The socket of the scripted engine, to which all programs of [`killable`] connect.
-static SOCKET: OnceLock<PathBuf> = OnceLock::new();
+/// The sockets of the scripted engines, of which each program of [`killable`] takes the last one.
+static SOCKETS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// An engine whose process does nothing but write its id into `directory`: what it stands for is
-/// the server of the test.
+/// a server of the test.
 fn killable(directory: &Path) -> Program {
     let script = format!("echo > {}/$$; exec sleep 1000", directory.display());
     Program {
         binary: "/bin/sh".into(),
         arguments: vec!["-c".to_owned(), script],
         connect: |_, _| {
-            let socket = SOCKET.get().expect("the test has set it").clone();
+            let socket = SOCKETS.lock().expect("no panic").pop().expect("an engine is left");
             Ok(Arc::new(remote::Engine::new(socket, Duration::from_secs(10))) as Arc<dyn Engine>)
         },
         in_process: |_| None,
@@ -228,25 +228,28 @@ fn processes(directory: &Path) -> Vec<i32> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_killed_engine_is_one_host_that_is_away_for_a_while() {
-    let server = Server::start().expect("a server");
-    SOCKET.set(server.socket()).expect("set once");
     let written = Written { framework: Kind::Scripted, bias: 3, ..Written::default() };
     let place = Place::with(written);
     place.rows(singles(quarters(400).map(Some)), Vec::new());
     let started = place.path("processes");
     fs::create_dir(&started).expect("a directory");
-    let (runs, directory) = (AtomicUsize::new(0), started.clone());
-    server.on_run(move |_, scores| {
-        // The first runs are those of the gate and of the plan.
-        if runs.fetch_add(1, Relaxed) == 20 {
-            let first = Pid::from_raw(processes(&directory)[0]).expect("a process");
-            kill_process(first, Signal::KILL).expect("killed");
-            while processes(&directory).len() < 3 {
-                std::thread::sleep(Duration::from_millis(5));
+    let runs = Arc::new(AtomicUsize::new(0));
+    let servers = [0, 1, 2].map(|_| Server::start().expect("a server"));
+    for server in &servers {
+        SOCKETS.lock().expect("no panic").push(server.socket());
+        let (runs, directory) = (Arc::clone(&runs), started.clone());
+        server.on_run(move |_, scores| {
+            // The first runs are those of the gate and of the plan.
+            if runs.fetch_add(1, Relaxed) == 20 {
+                let first = Pid::from_raw(processes(&directory)[0]).expect("a process");
+                kill_process(first, Signal::KILL).expect("killed");
+                while processes(&directory).len() < 3 {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
             }
-        }
-        Ok(scores)
-    });
+            Ok(scores)
+        });
+    }
     let mut job = place.job();
     let package = job.model.package.as_mut().expect("a package");
     package.instances = NonZeroU32::new(2).expect("two");
