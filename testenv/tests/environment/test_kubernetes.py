@@ -31,7 +31,7 @@ from outrigger_testenv.processes import free_ports
 from outrigger_testenv.stack import merge
 
 MODEL = Served("rows", dimensions=(-1, 2))
-ROWS, CHUNK_ROWS = 20_000, 500
+ROWS, CHUNK_ROWS = 20_000, 200
 # Seconds until a job must have an expected condition.
 PATIENCE = 180
 ANNOTATION = "batch.kubernetes.io/job-index-"

@@ -17,7 +17,7 @@ async fn a_worker_uses_the_hosts_of_its_part() {
     job.worker = "1/2".parse().expect("a part");
     score(job).await.expect("scored");
     assert_eq!(scored(&place.output()), expected(0..300));
-    let calls = hosts.each_ref().map(|host| host.seen().len() > 0);
+    let calls = hosts.each_ref().map(|host| !host.seen().is_empty());
     assert_eq!(calls, [false, true, false, true]);
 }
 
