@@ -65,6 +65,8 @@ impl Hosts {
                 all.push(number);
             }
         }
+        // In the order of their names, which is the same for all workers.
+        all.sort_by(|one, other| self.name(*one).cmp(self.name(*other)));
         self.own = self.part.of(&all);
         self.all = all;
         Ok(self.used())
@@ -131,7 +133,7 @@ impl Hosts {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{collections::BTreeSet, time::Duration};
 
     use outrigger_dispatch::{Dispatcher, Settings};
 
@@ -140,13 +142,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_worker_whose_hosts_are_away_uses_all() {
-        let endpoints = ["a:1", "b:1", "c:1", "d:1", "b:1"];
+        let endpoints = ["d:1", "b:1", "c:1", "a:1", "b:1"];
         let mut job = Job::new(Vec::new(), "out", "m", endpoints.map(Host::new).to_vec());
         job.worker = "1/2".parse().expect("a part");
         let mut hosts = Hosts::new(&job, 1 << 20);
         let used = hosts.set(None).expect("hosts");
-        let names: Vec<_> = used.iter().map(|host| hosts.name(*host).to_owned()).collect();
-        assert_eq!(names, ["b:1", "d:1"]);
+        let names: BTreeSet<_> = used.iter().map(|host| hosts.name(*host)).collect();
+        assert_eq!(names, BTreeSet::from(["b:1", "d:1"]));
         let at = |second| Moment::at(Duration::from_secs(second));
         let status = |breaker| {
             let dispatcher = Dispatcher::new(Settings::default(), used.clone(), (1, at(0)));
