@@ -103,6 +103,8 @@ impl Hosts {
                 shared.push(number);
             }
         }
+        // In the order of their names, which is the same for all workers.
+        shared.sort_by(|one, other| self.name(*one).cmp(self.name(*other)));
         let engines = || self.engines.iter().copied();
         self.own = engines().chain(self.part.of(&shared)).collect();
         self.all = engines().chain(shared).collect();
@@ -177,7 +179,7 @@ impl Hosts {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{collections::BTreeSet, time::Duration};
 
     use outrigger_dispatch::{Dispatcher, Settings};
 
@@ -186,13 +188,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_worker_whose_hosts_are_away_uses_all() {
-        let endpoints = ["a:1", "b:1", "c:1", "d:1", "b:1"];
+        let endpoints = ["d:1", "b:1", "c:1", "a:1", "b:1"];
         let mut job = Job::new(Vec::new(), "out", "m", endpoints.map(Host::new).to_vec());
         job.worker = "1/2".parse().expect("a part");
         let mut hosts = Hosts::new(&job, Vec::new(), 1 << 20);
         let used = hosts.set(&hosts.configured(None)).expect("hosts");
-        let names: Vec<_> = used.iter().map(|host| hosts.name(*host).to_owned()).collect();
-        assert_eq!(names, ["b:1", "d:1"]);
+        let names: BTreeSet<_> = used.iter().map(|host| hosts.name(*host)).collect();
+        assert_eq!(names, BTreeSet::from(["b:1", "d:1"]));
         let at = |second| Moment::at(Duration::from_secs(second));
         let status = |breaker| {
             let dispatcher = Dispatcher::new(Settings::default(), used.clone(), (1, at(0)));

@@ -194,6 +194,13 @@ def test_values_at_fault_are_refused(changes, complaint):
         rendered(changes)
 
 
+def test_a_job_with_engines_of_its_own_has_no_hosts():
+    own = {"job": {"hosts": None, "model": {"package": "/input/churn"}}}
+    made = rendered(merge(own, {"networkPolicy": {"enabled": True}}))
+    assert "hosts" not in job_file(made)
+    assert len(made.one("NetworkPolicy")["spec"]["egress"]) == 1, "it calls nobody but DNS"
+
+
 def test_an_output_may_be_on_a_volume_of_ones_own():
     own = {
         "job": {"output": "/scores/today"},

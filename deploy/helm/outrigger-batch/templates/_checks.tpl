@@ -8,7 +8,8 @@
 {{- if not (or .input .retry) -}}
 {{- fail "job.input is required: the files with the rows" -}}
 {{- end -}}
-{{- if not .hosts -}}
+{{- $package := kindIs "map" .model | ternary (get (kindIs "map" .model | ternary .model dict) "package") "" -}}
+{{- if not (or .hosts $package) -}}
 {{- fail "job.hosts is required: the hosts that have the model" -}}
 {{- end -}}
 {{- if not (or .model .retry) -}}

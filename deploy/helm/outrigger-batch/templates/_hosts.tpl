@@ -1,6 +1,6 @@
 {{/* The ports of job.hosts, as a list. */}}
 {{- define "batch.hostPorts" -}}
-{{- $hosts := .Values.job.hosts -}}
+{{- $hosts := default list .Values.job.hosts -}}
 {{- if not (kindIs "slice" $hosts) -}}
 {{- $hosts = list $hosts -}}
 {{- end -}}

@@ -14,7 +14,7 @@ import yaml
 
 Object = dict[str, Any]
 
-# Seconds until an answer.
+# Seconds between two parts of an answer.
 _TIMEOUT = 60.0
 _MANAGER = "outrigger-tests"
 
@@ -75,7 +75,8 @@ class Client:
         """The objects of a collection, and then their changes for this time: ADDED, MODIFIED or
         DELETED, each with the object.
         """
-        with self._open("GET", f"{path}?watch=1&timeoutSeconds={seconds}") as answer:
+        watched = f"{path}?watch=1&timeoutSeconds={seconds}"
+        with self._open("GET", watched, timeout=seconds + _TIMEOUT) as answer:
             for line in answer:
                 event = json.loads(line)
                 yield event["type"], event["object"]
@@ -88,13 +89,19 @@ class Client:
             return json.load(answer)
 
     def _open(
-        self, method: str, path: str, content: Object | None = None, kind: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        content: Object | None = None,
+        kind: str = "application/json",
+        *,
+        timeout: float = _TIMEOUT,
     ) -> Any:
         body = None if content is None else json.dumps(content).encode()
         headers = {**self._headers, "content-type": kind}
         request = urllib.request.Request(f"{self._server}{path}", body, headers, method=method)
         try:
-            return urllib.request.urlopen(request, timeout=_TIMEOUT, context=self._tls)
+            return urllib.request.urlopen(request, timeout=timeout, context=self._tls)
         except urllib.error.HTTPError as error:
             raise Refused(error.code, _message(error)) from error
 
