@@ -62,6 +62,11 @@ impl Sorter {
         if self.pairs.len() >= self.most {
             self.write()?;
         }
+        if self.pairs.len() == self.pairs.capacity() {
+            // Twice as many, but not more than there may be.
+            let room = self.most - self.pairs.len();
+            self.pairs.reserve_exact(self.pairs.len().max(READ).min(room));
+        }
         // Negative zero is zero.
         self.pairs.push((first + 0.0, second + 0.0));
         Ok(())
