@@ -67,11 +67,11 @@ impl Store {
     /// The objects at a location: a directory, or the address of a prefix in a store of objects,
     /// such as `s3://bucket/prefix`, with the credentials of the process's environment.
     ///
-    /// # Panics
-    /// At an address, if rustls has no provider of cryptography.
-    ///
     /// # Errors
     /// The address is not valid, or the environment's settings are not.
+    ///
+    /// # Panics
+    /// At an address, if rustls has no provider of cryptography.
     pub fn at(location: &Path) -> Result<Self, Error> {
         let Some(address) = Address::of(location).map_err(Error::usage)? else {
             return Ok(Self::local(location));
