@@ -71,6 +71,9 @@ impl Store {
     ///
     /// # Errors
     /// The address is not valid, or the environment's settings are not.
+    ///
+    /// # Panics
+    /// At an address, if rustls has no provider of cryptography.
     pub fn at(location: &Path) -> Result<Self, Error> {
         let Some(address) = Address::of(location).map_err(Error::usage)? else {
             return Ok(Self::local(location));

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import http.client
+import json
 from email.utils import formatdate
 from pathlib import Path
 
@@ -163,7 +164,9 @@ class Google(Moto):
     @property
     def environment(self) -> dict[str, str]:
         """The variables for a store without credentials."""
-        return {"GOOGLE_BASE_URL": self.translator.url, "GOOGLE_SKIP_SIGNATURE": "true"}
+        nobody = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+        account = {**nobody, "disable_oauth": True, "gcs_base_url": self.translator.url}
+        return {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account)}
 
 
 class Azurite(Server):

@@ -23,7 +23,7 @@ class Translator:
     """
 
     def __init__(self, target: int, translates: bool = True):
-        self._server = ThreadingHTTPServer((_LOOPBACK, 0), _handler(target, translates))
+        self._server = _Server((_LOOPBACK, 0), _handler(target, translates))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever)
         self.port = self._server.server_port
@@ -37,6 +37,11 @@ class Translator:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Reports nothing: clients that are killed end their connections at any time."""
 
 
 def _handler(target: int, translates: bool) -> type[BaseHTTPRequestHandler]:
@@ -69,7 +74,7 @@ def _handler(target: int, translates: bool) -> type[BaseHTTPRequestHandler]:
             headers = {
                 name: value
                 for name, value in self.headers.items()
-                if name.lower() not in {*_OF_CONNECTIONS, _CONDITION[0]}
+                if name.lower() not in {*_OF_CONNECTIONS, _CONDITION[0], "authorization"}
             }
             headers.update([_SOMEBODY])
             if translates and self.headers.get(_CONDITION[0]) == _CONDITION[1]:
