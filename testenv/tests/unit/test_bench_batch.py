@@ -97,12 +97,12 @@ def test_a_request_that_is_given_up_leaves_its_place(host):
 
 
 def test_places_change_with_time(host):
-    stub, process = host(slots=[(0, 1), (0.2, 2)], service=1.0, jitter=0.0, until=60)
+    stub, process = host(slots=[(0, 1), (0.2, 2)], service=2.0, jitter=0.0, until=60)
     for each in [stub.ModelInfer.future(request()) for _ in range(2)]:
         each.result()
     # The second one waits until there is a second place.
     short, long = sorted(process.stop().round_trips)
-    assert short >= 0.98 and 1.15 <= long < 1.9
+    assert short >= 1.98 and 2.15 <= long < 3.9
 
 
 def test_requests_are_answered_wrongly_by_turns(host):
