@@ -175,6 +175,24 @@ def test_a_client_is_compared_in_each_turn(monkeypatch):
         speed.by_cpu("ray", None, QUICK)
 
 
+def test_a_client_that_fails_fails_its_own_figure_only(monkeypatch):
+    def fails(task):
+        raise Failed("ray: no")
+
+    assert str(speed._tried(fails, (1, 2), (None, None))) == "ray: no"
+    failed = turn(outrigger=30.0, asyncio=10.0) | {"ray": Failed("ray: no")}
+    turns = [turn(outrigger=30.0, asyncio=10.0, ray=1.0), failed]
+    monkeypatch.setattr(speed, "_turns", lambda effort: (turns, {}))
+    measured = speed.by_cpu("asyncio", None, QUICK)
+    assert measured.samples == [3.0, 3.0]
+    assert [sorted(run) for run in measured.runs] == [
+        ["asyncio", "outrigger", "ray"],
+        ["asyncio", "outrigger"],
+    ]
+    with pytest.raises(Failed, match="ray: no"):
+        speed.by_cpu("ray", None, QUICK)
+
+
 def output(directory, *chunks):
     """Writes the output of a job: chunks of ids, and their scores."""
     named = []
