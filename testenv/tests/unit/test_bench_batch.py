@@ -97,12 +97,12 @@ def test_a_request_that_is_given_up_leaves_its_place(host):
 
 
 def test_places_change_with_time(host):
-    stub, process = host(slots=[(0, 1), (0.2, 2)], service=1.0, jitter=0.0, until=60)
+    stub, process = host(slots=[(0, 1), (0.2, 2)], service=2.0, jitter=0.0, until=60)
     for each in [stub.ModelInfer.future(request()) for _ in range(2)]:
         each.result()
     # The second one waits until there is a second place.
     short, long = sorted(process.stop().round_trips)
-    assert short >= 0.98 and 1.15 <= long < 1.9
+    assert short >= 1.98 and 2.15 <= long < 3.9
 
 
 def test_requests_are_answered_wrongly_by_turns(host):
@@ -172,6 +172,24 @@ def test_a_client_is_compared_in_each_turn(monkeypatch):
     assert speed.by_cpu("asyncio", None, QUICK).samples == [3.0, 3.0]
     assert speed.rate(None, QUICK).samples == [0.75, 0.75]
     with pytest.raises(Skipped, match="there is no ray"):
+        speed.by_cpu("ray", None, QUICK)
+
+
+def test_a_client_that_fails_fails_its_own_figure_only(monkeypatch):
+    def fails(task):
+        raise Failed("ray: no")
+
+    assert str(speed._tried(fails, (1, 2), (None, None))) == "ray: no"
+    failed = turn(outrigger=30.0, asyncio=10.0) | {"ray": Failed("ray: no")}
+    turns = [turn(outrigger=30.0, asyncio=10.0, ray=1.0), failed]
+    monkeypatch.setattr(speed, "_turns", lambda effort: (turns, {}))
+    measured = speed.by_cpu("asyncio", None, QUICK)
+    assert measured.samples == [3.0, 3.0]
+    assert [sorted(run) for run in measured.runs] == [
+        ["asyncio", "outrigger", "ray"],
+        ["asyncio", "outrigger"],
+    ]
+    with pytest.raises(Failed, match="ray: no"):
         speed.by_cpu("ray", None, QUICK)
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from outrigger_testenv.bench.batch import rivals
+from outrigger_testenv.bench.batch.cost import Cost
 from outrigger_testenv.bench.batch.rivals import BATCH, CONCURRENT, MLSERVER, OUTRIGGER, RAY, Task
 from outrigger_testenv.bench.batch.rows import Rows
-from outrigger_testenv.bench.figure import FULL, Effort, Measurement, Skipped
+from outrigger_testenv.bench.figure import FULL, Effort, Failed, Measurement, Skipped
 from outrigger_testenv.bench.generator import Side
 from outrigger_testenv.bench.generator import run as generate
 from outrigger_testenv.bench.oip.front import GRPC, LOAD, turns_of
@@ -61,15 +62,19 @@ def _compared(other: str, value: Callable[[Speed], float], effort: Effort) -> Me
     turns, missing = _turns(effort)
     if other in missing:
         raise Skipped(missing[other])
+    for speed in (turn[name] for turn in turns for name in (OUTRIGGER, other)):
+        if isinstance(speed, Failed):
+            raise speed
     samples = [value(turn[OUTRIGGER]) / value(turn[other]) for turn in turns]
     conditions = {"rows": _rows(effort), "width": WIDTH, "rows_per_request": BATCH}
     return Measurement(samples, conditions, [_raw(turn) for turn in turns])
 
 
-def _raw(turn: Mapping[str, Speed]) -> dict[str, Any]:
+def _raw(turn: Mapping[str, Speed | Failed]) -> dict[str, Any]:
     return {
         name: {"rows_per_second": speed.rate, "rows_per_cpu_second": speed.by_cpu}
         for name, speed in turn.items()
+        if isinstance(speed, Speed)
     }
 
 
@@ -86,9 +91,9 @@ def triton(directory: Path, *served: Served) -> Iterator[Peer]:
 
 
 @cache
-def _turns(effort: Effort) -> tuple[list[dict[str, Speed]], dict[str, str]]:
+def _turns(effort: Effort) -> tuple[list[dict[str, Speed | Failed]], dict[str, str]]:
     """One run of all clients by turns, for the figures of all, and the reasons of those that are
-    missing.
+    missing. A client that fails does not keep the others from being measured.
     """
     missing = _missing()
     with (
@@ -98,7 +103,7 @@ def _turns(effort: Effort) -> tuple[list[dict[str, Speed]], dict[str, str]]:
         ways = {OUTRIGGER: rivals.outrigger, **rivals.RIVALS}
         rows = _rows(effort)
         sides = {
-            side: partial(_speed, score, rows[side], (Path(name), peer))
+            side: partial(_tried, score, rows[side], (Path(name), peer))
             for side, score in ways.items()
             if side not in missing
         }
@@ -123,7 +128,17 @@ def _missing() -> dict[str, str]:
     return missing
 
 
-def _speed(score, rows: tuple[int, int], at: tuple[Path, Peer]) -> Speed:
+def _tried(
+    score: Callable[[Task], Cost], rows: tuple[int, int], at: tuple[Path, Peer]
+) -> Speed | Failed:
+    """The speed of a client, or its failure."""
+    try:
+        return _speed(score, rows, at)
+    except Failed as failure:
+        return failure
+
+
+def _speed(score: Callable[[Task], Cost], rows: tuple[int, int], at: tuple[Path, Peer]) -> Speed:
     """The speed of a client without its start: what the rows beyond those of a short run cost."""
     few, many = (score(Task(*at, _MODEL.name, Rows(count, WIDTH))) for count in rows)
     more, count = many.beyond(few), rows[1] - rows[0]
