@@ -140,7 +140,8 @@ async fn a_connection_that_was_idle_too_long_is_not_used_again() {
             let (mut stream, _) = listener.accept().await.expect("accepts");
             tokio::spawn(async move {
                 let mut request = [0; 4096];
-                stream.read(&mut request).await.expect("a request");
+                let read = stream.read(&mut request).await.expect("a request");
+                assert!(read > 0, "a request");
                 let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
                 stream.write_all(answer).await.expect("an answer");
                 // A second request meets a server that is closing the connection.
