@@ -45,11 +45,7 @@ async fn child() {
 }
 
 /// Runs the job in a process that is killed at this step. Returns true if it has come so far.
-fn is_killed_at(
-    step: usize,
-    (file, host, format): (&str, &str, Format),
-    place: &Place,
-) -> bool {
+fn is_killed_at(step: usize, (file, host, format): (&str, &str, Format), place: &Place) -> bool {
     let mut command = Command::new(env::current_exe().expect("this test"));
     command.args(["--exact", "kills::child"]);
     command.env(STEP, step.to_string()).env(FILE, file).env(HOST, host);
