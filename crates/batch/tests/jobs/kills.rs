@@ -53,14 +53,9 @@ async fn child() {
     run(job, store, Watch::default()).await.expect("scored");
 }
 
-<<<<<<< HEAD
 /// Runs a test of this binary in a process that is killed at this step. Returns true if it has come
 /// so far.
 pub(crate) fn is_killed_at(step: usize, test: &str, variables: &[(&str, &str)]) -> bool {
-=======
-/// Runs the job in a process that is killed at this step. Returns true if it has come so far.
-fn is_killed_at(step: usize, (file, host, format): (&str, &str, Format), place: &Place) -> bool {
->>>>>>> w/formats
     let mut command = Command::new(env::current_exe().expect("this test"));
     command.args(["--exact", test]).env(STEP, step.to_string());
     command.envs(variables.iter().copied());
