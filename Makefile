@@ -16,6 +16,7 @@ BINARY := $(TARGET)/release/outrigger
 TESTED := $(TARGET)/debug/outrigger
 SHIPPED := $(TARGET)/dist/outrigger
 
+GIVEN := $(OUTRIGGER_BIN)
 # The binary that is measured and packed, unless OUTRIGGER_BIN names another one.
 ifeq ($(origin OUTRIGGER_BIN),undefined)
 bench image: export OUTRIGGER_BIN = $(abspath $(SHIPPED))
@@ -118,8 +119,8 @@ format: venv ## format Rust and Python
 	$(PY) -m ruff format --quiet testenv
 
 .PHONY: build
-build: ## the release binary
-	$(CARGO) build --release --package outrigger-cli
+build: ## the release binary, unless OUTRIGGER_BIN names another one
+	$(if $(GIVEN),,$(CARGO) build --release --package outrigger-cli)
 
 .PHONY: dist
 dist: export CARGO := $(CARGO)

@@ -374,12 +374,13 @@ mod tests {
             (
                 &json["workers"][0],
                 "worker time rows before read scored dead reasons committed committed_chunks \
-                 rows_per_second memory memory_peak memory_limit blocked_seconds is_paused hosts",
+                 rows_per_second memory memory_peak memory_limit blocked_seconds is_paused \
+                 is_store_away hosts unresolved",
             ),
             (
                 &json["workers"][0]["hosts"][0],
                 "host limit bound in_flight breaker rows_per_second round_trip_ms rows calls failed \
-                 ends last_failure",
+                 ends last_failure health",
             ),
             (&json["workers"][0]["hosts"][0]["last_failure"], "time message"),
         ] {

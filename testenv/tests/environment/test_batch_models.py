@@ -131,7 +131,11 @@ def _check(package, table, job):
     found, manifest = _output(job)
     assert found["id"].to_pylist() == table["id"].to_pylist()
     expected = _expected(package, table)
-    np.testing.assert_allclose(found["score"].to_numpy(), expected, rtol=1e-6, atol=1e-6)
+    scores = np.array(found["score"].to_pylist(), "float32")
+    if scores.ndim == 2:
+        # The probabilities of both classes, of which the score is the second one.
+        scores = scores[:, 1]
+    np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-6)
     return manifest
 
 
@@ -179,9 +183,9 @@ class _Job:
 
 @pytest.fixture
 def job(request, packages, tmp_path):
-    """A job of 20,000 rows that has committed its first chunks, with its package and rows."""
+    """A job of 8,000 rows that has committed its first chunks, with its package and rows."""
     package = packages(request.param)
-    table = _rows(tmp_path / "rows.parquet", 20_000)
+    table = _rows(tmp_path / "rows.parquet", 8_000)
     job = _Job(package, tmp_path / "rows.parquet", tmp_path)
     job.process.start()
     job.process.wait_until(lambda: job.commits() > 2, TIMEOUT)
@@ -195,7 +199,7 @@ def test_a_job_goes_on_when_one_of_its_engines_is_killed(job):
     engines = _children(job.process.pid)
     assert len(engines) == 2
     os.kill(engines[0], signal.SIGKILL)
-    assert job.commits() < 100, "the job was in its middle"
+    assert job.commits() < 40, "the job was in its middle"
     job.process.wait_until_ended(TIMEOUT)
     assert job.process.exit_code == 0, job.process.tail()
     _check(package, table, job.output)

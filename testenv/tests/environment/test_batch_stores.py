@@ -188,14 +188,6 @@ def test_a_job_that_is_killed_goes_on_where_it_was(store, triton):
     job.check()
 
 
-def test_a_large_object_is_written_in_parts(store, triton):
-    # Random numbers do not become smaller: 800,000 rows have 13 MB and more.
-    job = Job(store, triton, 1_600_000, "large", batch_size=50_000, chunk_rows=1_000_000)
-    assert job.run()["scored"] == 1_600_000
-    manifest = job.check()
-    assert all(chunk["data"]["bytes"] > 8 << 20 for chunk in manifest["chunks"])
-
-
 def test_two_workers_on_one_job(store, triton):
     job = Job(store, triton, 600, "shared")
     workers = [job.start(), job.start()]

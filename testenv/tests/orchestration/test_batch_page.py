@@ -152,7 +152,7 @@ def test_settings_are_changed_with_the_token_and_not_without(job, page):
     assert page.text("#cancel") == "Click again to cancel"
     page.click("#cancel")
     job.process.wait_until_ended()
-    assert job.process.exit_code == 1
+    assert job.process.exit_code == 65
     assert "the job was cancelled" in job.process.log.read_text()
     page.wait_for("document.querySelector('#live').dataset.state === 'lost'")
     assert "rows.parquet" in page.text("#letters"), "what was known stays to be seen"

@@ -19,6 +19,7 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 
 from outrigger.v1 import prediction_pb2 as pb
+from outrigger_testenv import tools
 from outrigger_testenv.bench import clients, core, messages
 from outrigger_testenv.bench.clients import BENCH, CORE, GO, GO_HTTP, ONE, Call, Order, Served
 from outrigger_testenv.bench.figure import QUICK, Effort, Failed, Skipped
@@ -336,7 +337,7 @@ def script(path, text):
 
 def test_without_go_its_client_is_skipped(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(clients, "_GO", str(tmp_path / "none"))
+    monkeypatch.setattr(tools, "_GO", str(tmp_path / "none"))
     with pytest.raises(Skipped, match="Go is not installed"):
         clients.needs_go()
 

@@ -10,7 +10,8 @@ use crate::harness::{Place, expected, host, ids, model, score, scored};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_uses_the_hosts_of_its_part() {
     let place = Place::new();
-    let hosts = [host().await, host().await, host().await, host().await];
+    let mut hosts = [host().await, host().await, host().await, host().await];
+    hosts.sort_by_key(|host| host.address());
     let file = place.rows("a.parquet", 0..300);
     let addresses = hosts.each_ref().map(|host| host.address());
     let mut job = place.job(&[&file], &addresses.each_ref().map(|address| &**address));
