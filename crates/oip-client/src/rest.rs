@@ -177,10 +177,12 @@ fn decode(answer: &Read, room: &Room) -> Result<InferResponse, Failure> {
 }
 
 /// True if the host may have failed because it does not know binary tensors: such a host takes the
-/// body for malformed JSON, or fails.
+/// body for malformed JSON, or fails. MLServer fails while it describes the malformed JSON, and
+/// closes the connection, which may be seen before its answer.
 fn may_be_the_form(failure: &Failure) -> bool {
     let is_busy = matches!(failure.class, Class::Overloaded | Class::Unavailable | Class::Timeout);
-    matches!(failure.status, Status::Http(_)) && !is_busy
+    let is_lost = failure.class == Class::Lost;
+    (matches!(failure.status, Status::Http(_)) || is_lost) && !is_busy
 }
 
 /// The failure of a call without an answer. The URL is left out of it.

@@ -157,7 +157,7 @@ def test_network_policy():
     assert "namespaceSelector" in hosts["to"][0]
     assert policy_ports(stores) == [443, 9000]
     assert policy_ports(further) == [8126]
-    # Nobody calls the pods, unless it is admitted.
+    # The pods are called by no other, unless it is admitted.
     assert policy_ports(policy["ingress"][0]) == [9901]
     store = STORE.rendered.one("NetworkPolicy")["spec"]
     assert "ingress" not in store

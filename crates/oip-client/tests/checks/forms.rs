@@ -120,6 +120,19 @@ async fn check_20_json_follows_refused_binary_tensors_and_is_remembered() {
 }
 
 #[tokio::test]
+async fn check_20_a_host_that_closes_the_connection_of_a_binary_message_gets_json() {
+    let (server, client) = rest(|seen| match is_binary(seen) {
+        true => Answer::Close,
+        false => identity::json(seen),
+    })
+    .await;
+    let reply = client.infer(&request(&[1.0, 2.0])).await.expect("an answer");
+    assert_eq!((reply.form, values(&reply)), (Form::Json, vec![1.0, 2.0]));
+    let forms: Vec<_> = server.seen().iter().map(is_binary).collect();
+    assert_eq!(forms, [true, false]);
+}
+
+#[tokio::test]
 async fn check_20_a_failure_in_every_form_decides_nothing() {
     let (server, client) = rest(|_| Answer::of(500, None, "Internal Server Error")).await;
     assert_eq!(fault(&client).await.class, Class::Ambiguous);

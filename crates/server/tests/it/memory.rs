@@ -114,7 +114,8 @@ fn framed(request: &PredictRequest) -> Bytes {
 
 #[tokio::test]
 async fn answers_that_nobody_takes_are_refused_at_the_bound_and_end_with_their_connection() {
-    let stack = Stack::with(&[SMALL, ("server.send_timeout", "3s")]).await;
+    // Longer than the requests take, also on a machine that is busy.
+    let stack = Stack::with(&[SMALL, ("server.send_timeout", "20s")]).await;
     stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
     let (sender, connection) = connect(&stack, 0).await;
     let mut sender = sender.ready().await.unwrap();
