@@ -104,7 +104,10 @@ impl Host {
             let answer = match form {
                 Form::Json if request.needs_binary() => Err(Failure::refused(NO_JSON)),
                 Form::Grpc => self.grpc().infer(request, id, (&headers, room)).await,
-                _ => self.rest.infer(request, id, (form, &headers), room).await,
+                _ => {
+                    let is_trial = !self.is_proven();
+                    self.rest.infer(request, id, (form, &headers, is_trial), room).await
+                }
             };
             let next = match &answer {
                 Err(failure) if failure.needs_binary && form == Form::Json => {

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method,
-    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE},
+    header::{ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE},
 };
 use outrigger_oip::{
     InferResponse, Parameters,
@@ -52,12 +52,13 @@ impl Rest {
         Self { client, base, max_request, max_answer }
     }
 
-    /// Runs the model, with tensors in the form `form`.
+    /// Runs the model, with tensors in the form `form`. A trial of a form has a connection of its
+    /// own: MLServer closes that of a body that it cannot read, and does not say so.
     pub(crate) async fn infer(
         &self,
         request: &Request,
         id: &str,
-        (form, headers): (Form, &HeaderMap),
+        (form, headers, is_trial): (Form, &HeaderMap, bool),
         room: &Room,
     ) -> Result<InferResponse, Failure> {
         let sent = encode(request, id, form)?;
@@ -66,6 +67,9 @@ impl Rest {
         }
         let mut headers = headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(sent.content_type()));
+        if is_trial {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         if let Some(length) = sent.header_length() {
             headers.insert(JSON_LENGTH, length.into());
         }
@@ -177,12 +181,10 @@ fn decode(answer: &Read, room: &Room) -> Result<InferResponse, Failure> {
 }
 
 /// True if the host may have failed because it does not know binary tensors: such a host takes the
-/// body for malformed JSON, or fails. MLServer fails while it describes the malformed JSON, and
-/// closes the connection, which may be seen before its answer.
+/// body for malformed JSON, or fails.
 fn may_be_the_form(failure: &Failure) -> bool {
     let is_busy = matches!(failure.class, Class::Overloaded | Class::Unavailable | Class::Timeout);
-    let is_lost = failure.class == Class::Lost;
-    (matches!(failure.status, Status::Http(_)) || is_lost) && !is_busy
+    matches!(failure.status, Status::Http(_)) && !is_busy
 }
 
 /// The failure of a call without an answer. The URL is left out of it.
