@@ -131,6 +131,8 @@ async fn run_job(
         result = worker.work() => result,
         () = watch.interrupted() => Err(Error::Interrupted),
     };
+    // The last rows are in the history too, also of a job that has stopped.
+    worker.steward.report(worker.conductor.progress());
     if result.is_err() {
         // Nothing waits for a store that is away any longer.
         store.patience().end();
@@ -288,7 +290,6 @@ impl Worker {
                 _ = second.tick() => self.tick()?,
             }
         }
-        self.steward.report(self.conductor.progress());
         Ok(())
     }
 
