@@ -5,10 +5,7 @@ in engines that it starts, as the model's own library does.
 import json
 import os
 import shutil
-import signal
 import subprocess
-import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,7 +17,6 @@ from outrigger_testenv import onnxfiles, onnxmodels
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.builder import ModelBuilder, tree_package
 from outrigger_testenv.features import TREATMENT, USER, Input, numeric
-from outrigger_testenv.processes import Process, resident
 from outrigger_testenv.stack import library
 
 TIMEOUT = 300.0
@@ -148,78 +144,6 @@ def test_rows_have_the_scores_of_the_library(framework, packages, tmp_path):
     assert (summary["rows"], summary["scored"], summary["dead"]) == (3000, 3000, 0)
     manifest = _check(package, table, tmp_path / "scored")
     assert manifest["chunks"][0]["version"].startswith("sha256:")
-
-
-def _children(pid):
-    """The processes that a process has started."""
-    files = Path(f"/proc/{pid}/task").glob("*/children")
-    return sorted(int(child) for file in files for child in file.read_text().split())
-
-
-class _Job:
-    """A job with many small chunks in a process, with two engines."""
-
-    def __init__(self, package, rows, directory):
-        self.output = directory / "scored"
-        settings = directory / "job.yaml"
-        settings.write_text(
-            json.dumps(
-                {
-                    "input": str(rows),
-                    "output": str(self.output),
-                    "model": {"package": str(package.directory), "instances": 2},
-                    "batch_size": 64,
-                    "chunk_rows": 200,
-                }
-            )
-        )
-        command = [outrigger(), "batch", "run", settings]
-        self.process = Process("batch", command, directory / "batch.log", _environment())
-
-    def commits(self):
-        """The number of committed chunks."""
-        return len(list((self.output / "commit").glob("[0-9]*.json")))
-
-
-@pytest.fixture
-def job(request, packages, tmp_path):
-    """A job of 8,000 rows that has committed its first chunks, with its package and rows."""
-    package = packages(request.param)
-    table = _rows(tmp_path / "rows.parquet", 8_000)
-    job = _Job(package, tmp_path / "rows.parquet", tmp_path)
-    job.process.start()
-    job.process.wait_until(lambda: job.commits() > 2, TIMEOUT)
-    yield job, package, table
-    job.process.kill()
-
-
-@pytest.mark.parametrize("job", ENGINES, indirect=True)
-def test_a_job_goes_on_when_one_of_its_engines_is_killed(job):
-    job, package, table = job
-    engines = _children(job.process.pid)
-    assert len(engines) == 2
-    os.kill(engines[0], signal.SIGKILL)
-    assert job.commits() < 40, "the job was in its middle"
-    job.process.wait_until_ended(TIMEOUT)
-    assert job.process.exit_code == 0, job.process.tail()
-    _check(package, table, job.output)
-
-
-@pytest.mark.parametrize("job", ["tensorflow"], indirect=True)
-def test_engines_end_with_a_job_that_is_killed(job):
-    job, package, table = job
-    engines = _children(job.process.pid)
-    os.kill(job.process.pid, signal.SIGKILL)
-    job.process.wait_until_ended(TIMEOUT)
-    deadline = time.monotonic() + TIMEOUT
-    while any(resident(engine) for engine in engines):
-        assert time.monotonic() < deadline, "an engine has survived its job"
-        time.sleep(0.02)
-    before = job.commits()
-    job.process.start()
-    job.process.wait_until_ended(TIMEOUT)
-    assert (job.process.exit_code, before > 0) == (0, True), job.process.tail()
-    _check(package, table, job.output)
 
 
 def test_a_package_that_is_not_valid_is_found_before_the_first_row(packages, tmp_path):
