@@ -80,7 +80,7 @@ class Pinned:
             shutil.rmtree(place, ignore_errors=True)
             file = self.requirements.name
             raise Missing(f"{file} cannot be installed: {error}") from error
-        self._remove_older(place)
+        caches.remove_others(place)
         return place
 
     def python(self) -> Path:
@@ -92,12 +92,6 @@ class Pinned:
         if not self.is_installed:
             raise Missing(f"{self.name} is not installed; `make {self.target}` does it")
         return self.python()
-
-    def _remove_older(self, place: Path) -> None:
-        """Removes the directories of earlier requirements."""
-        for other in place.parent.glob(f"{self.name}-*"):
-            if not other.name.startswith(place.name):
-                shutil.rmtree(other, ignore_errors=True)
 
 
 def needs(*wanted: Pinned) -> None:
