@@ -101,4 +101,4 @@ def test_one_slow_model_delays_no_other(stack, client, tiny, tmp_path, capsys):
     with capsys.disabled():
         times = ", ".join(f"{seconds:.1f} s" for seconds in took)
         print(f"\n  beside a load of {SLOW_SECONDS} s, other models took {times}")
-    assert score(client, "lifecycle/slow") == 3
+    assert score(client, "lifecycle/slow", timeout=2 * SLOW_SECONDS) == 3

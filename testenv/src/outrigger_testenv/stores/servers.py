@@ -16,6 +16,7 @@ from outrigger_testenv.stores.relay import Relay
 from outrigger_testenv.stores.translator import Translator
 
 _REQUIREMENTS = Path(__file__).parent / "requirements"
+_MOTO = Path(__file__).parent / "moto_server.py"
 _LOOPBACK = "127.0.0.1"
 _START = 120.0
 BUCKET = "rows"
@@ -97,8 +98,7 @@ class Moto(Server):
 
     def command(self) -> list[str | Path]:
         """Moto's server."""
-        python = self.PINNED.python()
-        return [python, "-m", "moto.server", "--host", _LOOPBACK, "--port", str(self.port)]
+        return [self.PINNED.python(), _MOTO, _LOOPBACK, str(self.port)]
 
     def files(self) -> fs.FileSystem:
         """The client of Arrow."""
