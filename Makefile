@@ -53,7 +53,7 @@ test: ## all tests, Rust and Python
 	@$(MAKE) --no-print-directory tools
 	@$(MAKE) --no-print-directory peers object-stores || [ -z "$${CI:-}" ]
 	@status=0; \
-	$(MAKE) --no-print-directory --jobs=5 --keep-going --output-sync=target test-rust $(PYTHON_GROUPS) || status=$$?; \
+	$(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=target test-rust $(PYTHON_GROUPS) || status=$$?; \
 	$(MAKE) --no-print-directory test-load || status=$$?; \
 	exit $$status
 
@@ -77,11 +77,11 @@ test-fuzz: ## the fuzz targets that build fast, on their corpora and for some se
 # Groups of like length, side by side: the tests on running stacks, of which there are two halves, mostly
 # wait.
 TESTS := testenv/tests
-PYTHON_GROUPS := test-stacks-a-l test-stacks-m-z test-parts test-environment
+PYTHON_GROUPS := test-stacks-a-l test-stacks-m-z test-parts test-environment test-attack
 .PHONY: test-python
 test-python: venv tools programs ## the tests on real processes, of the chart and of the image
 	@$(MAKE) --no-print-directory peers object-stores || [ -z "$${CI:-}" ]
-	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=target $(PYTHON_GROUPS)
+	@$(MAKE) --no-print-directory --jobs=5 --keep-going --output-sync=target $(PYTHON_GROUPS)
 	@$(MAKE) --no-print-directory test-load
 
 .PHONY: $(PYTHON_GROUPS)
@@ -92,7 +92,9 @@ test-stacks-m-z:
 test-parts:
 	$(PY) -m pytest $(addprefix $(TESTS)/,unit chart image upgrade)
 test-environment:
-	$(PY) -m pytest $(addprefix $(TESTS)/,environment attack execution)
+	$(PY) -m pytest $(TESTS)/environment
+test-attack:
+	$(PY) -m pytest $(addprefix $(TESTS)/,attack execution)
 
 # These measure what callers see while the engine has too much to do: no other test takes part.
 LOADED := $(TESTS)/orchestration/test_overload.py

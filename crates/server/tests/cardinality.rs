@@ -29,7 +29,7 @@ async fn series(stack: &Stack) -> BTreeSet<String> {
 }
 
 /// Sends every kind of text that a caller can make up: names, tags, digests, paths, headers.
-async fn make_up(stack: &Stack, mut client: Client, number: usize) {
+async fn make_up(stack: &Stack, mut client: Client, http: &reqwest::Client, number: usize) {
     let name = format!("made-up/{number}");
     let selectors = [
         by_name(&name),
@@ -47,7 +47,7 @@ async fn make_up(stack: &Stack, mut client: Client, number: usize) {
     client.predict(message).await.expect_err("it is made up");
     if number.is_multiple_of(10) {
         let path = stack.http(&format!("/v1/{name}?feature={number}"));
-        reqwest::Client::new().delete(path).send().await.expect("an answer");
+        http.delete(path).send().await.expect("an answer");
         let get = GetModelRequest { name };
         // A query may return the record of an earlier request for this name.
         let _ = stack.models().get_model(get).await;
@@ -57,6 +57,8 @@ async fn make_up(stack: &Stack, mut client: Client, number: usize) {
 #[tokio::test]
 async fn names_that_callers_make_up_make_no_series() {
     let stack = Stack::with(&[("metrics.max_models", &MODELS.to_string())]).await;
+    // Each one reads the system's certificates.
+    let http = reqwest::Client::new();
     let mut client = stack.predictions();
     client.predict(request(&[(1.0, 1.0)])).await.unwrap();
     // Real models have a label each up to the limit; all others share one.
@@ -68,12 +70,12 @@ async fn names_that_callers_make_up_make_no_series() {
     }
     // These requests cause every kind of failure once, which registers its series.
     for number in 0..60 {
-        make_up(&stack, client.clone(), number).await;
+        make_up(&stack, client.clone(), &http, number).await;
     }
     let before = series(&stack).await;
     for batch in 0..NAMES / 50 {
         let numbers = (batch * 50..(batch + 1) * 50).map(|number| 100 + number);
-        let flood = numbers.map(|number| make_up(&stack, client.clone(), number));
+        let flood = numbers.map(|number| make_up(&stack, client.clone(), &http, number));
         futures::future::join_all(flood).await;
     }
     let after = series(&stack).await;

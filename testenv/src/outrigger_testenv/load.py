@@ -29,6 +29,9 @@ _KEPT_ERRORS = 5
 _PROGRESS = 1000
 # A refused request is sent again after this time.
 _PAUSE = 0.02
+# A lane's time between an answer and its next request. Without it, lanes take all processors, and
+# other tests beside them wait.
+_THINKING = 0.01
 
 
 @dataclass
@@ -62,9 +65,9 @@ class Report:
 
 
 class Load:
-    """Sends requests one after the other on each of `concurrency` lanes until stopped. With `rate`,
-    so many a second are due at set times, whether or not others are answered, and latencies count
-    from these times.
+    """Sends requests one after the other on each of `concurrency` lanes until stopped, with a short
+    pause after each answer. With `rate`, so many a second are due at set times, whether or not
+    others are answered, and latencies count from these times.
 
     `expected` maps digests to the score that all their answers must have. `wait_for` waits for a
     digest's first answer. With `patient`, requests that meet UNAVAILABLE are sent again until
@@ -215,6 +218,7 @@ class _Runner:
         while self.running:
             await self._send(predict, at, time.perf_counter())
             at += 1
+            await asyncio.sleep(_THINKING)
 
     async def _at_rate(
         self, predict: grpc.aio.UnaryUnaryMultiCallable, rate: float, lanes: asyncio.TaskGroup

@@ -11,7 +11,7 @@ from outrigger_testenv.load import Load
 
 MODEL = "switch/tiny"
 MOVES = 100
-REQUESTS = 100_000
+REQUESTS = 50_000
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ SCRIPT = repository() / "scripts" / "build-commit"
 # Writes a binary whose content is the commit's own file, and fails where it must not run.
 CARGO = """#!/bin/sh
 [ ! -e "$FAKE_CARGO_MUST_NOT_RUN" ] || exit 1
-built=release/outrigger
+built=debug/outrigger
 [ "$1" = build ] || built=release/deps/transcode-0123
-mkdir -p "$CARGO_TARGET_DIR/release/deps"
+mkdir -p "$CARGO_TARGET_DIR/debug" "$CARGO_TARGET_DIR/release/deps"
 for last; do :; done
 cp "$(dirname "$last")/main" "$CARGO_TARGET_DIR/$built"
 chmod +x "$CARGO_TARGET_DIR/$built"
@@ -42,9 +42,10 @@ def checkout(tmp_path):
         (root / "main").write_text(content)
         git(root, "add", ".")
         git(root, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", content)
-    for part in ("deps", "build", ".fingerprint"):
-        (root / "target" / "release" / part).mkdir(parents=True)
-    (root / "target" / "release" / "outrigger").write_text("new")
+    for profile in ("debug", "release"):
+        for part in ("deps", "build", ".fingerprint"):
+            (root / "target" / profile / part).mkdir(parents=True)
+    (root / "target" / "debug" / "outrigger").write_text("new")
     return root
 
 
@@ -82,7 +83,7 @@ def test_the_commit_is_built_once_and_the_working_trees_binary_stays(build, chec
     assert first.stdout.strip() == str(directory)
     assert (directory / "outrigger").read_text() == "old"
     assert (directory / "source" / "main").read_text() == "old"
-    assert (checkout / "target" / "release" / "outrigger").read_text() == "new"
+    assert (checkout / "target" / "debug" / "outrigger").read_text() == "new"
     assert list((checkout / "target" / "commits").iterdir()) == []
 
 

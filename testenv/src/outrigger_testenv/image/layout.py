@@ -50,7 +50,7 @@ class Layout:
         configuration without the layer's digest.
         """
         archive = _archive(root)
-        layer = self._blob(LAYER, gzip.compress(archive, mtime=0))
+        layer = self._blob(LAYER, gzip.compress(archive, compresslevel=6, mtime=0))
         diff = {"type": "layers", "diff_ids": [_digest(archive)]}
         described = self._blob(CONFIG, _json({**config, "rootfs": diff}))
         manifest = self._manifest(described, [layer])

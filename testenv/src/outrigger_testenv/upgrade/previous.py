@@ -25,7 +25,7 @@ class Previous:
 
     @property
     def binary(self) -> Path:
-        """The release binary."""
+        """The binary, of a build for tests."""
         return self.directory / "outrigger"
 
     @property
