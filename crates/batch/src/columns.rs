@@ -4,9 +4,10 @@ mod resolve;
 
 use arrow_schema::{DataType as ArrowType, Field, FieldRef, Schema, SchemaRef};
 use outrigger_oip::DataType;
+use outrigger_tables::TextColumn;
 use serde::{Deserialize, Serialize};
 
-use crate::job::datatype;
+use crate::job::{ColumnType, datatype};
 
 pub(crate) use self::resolve::{
     check_outputs, present_inputs, resolve_inputs, resolve_keys, resolve_outputs,
@@ -42,6 +43,11 @@ pub(crate) struct OutputColumn {
 }
 
 impl OutputColumn {
+    /// The column of the output file, as it is read from JSON Lines.
+    pub(crate) fn text(&self) -> TextColumn {
+        ColumnType { datatype: self.datatype, depth: self.depth }.column(&self.column)
+    }
+
     /// The column of the output file.
     fn field(&self) -> Field {
         let leaf = arrow_type(self.datatype);

@@ -8,6 +8,7 @@ mod merge;
 mod tree;
 
 use std::{
+    io::{self, Write},
     path::PathBuf,
     sync::{
         Mutex, PoisonError,
@@ -16,6 +17,7 @@ use std::{
     thread,
 };
 
+use outrigger_tables::{Format, TextColumn};
 use serde::{Deserialize, Serialize};
 
 use self::{
@@ -25,7 +27,7 @@ use self::{
 use crate::{
     Error, Manifest, Store,
     commit::{self, DEAD, DataFile, MANIFEST},
-    finished,
+    finished::{self, Form},
     plan::Plan,
 };
 
@@ -78,6 +80,12 @@ pub struct Compacted {
     pub scored: u64,
     /// The dead letters.
     pub dead: u64,
+    /// The format of the files.
+    #[serde(default = "parquet")]
+    pub format: Format,
+    /// The columns of JSON Lines; Parquet states its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<TextColumn>,
     /// The columns with the values of output tensors.
     pub scores: Vec<String>,
     /// Bytes of an answer for one row, as the job's first answer had them.
@@ -100,7 +108,20 @@ pub struct CompactedFile {
     pub files: usize,
 }
 
+/// The format of a compaction that names none.
+fn parquet() -> Format {
+    Format::Parquet
+}
+
 impl Compacted {
+    /// The format of the files, with their columns.
+    pub(crate) fn form(&self) -> Form {
+        match self.format {
+            Format::Parquet => Form::Parquet,
+            _ => Form::Lines(self.columns.clone()),
+        }
+    }
+
     /// The manifest of the compaction in a store; `None` if there is something else there.
     ///
     /// # Errors
@@ -131,7 +152,7 @@ pub(crate) fn is_compaction(store: &Store) -> Result<bool, Error> {
 /// # Errors
 /// The job is not finished, a file of it is missing or was changed, or `to` has something else.
 pub fn compact(source: &Store, to: &Store, file_size: u64) -> Result<Compacted, Error> {
-    let (plan, manifest) = finished::job_of_tables(source)?;
+    let (plan, manifest) = finished::job(source)?;
     let described = finished::describe(source, MANIFEST)?;
     let source_of = Source {
         job: manifest.job.clone(),
@@ -143,14 +164,17 @@ pub fn compact(source: &Store, to: &Store, file_size: u64) -> Result<Compacted, 
     let sizes: Vec<_> = files.iter().map(|file| file.bytes).collect();
     let roots = roots(&sizes, file_size);
     if commit::read::<Compacted>(to, MANIFEST)?.is_none() {
-        let merger = Merger { source, to, files: &files, answer_bytes: plan.answer_bytes };
-        let mut is_there =
-            |node: &Node| to.exists(&node.name()).map_err(|error| Error::store(ROOTS, &error));
+        let form = Form::of(&plan.scoring);
+        let (format, answer_bytes) = (form.format(), plan.answer_bytes);
+        let merger = Merger { source, to, files: &files, format, answer_bytes };
+        let mut is_there = |node: &Node| {
+            to.exists(&node.name(format)).map_err(|error| Error::store(ROOTS, &error))
+        };
         for level in missing(&roots, &mut is_there)? {
             in_parallel(&level, |node| merger.merge(node))?;
         }
         merger.letters(&manifest, DEAD_LETTERS)?;
-        let compacted = described_as(source, source_of, (&plan, &manifest), (to, &roots))?;
+        let compacted = described_as((source, source_of), (&plan, &manifest), (to, &roots), &form)?;
         let json = commit::json(&compacted)?;
         to.create(MANIFEST, &json).map_err(|error| Error::store(MANIFEST, &error))?;
     }
@@ -190,14 +214,13 @@ fn begin(to: &Store, source: &Source, file_size: u64) -> Result<(), Error> {
 
 /// The manifest of the files that are there.
 fn described_as(
-    source: &Store,
-    source_of: Source,
+    (source, source_of): (&Store, Source),
     (plan, manifest): (&Plan, &Manifest),
     (to, roots): (&Store, &[Node]),
+    form: &Form,
 ) -> Result<Compacted, Error> {
     let file = |node: &Node| {
-        let file = finished::describe(to, &node.name())?;
-        let rows = finished::table(to, &file)?.rows();
+        let (file, rows) = counted(to, &node.name(form.format()), form.format())?;
         Ok(CompactedFile { file, rows, files: node.files.len() })
     };
     let files = roots.iter().map(file).collect::<Result<Vec<_>, Error>>()?;
@@ -216,6 +239,8 @@ fn described_as(
         rows: manifest.rows,
         scored: manifest.scored,
         dead: manifest.dead,
+        format: form.format(),
+        columns: form.columns().to_vec(),
         scores: plan.scoring.outputs.iter().map(|output| output.column.clone()).collect(),
         answer_bytes: plan.answer_bytes,
         files,
@@ -223,8 +248,32 @@ fn described_as(
     })
 }
 
+/// A file of the new output, and the number of its rows.
+fn counted(to: &Store, name: &str, format: Format) -> Result<(DataFile, u64), Error> {
+    if format == Format::Parquet {
+        return Ok((finished::describe(to, name)?, finished::parquet(to, name)?.rows()));
+    }
+    let mut lines = Lines(0);
+    let file = finished::copy(to, name, &mut lines)?;
+    Ok((file, lines.0))
+}
+
+/// Counts the line feeds of what is written.
+struct Lines(u64);
+
+impl Write for Lines {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.0 += data.iter().filter(|byte| **byte == b'\n').count() as u64;
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Removes the parts, and the files that were never finished.
-fn sweep(to: &Store) -> std::io::Result<()> {
+fn sweep(to: &Store) -> io::Result<()> {
     for name in to.list(PARTS)? {
         to.remove(&format!("{PARTS}/{name}"))?;
     }

@@ -10,7 +10,9 @@ mod values;
 
 use std::{collections::VecDeque, path::PathBuf};
 
-use arrow_schema::{DataType as ArrowType, Schema};
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType as ArrowType, Field, Schema};
+use outrigger_tables::is_json;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -21,10 +23,13 @@ pub(crate) use self::{
     layout::{Columns, Row},
     values::Kind,
 };
-use self::{join::join, layout::key_type};
+use self::{
+    join::join,
+    layout::{json_type, key_type, with_json},
+};
 use crate::{
     Error, Store,
-    finished::{Finished, Rows},
+    finished::{Finished, Form, Rows, json},
 };
 
 /// The parts of the memory for rows that wait for their partners, and for ranks.
@@ -87,11 +92,14 @@ pub fn diff(a: &Store, b: &Store, settings: &DiffSettings) -> Result<Difference,
     let outputs = [Finished::open(a)?, Finished::open(b)?];
     let scores = scores(&outputs, &settings.scores)?;
     let keys = keys(&outputs, &settings.keys)?;
-    let names = keys.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let names = keys.iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+    check_json(&keys, &scores)?;
     let columns = Columns { keys: names.clone(), scores };
     let listed = (settings.listed, Tolerance::default());
+    let is_json = keys.iter().any(is_json);
     let mut found = Comparison::new(&columns, keys, listed, settings.memory / RANKS);
-    let [mut of_a, mut of_b] = outputs.each_ref().map(|output| Read::new(output, &columns));
+    let [mut of_a, mut of_b] =
+        outputs.each_ref().map(|output| Read::new(output, &columns, is_json));
     join([&mut of_a, &mut of_b], settings.memory / WAITING, &mut found)?;
     let (rows, [only_a, only_b]) = (found.rows, found.only.each_ref().map(|(count, _)| *count));
     let [first_only_a, first_only_b] = [0, 1].map(|side| found.only_keys(side));
@@ -140,7 +148,9 @@ fn kind(outputs: &[Finished; 2], name: &str) -> Result<Kind, Error> {
 }
 
 /// The columns that identify a row, with their types.
-fn keys(outputs: &[Finished; 2], named: &[String]) -> Result<Vec<(String, ArrowType)>, Error> {
+///
+/// JSON Lines have no types: if an output has them, the values of both are compared as JSON.
+fn keys(outputs: &[Finished; 2], named: &[String]) -> Result<Vec<Field>, Error> {
     let schemas: Vec<_> = outputs.iter().filter_map(|output| output.schema.as_ref()).collect();
     let names = match (named, &schemas[..]) {
         ([], [first, others @ ..]) => {
@@ -156,16 +166,34 @@ fn keys(outputs: &[Finished; 2], named: &[String]) -> Result<Vec<(String, ArrowT
     if names.is_empty() && !schemas.is_empty() {
         return Err(Error::usage("the outputs have no column in common that is no score"));
     }
+    let has_lines = |it: &Finished| it.schema.is_some() && matches!(it.form, Form::Lines(_));
+    let is_json = outputs.iter().any(has_lines);
     let key = |name: String| {
+        if is_json {
+            types(outputs, |schema| json_type(schema, &name))?;
+            return Ok(Some(json(&name).field()));
+        }
         let types = types(outputs, |schema| key_type(schema, &name))?;
         match &types[..] {
             [a, b] if a != b => Err(Error::usage(format!(
                 "the key {name:?} has {a} in the first output and {b} in the second one"
             ))),
-            types => Ok(types.first().map(|of| (name, ArrowType::clone(of)))),
+            types => Ok(types.first().map(|of| Field::new(name, ArrowType::clone(of), true))),
         }
     };
     names.into_iter().filter_map(|name| key(name).transpose()).collect()
+}
+
+/// Checks that no column is a key as JSON and a score as well.
+fn check_json(keys: &[Field], scores: &[(String, Kind)]) -> Result<(), Error> {
+    let is_score = |key: &&Field| is_json(key) && scores.iter().any(|(name, _)| name == key.name());
+    match keys.iter().find(is_score) {
+        None => Ok(()),
+        Some(key) => Err(Error::usage(format!(
+            "the column {:?} cannot be both a key and a score in JSON Lines",
+            key.name()
+        ))),
+    }
 }
 
 /// The type of a column in each output that has files.
@@ -185,12 +213,21 @@ fn types<'a>(
 struct Read<'a> {
     rows: Rows,
     columns: &'a Columns,
+    /// True if keys are compared as JSON.
+    is_json: bool,
     read: VecDeque<Row>,
 }
 
 impl<'a> Read<'a> {
-    fn new(output: &Finished, columns: &'a Columns) -> Self {
-        Self { rows: output.rows(columns.names()), columns, read: VecDeque::new() }
+    fn new(output: &Finished, columns: &'a Columns, is_json: bool) -> Self {
+        Self { rows: output.rows(columns.names()), columns, is_json, read: VecDeque::new() }
+    }
+
+    fn parsed(&self, table: &RecordBatch) -> Result<Vec<Row>, Error> {
+        match self.is_json {
+            true => self.columns.rows(&with_json(table, &self.columns.keys)?),
+            false => self.columns.rows(table),
+        }
     }
 }
 
@@ -200,7 +237,7 @@ impl Iterator for Read<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         while self.read.is_empty() {
             let read = self.rows.next().transpose()?;
-            match read.and_then(|table| self.columns.rows(&table)) {
+            match read.and_then(|table| self.parsed(&table)) {
                 Ok(rows) => self.read.extend(rows),
                 Err(error) => return Some(Err(error)),
             }

@@ -1,16 +1,17 @@
 //! The output of a finished job, or of its compaction, as other commands read it.
 
-use std::io;
+mod table;
+
+use std::io::{self, Write};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use outrigger_tables::{Batches, Format, Limits, Table};
 
+pub(crate) use self::table::{Form, OutputRows, OutputTable, json, parquet};
 use crate::{
     Error, Manifest, Store,
     commit::DataFile,
     compact::{self, Compacted},
-    input::PAGES,
     output::hashed::Hashed,
     plan::Plan,
 };
@@ -27,8 +28,9 @@ pub(crate) struct Finished {
     pub(crate) store: Store,
     /// The columns with the values of output tensors.
     pub(crate) scores: Vec<String>,
-    /// The files, in the order of the rows.
-    pub(crate) files: Vec<DataFile>,
+    pub(crate) form: Form,
+    /// The files with their numbers of rows, in the order of the rows.
+    pub(crate) files: Vec<(DataFile, u64)>,
     /// The columns of the files; `None` if there are no files.
     pub(crate) schema: Option<SchemaRef>,
     /// The most rows to read at a time.
@@ -41,22 +43,29 @@ impl Finished {
     /// # Errors
     /// There is none, it is not finished, or its first file is damaged.
     pub(crate) fn open(store: &Store) -> Result<Self, Error> {
-        let (scores, files, answer_bytes): (Vec<_>, Vec<_>, _) = match Compacted::open(store)? {
-            Some(compacted) => {
-                let files = compacted.files.into_iter().map(|part| part.file).collect();
-                (compacted.scores, files, compacted.answer_bytes)
-            }
-            None => {
-                let (plan, manifest) = job_of_tables(store)?;
-                let scores = plan.scoring.outputs.into_iter().map(|output| output.column);
-                (scores.collect(), manifest.files().cloned().collect(), plan.answer_bytes)
-            }
-        };
-        let first = files.first().map(|file| table(store, file)).transpose()?;
+        let (scores, form, files, answer_bytes): (Vec<_>, _, Vec<_>, _) =
+            match Compacted::open(store)? {
+                Some(compacted) => {
+                    let form = compacted.form();
+                    let files = compacted.files.into_iter().map(|part| (part.file, part.rows));
+                    (compacted.scores, form, files.collect(), compacted.answer_bytes)
+                }
+                None => {
+                    let (plan, manifest) = job(store)?;
+                    let form = Form::of(&plan.scoring);
+                    let scores = plan.scoring.outputs.into_iter().map(|output| output.column);
+                    let files = manifest.chunks.into_iter();
+                    let files = files.filter_map(|chunk| Some((chunk.data?, chunk.scored)));
+                    (scores.collect(), form, files.collect(), plan.answer_bytes)
+                }
+            };
+        let first =
+            files.first().map(|(file, rows)| OutputTable::open(store, &form, (file, *rows)));
         Ok(Self {
             store: store.clone(),
             scores,
-            schema: first.map(|table| SchemaRef::clone(table.schema())),
+            schema: first.transpose()?.map(|table| table.schema()),
+            form,
             files,
             batch_rows: batch_rows(answer_bytes),
         })
@@ -66,6 +75,7 @@ impl Finished {
     pub(crate) fn rows(&self, columns: Vec<String>) -> Rows {
         Rows {
             store: self.store.clone(),
+            form: self.form.clone(),
             files: self.files.clone().into_iter(),
             columns,
             batch_rows: self.batch_rows,
@@ -78,22 +88,6 @@ impl Finished {
 pub(crate) fn batch_rows(answer_bytes: u64) -> usize {
     let rows = (BATCH_BYTES / (answer_bytes + KEY_BYTES)).clamp(1, BATCH_ROWS);
     usize::try_from(rows).unwrap_or(1)
-}
-
-/// The plan and the manifest of a finished job with Parquet files.
-///
-/// # Errors
-/// As [`job`], or its files are JSON Lines.
-pub(crate) fn job_of_tables(store: &Store) -> Result<(Plan, Manifest), Error> {
-    let (plan, manifest) = job(store)?;
-    match plan.scoring.output_format {
-        Format::Parquet => Ok((plan, manifest)),
-        other => {
-            let root = store.root().display();
-            let message = format!("{root} has files of {other}, and this reads Parquet only");
-            Err(Error::usage(message))
-        }
-    }
 }
 
 /// The plan and the manifest of a finished job.
@@ -113,30 +107,24 @@ pub(crate) fn job(store: &Store) -> Result<(Plan, Manifest), Error> {
     Ok((plan, manifest))
 }
 
-/// Opens a file of an output, after its content was compared with its SHA-256.
-///
-/// # Errors
-/// It is missing, has changed, or is not Parquet.
-pub(crate) fn table(store: &Store, file: &DataFile) -> Result<Table, Error> {
-    check(store, file)?;
-    open(store, &file.name)
-}
-
-/// Opens a file of an output.
-///
-/// # Errors
-/// It is missing, or is not Parquet.
-pub(crate) fn open(store: &Store, name: &str) -> Result<Table, Error> {
-    let limits = Limits { pages: PAGES * 16, ..Limits::default() };
-    store.table(name, limits)
-}
-
 /// Compares the content of a file with its SHA-256.
 ///
 /// # Errors
 /// It is missing or was changed.
 pub(crate) fn check(store: &Store, file: &DataFile) -> Result<(), Error> {
-    let found = describe(store, &file.name)?;
+    copy_checked(store, file, &mut io::sink())
+}
+
+/// Writes the content of a file to `to`, and compares it with its SHA-256.
+///
+/// # Errors
+/// It is missing or was changed, or cannot be written.
+pub(crate) fn copy_checked(
+    store: &Store,
+    file: &DataFile,
+    to: &mut impl Write,
+) -> Result<(), Error> {
+    let found = copy(store, &file.name, to)?;
     if found == *file {
         return Ok(());
     }
@@ -153,10 +141,18 @@ pub(crate) fn check(store: &Store, file: &DataFile) -> Result<(), Error> {
 /// # Errors
 /// It is missing, or cannot be read.
 pub(crate) fn describe(store: &Store, name: &str) -> Result<DataFile, Error> {
+    copy(store, name, &mut io::sink())
+}
+
+/// Writes the content of an object to `to`. Returns its size and its SHA-256.
+///
+/// # Errors
+/// It is missing, or cannot be read, or not be written.
+pub(crate) fn copy(store: &Store, name: &str, to: &mut impl Write) -> Result<DataFile, Error> {
     let missing = || Error::failed(format!("{name} is missing in {}", store.root().display()));
     let content = store.reader(name).map_err(|error| Error::store(name, &error))?;
     let mut content = content.ok_or_else(missing)?;
-    let mut hashed = Hashed::new(io::sink());
+    let mut hashed = Hashed::new(to);
     io::copy(&mut content, &mut hashed).map_err(|error| Error::store(name, &error))?;
     let (_, bytes, sha256) = hashed.end();
     Ok(DataFile { name: name.to_owned(), bytes, sha256 })
@@ -166,14 +162,15 @@ pub(crate) fn describe(store: &Store, name: &str) -> Result<DataFile, Error> {
 #[derive(Debug)]
 pub(crate) struct Rows {
     store: Store,
-    files: std::vec::IntoIter<DataFile>,
+    form: Form,
+    files: std::vec::IntoIter<(DataFile, u64)>,
     columns: Vec<String>,
     batch_rows: usize,
-    open: Option<Batches>,
+    open: Option<OutputRows>,
 }
 
 impl Rows {
-    /// The next rows, in the columns' order of the files.
+    /// The next rows, with the columns in the order of the files.
     ///
     /// # Errors
     /// A file is missing or damaged, or lacks a column.
@@ -185,8 +182,8 @@ impl Rows {
                 }
                 self.open = None;
             }
-            let Some(file) = self.files.next() else { return Ok(None) };
-            let table = table(&self.store, &file)?;
+            let Some((file, rows)) = self.files.next() else { return Ok(None) };
+            let table = OutputTable::open(&self.store, &self.form, (&file, rows))?;
             let columns: Vec<_> = self.columns.iter().map(String::as_str).collect();
             let all = 0..table.rows();
             self.open = Some(table.read(std::slice::from_ref(&all), &columns)?);

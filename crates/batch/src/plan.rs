@@ -46,6 +46,10 @@ pub(crate) struct Scoring {
     pub(crate) model: String,
     /// The version that answered first; `None` if the hosts name none.
     pub(crate) version: Option<String>,
+    /// The name of the version that the job states, if it is a tag: `version` is the digest that it
+    /// stood for when the job was planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tag: Option<String>,
     /// True if requests name the version: the job does, or the hosts list it.
     pub(crate) is_pinned: bool,
     pub(crate) inputs: Vec<InputTensor>,
@@ -157,7 +161,7 @@ impl Scoring {
             ("format", job.format.is_some_and(|format| format != self.format)),
             ("output_format", job.output_format.is_some_and(|it| it != self.output_format)),
             ("model", self.model != job.model.name),
-            ("model version", version.is_some() && *version != self.version),
+            ("model version", version.is_some() && ![&self.version, &self.tag].contains(&version)),
             ("inputs", !job.inputs.iter().all(is_input)),
             ("columns", !job.columns.iter().all(is_type)),
             ("keys", job.keys.as_ref().is_some_and(|keys| *keys != self.keys)),
@@ -255,6 +259,7 @@ mod tests {
             types: Vec::new(),
             model: "m".to_owned(),
             version: None,
+            tag: None,
             is_pinned: false,
             inputs: Vec::new(),
             keys: vec!["id".to_owned()],

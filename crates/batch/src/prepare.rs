@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use arrow_schema::Schema;
 use http::StatusCode;
+use outrigger_core::Digest;
 use outrigger_dispatch::HostId;
 use outrigger_oip::metadata::ModelMetadata;
 use outrigger_oip_client::{Failure, ModelRef, Request, Status};
@@ -59,6 +60,7 @@ pub(crate) async fn prepare(
         types: Vec::new(),
         model: job.model.name.clone(),
         version: job.model.version.clone(),
+        tag: None,
         is_pinned: job.model.version.is_some(),
         inputs,
         keys,
@@ -114,17 +116,24 @@ fn needed(columns: Vec<TextColumn>, names: &[&str], job: &Job) -> Result<Vec<Tex
     Ok(names.iter().filter_map(find).collect())
 }
 
-/// Sets the version of the model: the one that has answered. Requests name it if the hosts list it.
+/// Sets the version of the model: the one that has answered. Requests name it if the hosts list it,
+/// or if the job names a version. That name may be a tag: Outrigger's front answers with the digest
+/// that the tag stands for.
 fn pin(
     scoring: &mut Scoring,
     answered: Option<String>,
     metadata: &ModelMetadata,
 ) -> Result<(), Error> {
     let Some(version) = answered else { return Ok(()) };
-    if scoring.version.as_ref().is_some_and(|wanted| *wanted != version) {
+    let is_digest = |version: &str| version.parse::<Digest>().is_ok();
+    if let Some(wanted) = scoring.version.take_if(|wanted| *wanted != version) {
+        if is_digest(&version) && !is_digest(&wanted) {
+            (scoring.tag, scoring.version) = (Some(wanted), Some(version));
+            return Ok(());
+        }
         let model = &scoring.model;
         return Err(Error::failed(format!(
-            "the model {model} answers with version {version}, not the one of the job"
+            "the model {model} answers with version {version}, not {wanted}, the one of the job"
         )));
     }
     scoring.is_pinned |= metadata.versions.contains(&version);

@@ -290,6 +290,7 @@ mod tests {
             output_format: Format::Parquet,
             model: "m".to_owned(),
             version: Some("3".to_owned()),
+            tag: None,
             is_pinned: false,
             inputs: Vec::new(),
             keys: Vec::new(),

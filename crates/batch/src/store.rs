@@ -9,6 +9,7 @@ mod local;
 mod objects;
 mod patience;
 mod remote;
+mod tables;
 mod upload;
 
 use std::{
@@ -17,8 +18,6 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-
-use outrigger_tables::{Limits, Root, Table};
 
 pub(crate) use self::{
     address::{Address, is_address},
@@ -229,23 +228,6 @@ impl Store {
             Kind::Local(local) => local.open(name)?.map(|file| Box::new(file) as _),
             Kind::Remote(remote) => remote.open(name)?.map(|object| Box::new(object.reader()) as _),
         })
-    }
-
-    /// Opens an object that is a table.
-    ///
-    /// # Errors
-    /// It is missing, or is no table within the limits.
-    pub(crate) fn table(&self, name: &str, limits: Limits) -> Result<Table, Error> {
-        let path = self.root().join(name);
-        match &self.kind {
-            Kind::Local(_) => Ok(Table::open(&Root::Any, &path, limits)?),
-            Kind::Remote(remote) => {
-                let object = remote.open(name).map_err(|error| Error::store(name, &error))?;
-                let missing = || Error::failed(format!("{} is missing", path.display()));
-                let object = object.ok_or_else(missing)?;
-                Ok(Table::elsewhere(Arc::new(object), &path, limits)?)
-            }
-        }
     }
 
     /// True if there is an object of this name.

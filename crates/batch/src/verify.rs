@@ -11,7 +11,7 @@ use std::{
 };
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
-use arrow_schema::{DataType as ArrowType, SchemaRef};
+use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
 use outrigger_core::Digest;
 use outrigger_oip_client::Request;
 use serde::Serialize;
@@ -192,7 +192,7 @@ pub async fn verify_on_hosts(
 }
 
 fn open(store: &Store, sample: Sample) -> Result<(Plan, Sampler), Error> {
-    let (plan, Manifest { chunks, .. }) = finished::job_of_tables(store)?;
+    let (plan, Manifest { chunks, .. }) = finished::job(store)?;
     let sampler = Sampler::new(store, (&plan, chunks), (sample.rows, sample.seed))?;
     Ok((plan, sampler))
 }
@@ -203,10 +203,11 @@ fn verified(store: &Store, plan: &Plan, rows: u64) -> Verified {
 }
 
 /// The columns of a comparison whose scores are those of `schema`.
-fn columns(schema: &SchemaRef) -> (Columns, Vec<(String, ArrowType)>) {
+fn columns(schema: &SchemaRef) -> (Columns, Vec<Field>) {
     let scores = schema.fields().iter().map(|it| (it.name().clone(), Kind::of(it.data_type())));
     let keys = KEYS.map(str::to_owned);
-    let types = keys.clone().into_iter().zip([ArrowType::Utf8, ArrowType::UInt64]).collect();
+    let types = keys.iter().zip([ArrowType::Utf8, ArrowType::UInt64]);
+    let types = types.map(|(name, of)| Field::new(name, of, false)).collect();
     (Columns { keys: keys.into(), scores: scores.collect() }, types)
 }
 

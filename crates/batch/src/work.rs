@@ -114,6 +114,7 @@ mod tests {
             types: Vec::new(),
             model: "m".to_owned(),
             version: None,
+            tag: None,
             is_pinned: false,
             inputs: Vec::new(),
             keys: Vec::new(),

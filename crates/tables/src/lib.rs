@@ -32,6 +32,6 @@ pub use read::{
 pub use root::Root;
 pub use text::{
     Found, Index, Infer, Leaf, Lists, Scan, Seen, Source, TextBatch, TextColumn, TextFile,
-    TextRows, Wanted,
+    TextRows, Wanted, is_json,
 };
-pub use write::{Writer, batches::BatchWriter, lines::LineWriter};
+pub use write::{Writer, batches::BatchWriter, lines::LineWriter, lines::json_texts};

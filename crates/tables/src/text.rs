@@ -16,29 +16,27 @@ mod source;
 mod values;
 
 use std::{
-    fs::File,
     io,
     ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-pub(crate) use self::column::is_json;
+use self::source::Elsewhere;
 pub use self::{
-    column::{Leaf, Lists, TextColumn},
+    column::{Leaf, Lists, TextColumn, is_json},
     found::Found,
     index::Index,
     rows::{TextBatch, TextRows},
     scan::{Infer, Scan, Seen, Wanted},
     source::Source,
 };
-use crate::{Error, Format, Limits, Root, Stat, error::Cause};
+use crate::{Error, Format, Limits, ReadAt, Root, Stat, error::Cause};
 
 /// A file of text: CSV or JSON Lines.
 #[derive(Debug, Clone)]
 pub struct TextFile {
     path: PathBuf,
-    file: Arc<File>,
     source: Arc<dyn Source>,
     format: Format,
     limits: Limits,
@@ -50,15 +48,35 @@ impl TextFile {
     /// # Errors
     /// The file cannot be opened, or is of a format that is not text.
     pub fn open(root: &Root, path: &Path, format: Format, limits: Limits) -> Result<Self, Error> {
-        let open = || -> Result<Self, Cause> {
-            if format == Format::Parquet {
-                return Err(Cause::of("Parquet is no text"));
-            }
-            let file = Arc::new(root.open(path)?);
-            let source = Arc::<File>::clone(&file);
-            Ok(Self { path: path.to_owned(), file, source, format, limits })
-        };
+        let open = || Self::of(Arc::new(root.open(path)?), path, format, limits);
         open().map_err(|cause| Error::new(path, cause))
+    }
+
+    /// The file with these bytes elsewhere. They are read in ranges of at most 4 MiB, of which each
+    /// reader holds one. `path` is their name in errors. Nothing is read.
+    ///
+    /// # Errors
+    /// The format is not text.
+    pub fn elsewhere(
+        source: Arc<dyn ReadAt>,
+        path: &Path,
+        format: Format,
+        limits: Limits,
+    ) -> Result<Self, Error> {
+        Self::of(Arc::new(Elsewhere(source)), path, format, limits)
+            .map_err(|cause| Error::new(path, cause))
+    }
+
+    fn of(
+        source: Arc<dyn Source>,
+        path: &Path,
+        format: Format,
+        limits: Limits,
+    ) -> Result<Self, Cause> {
+        match format {
+            Format::Parquet => Err(Cause::of("Parquet is no text")),
+            _ => Ok(Self { path: path.to_owned(), source, format, limits }),
+        }
     }
 
     /// The size and the identity of the open file's content.
@@ -66,7 +84,7 @@ impl TextFile {
     /// # Errors
     /// The file system failed.
     pub fn stat(&self) -> io::Result<Stat> {
-        Ok(Stat::of(&self.file.metadata()?))
+        self.source.stat()
     }
 
     /// Reads all rows once, to count them and to find their columns. Holds one row at a time.

@@ -2,6 +2,8 @@
 other projects, which go away and come back.
 """
 
+import csv
+import io
 import json
 import os
 import signal
@@ -89,6 +91,28 @@ class Job:
             file.write(b"not a row")
         return table
 
+    def replace_by_text(self, ending):
+        """Writes the rows as files of text in place of those of Parquet."""
+        prefix = f"{BUCKET}/{self.place.removesuffix('/out')}/in"
+        for part, name in enumerate(["a", "day=1/b"]):
+            self.files.delete_file(f"{prefix}/{name}.parquet")
+            half = self.rows.slice(part * (len(self.rows) // 2), len(self.rows) // 2).to_pylist()
+            text = io.StringIO()
+            if ending == "csv":
+                writer = csv.writer(text)
+                writer.writerow(["id", "x"])
+                writer.writerows((row["id"], json.dumps(row["x"])) for row in half)
+            else:
+                text.writelines(json.dumps(row) + "\n" for row in half)
+            with self.files.open_output_stream(f"{prefix}/{name}.{ending}") as file:
+                file.write(text.getvalue().encode())
+
+    def lines(self):
+        """The rows of an output in JSON Lines, in the order of its manifest."""
+        manifest = json.loads(self._read("manifest.json"))
+        names = [chunk["data"]["name"] for chunk in manifest["chunks"]]
+        return [json.loads(line) for name in names for line in self._read(name).splitlines()]
+
     def start(self):
         """A process that runs the job."""
         return subprocess.Popen(
@@ -168,6 +192,26 @@ def test_a_job_in_a_store(store, triton):
     assert [each["state"] for each in json.loads(listed.stdout)] == ["finished"], listed.stderr
     status = job.command("status", job.output)
     assert job.output in status.stdout and "finished" in status.stdout, status.stderr
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_text_in_a_store(moto, triton, ending):
+    job = Job(moto, triton, 300, f"text-{ending}", output_format="jsonl", columns={"id": "INT64"})
+    job.replace_by_text(ending)
+    summary = job.run()
+    assert (summary["rows"], summary["scored"], summary["dead"]) == (300, 300, 0)
+    lines = job.lines()
+    assert [line["id"] for line in lines] == job.rows["id"].to_pylist()
+    scores = np.array([line["score"] for line in lines], dtype=np.float32)
+    assert np.array_equal(scores, np.stack(job.rows["x"].to_pylist()).astype(np.float32))
+    large = f"{job.output}-large"
+    compacted = job.command("compact", job.output, "--to", large)
+    assert compacted.returncode == 0, compacted.stderr
+    compared = job.command("diff", job.output, large, "--max-difference", "0", "-o", "json")
+    assert compared.returncode == 0, compared.stderr
+    assert json.loads(compared.stdout)["rows"] == 300
+    verified = job.command("verify", job.output, "--host", triton.grpc, "-o", "json")
+    assert verified.returncode == 0, verified.stderr
 
 
 def test_a_job_that_is_killed_goes_on_where_it_was(store, triton):

@@ -1,11 +1,6 @@
 //! The making of one file of several.
 
-use std::{
-    fs::File,
-    io::{self, BufReader},
-};
-
-use outrigger_tables::{BatchWriter, Table};
+use outrigger_tables::{BatchWriter, Format, Table};
 
 use super::tree::{Child, Node};
 use crate::{
@@ -22,6 +17,8 @@ pub(super) struct Merger<'a> {
     pub(super) to: &'a Store,
     /// The files of the job.
     pub(super) files: &'a [DataFile],
+    /// The format of these files, and of those that are made.
+    pub(super) format: Format,
     /// Bytes of an answer for one row.
     pub(super) answer_bytes: u64,
 }
@@ -32,29 +29,39 @@ impl Merger<'_> {
     /// # Errors
     /// A file is missing or was changed, has other columns, or the store failed.
     pub(super) fn merge(&self, node: &Node) -> Result<(), Error> {
-        let (name, children) = (node.name(), node.children());
+        let (name, children) = (node.name(self.format), node.children());
         let object = self.to.begin(&name).map_err(|error| Error::store(&name, &error))?;
-        let object = match &children[..] {
-            // A file that stays alone is copied as it is.
-            [Child::File(file)] => self.copied(*file, object)?,
-            children => self.merged(&name, children, object)?,
+        let object = match (&children[..], self.format) {
+            // A file that stays alone is copied as it is, and lines are joined as they are.
+            ([Child::File(_)], _) | (_, Format::Jsonl | Format::Csv) => {
+                self.joined(&children, object)?
+            }
+            (children, Format::Parquet) => self.merged(&name, children, object)?,
         };
         // It is no error if another process was faster.
         object.finish().map_err(|error| Error::store(&name, &error))?;
         for child in children {
             if let Child::Part(part) = child {
-                let part = part.name();
+                let part = part.name(self.format);
                 self.to.remove(&part).map_err(|error| Error::store(&part, &error))?;
             }
         }
         Ok(())
     }
 
-    fn copied(&self, file: usize, mut object: NewObject) -> Result<NewObject, Error> {
-        let DataFile { name, .. } = &self.files[file];
-        // It is compared with its SHA-256 before, and again when the manifest is written.
-        finished::table(self.source, &self.files[file])?;
-        copy(self.source, name, &mut object)?;
+    /// Writes the content of files, one after the other. Those of the job are compared with their
+    /// SHA-256; parts are whole.
+    fn joined(&self, children: &[Child], mut object: NewObject) -> Result<NewObject, Error> {
+        for child in children {
+            match child {
+                Child::File(file) => {
+                    finished::copy_checked(self.source, &self.files[*file], &mut object)?;
+                }
+                Child::Part(part) => {
+                    finished::copy(self.to, &part.name(self.format), &mut object)?;
+                }
+            }
+        }
         Ok(object)
     }
 
@@ -88,8 +95,12 @@ impl Merger<'_> {
     /// is whole.
     fn table(&self, child: &Child) -> Result<Table, Error> {
         match child {
-            Child::File(file) => finished::table(self.source, &self.files[*file]),
-            Child::Part(part) => finished::open(self.to, &part.name()),
+            Child::File(file) => {
+                let file = &self.files[*file];
+                finished::check(self.source, file)?;
+                finished::parquet(self.source, &file.name)
+            }
+            Child::Part(part) => finished::parquet(self.to, &part.name(self.format)),
         }
     }
 
@@ -103,15 +114,8 @@ impl Merger<'_> {
         }
         let mut object = self.to.begin(name).map_err(|error| Error::store(name, &error))?;
         for letters in manifest.dead_letters() {
-            finished::check(self.source, letters)?;
-            copy(self.source, &letters.name, &mut object)?;
+            finished::copy_checked(self.source, letters, &mut object)?;
         }
         object.finish().map(drop).map_err(|error| Error::store(name, &error))
     }
-}
-
-fn copy(store: &Store, name: &str, object: &mut NewObject) -> Result<(), Error> {
-    let file = File::open(store.root().join(name));
-    let copied = file.and_then(|file| io::copy(&mut BufReader::new(file), object));
-    copied.map(drop).map_err(|error| Error::store(name, &error))
 }

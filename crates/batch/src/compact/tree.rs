@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use outrigger_tables::Format;
+
 /// The most files that become one in a step.
 pub(super) const FAN_IN: usize = 16;
 
@@ -16,9 +18,9 @@ pub(super) struct Node {
 
 impl Node {
     /// The name of its object.
-    pub(super) fn name(&self) -> String {
+    pub(super) fn name(&self, format: Format) -> String {
         let directory = if self.is_root { ROOTS } else { PARTS };
-        format!("{directory}/{:08}-{:08}.parquet", self.files.start, self.files.end - 1)
+        format!("{directory}/{:08}-{:08}.{format}", self.files.start, self.files.end - 1)
     }
 
     /// The files that become this one, in order. A part of one file is that file of the job.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use arrow_schema::DataType as ArrowType;
+use arrow_schema::Field;
 use outrigger_core::rank;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -74,7 +74,7 @@ pub struct Worst {
 
 /// The comparison of rows in pairs.
 pub(crate) struct Comparison {
-    keys: Vec<(String, ArrowType)>,
+    keys: Vec<Field>,
     columns: Vec<Column>,
     /// The most rows that are listed.
     listed: usize,
@@ -111,7 +111,7 @@ impl Comparison {
     /// are named. Ranks are sorted in `memory` bytes.
     pub(crate) fn new(
         columns: &Columns,
-        keys: Vec<(String, ArrowType)>,
+        keys: Vec<Field>,
         (listed, tolerance): (usize, Tolerance),
         memory: u64,
     ) -> Self {
@@ -272,7 +272,7 @@ impl Column {
         }
     }
 
-    fn finish(self, keys: &[(String, ArrowType)]) -> Result<ColumnDifference, Error> {
+    fn finish(self, keys: &[Field]) -> Result<ColumnDifference, Error> {
         let Self { kind, mut found, pairs, worst, .. } = self;
         if kind == (Kind::Number { is_list: false }) {
             found.rank_correlation = correlation(pairs).map_err(|error| failed(&error))?;
@@ -297,6 +297,7 @@ mod tests {
         Array as _, ArrayRef, BooleanArray, Float32Array, Float64Array, Int64Array, ListArray,
         RecordBatch, StringArray, types::Float64Type,
     };
+    use arrow_schema::DataType as ArrowType;
 
     use super::*;
 
@@ -309,7 +310,7 @@ mod tests {
             let table = RecordBatch::try_from_iter([("id", ids), ("s", scores)]);
             columns.rows(&table.expect("a table")).expect("rows")
         };
-        let keys = vec![("id".to_owned(), ArrowType::Int64)];
+        let keys = vec![Field::new("id", ArrowType::Int64, false)];
         let mut comparison = Comparison::new(&columns, keys, (3, tolerance), 1 << 20);
         for (a, b) in rows(a).iter().zip(&rows(b)) {
             comparison.pair(a, b).expect("compared");

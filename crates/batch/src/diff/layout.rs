@@ -1,10 +1,13 @@
 //! The keys and scores of rows as bytes, which are compared, hashed and kept in files.
 
+use std::sync::Arc;
+
 use arrow_array::{Array, ArrayRef, RecordBatch, cast::AsArray as _};
 use arrow_buffer::{Buffer, NullBuffer};
 use arrow_schema::{DataType as ArrowType, Schema};
 use bytes::BytesMut;
 use outrigger_oip::DataType;
+use outrigger_tables::{LineWriter, is_json, json_texts};
 
 use super::values::Kind;
 use crate::{Error, encode::Leaves};
@@ -177,10 +180,37 @@ pub(super) fn key_type<'a>(schema: &'a Schema, name: &str) -> Result<&'a ArrowTy
     }
 }
 
+/// The type of a column that is to be a part of the key as JSON.
+///
+/// # Errors
+/// There is no such column, or its type has no form in JSON.
+pub(super) fn json_type<'a>(schema: &'a Schema, name: &str) -> Result<&'a ArrowType, String> {
+    let Ok(field) = schema.field_with_name(name) else {
+        return Err(format!("there is no column {name:?}"));
+    };
+    LineWriter::<Vec<u8>>::check(&Schema::new(vec![field.clone()]))?;
+    Ok(field.data_type())
+}
+
+/// The table with the values of these columns as JSON.
+///
+/// # Errors
+/// JSON has no form for a type.
+pub(super) fn with_json(table: &RecordBatch, names: &[String]) -> Result<RecordBatch, Error> {
+    let schema = table.schema();
+    let columns = schema.fields().iter().zip(table.columns()).map(|(field, values)| {
+        let values: ArrayRef = match names.contains(field.name()) && !is_json(field) {
+            true => Arc::new(json_texts(field, values).map_err(Error::failed)?),
+            false => ArrayRef::clone(values),
+        };
+        Ok((field.name(), values, true))
+    });
+    let columns = columns.collect::<Result<Vec<_>, Error>>()?;
+    RecordBatch::try_from_iter_with_nullable(columns).map_err(Error::failed)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow_array::{
         BooleanArray, Int32Array, Int64Array, ListArray, StringArray, types::Int64Type,
     };

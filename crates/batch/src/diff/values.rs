@@ -8,8 +8,9 @@ use arrow_array::{
     },
     types::Float16Type,
 };
-use arrow_schema::{DataType as ArrowType, TimeUnit};
+use arrow_schema::{DataType as ArrowType, Field, TimeUnit};
 use outrigger_oip::DataType;
+use outrigger_tables::is_json;
 use serde_json::{Map, Value, json};
 
 /// A number of two bytes.
@@ -95,12 +96,37 @@ pub(super) fn split(scores: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
 }
 
 /// The columns of a key, with their values as JSON.
-pub(super) fn key(columns: &[(String, ArrowType)], key: &[u8]) -> Map<String, Value> {
+pub(super) fn key(columns: &[Field], key: &[u8]) -> Map<String, Value> {
     let mut rest = key;
-    let value = |(name, of): &(String, ArrowType)| {
-        (name.clone(), key_value(of, &mut rest).unwrap_or(Value::Null))
+    let value = |field: &Field| {
+        let value = match is_json(field) {
+            true => json_value(&mut rest),
+            false => key_value(field.data_type(), &mut rest),
+        };
+        (field.name().clone(), value.unwrap_or(Value::Null))
     };
     columns.iter().map(value).collect()
+}
+
+/// Takes a value of JSON from the beginning of a key; `None` if it is absent.
+fn json_value(rest: &mut &[u8]) -> Option<Value> {
+    if take(rest, 1)? == [0] {
+        return None;
+    }
+    let length = take(rest, 8)?.try_into().ok().map(u64::from_le_bytes)?;
+    serde_json::from_slice(take(rest, length)?).ok().map(cut)
+}
+
+/// The value with its texts cut.
+fn cut(value: Value) -> Value {
+    match value {
+        Value::String(long) => text(long.as_bytes()),
+        Value::Array(items) => items.into_iter().map(cut).collect(),
+        Value::Object(members) => {
+            Value::Object(members.into_iter().map(|(name, value)| (name, cut(value))).collect())
+        }
+        other => other,
+    }
 }
 
 /// Takes a value from the beginning of a key; `None` if it is absent.
@@ -200,14 +226,12 @@ fn time(bytes: &[u8], shown: impl FnOnce(i64) -> Option<String>) -> Value {
 mod tests {
     use std::sync::Arc;
 
+    use super::*;
+    use crate::diff::layout::Columns;
     use arrow_array::{
         ArrayRef, Date32Array, Float16Array, Int64Array, RecordBatch, StringArray, StructArray,
         TimestampMicrosecondArray,
     };
-    use arrow_schema::Field;
-
-    use super::*;
-    use crate::diff::layout::Columns;
 
     #[test]
     fn a_key_is_shown_as_it_was() {
@@ -222,10 +246,9 @@ mod tests {
             ("pair", Arc::new(StructArray::from(members))),
         ]);
         let table = table.expect("a table");
-        let fields = table.schema();
-        let fields = fields.fields().iter();
-        let types: Vec<_> = fields.map(|it| (it.name().clone(), it.data_type().clone())).collect();
-        let keys = types.iter().map(|(name, _)| name.clone()).collect();
+        let schema = table.schema();
+        let types: Vec<_> = schema.fields().iter().map(|it| Field::clone(it)).collect();
+        let keys = types.iter().map(|field| field.name().clone()).collect();
         let rows = Columns { keys, scores: Vec::new() }.rows(&table).expect("rows");
         let shown = Value::Object(key(&types, &rows[0].key));
         let expected = json!({

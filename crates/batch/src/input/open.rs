@@ -30,16 +30,16 @@ impl OpenFile {
         let limits = Limits { pages: PAGES * 16, ..Limits::default() };
         let open = match (format, Address::of(path).map_err(refused)?) {
             (Format::Parquet, None) => Table::open(&Root::Any, path, limits).map(Self::Parquet),
-            (Format::Parquet, Some(address)) => {
+            (text, None) => TextFile::open(&Root::Any, path, text, limits).map(Self::Text),
+            (format, Some(address)) => {
                 let objects = address.objects().map_err(refused)?;
                 let object = Object::open(objects, &address.key, patience);
                 let object = object.map_err(|failure| refused(format!("{address}: {failure}")))?;
-                Table::elsewhere(Arc::new(object), path, limits).map(Self::Parquet)
-            }
-            (text, None) => TextFile::open(&Root::Any, path, text, limits).map(Self::Text),
-            (text, Some(address)) => {
-                let message = "is read from a file system only, and Parquet from stores too";
-                return Err(refused(format!("{address}: {text} {message}")));
+                let object = Arc::new(object);
+                match format {
+                    Format::Parquet => Table::elsewhere(object, path, limits).map(Self::Parquet),
+                    text => TextFile::elsewhere(object, path, text, limits).map(Self::Text),
+                }
             }
         };
         open.map_err(refused)

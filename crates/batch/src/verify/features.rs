@@ -159,6 +159,7 @@ mod tests {
             files: Vec::new(),
             model: "m".to_owned(),
             version: None,
+            tag: None,
             is_pinned: false,
             inputs: Vec::new(),
             keys: Vec::new(),

@@ -6,12 +6,11 @@ use std::{
 };
 
 use arrow_array::RecordBatch;
-use outrigger_tables::Batches;
 use rand::{SeedableRng as _, rngs::StdRng, seq::index};
 
 use crate::{
     Commit, Error, Store,
-    finished::{self, batch_rows},
+    finished::{Form, OutputRows, OutputTable, batch_rows},
     input::{InputFile, Reading},
     plan::{Chunk, Plan, Scoring},
     retry,
@@ -26,7 +25,7 @@ pub(super) struct Sampled {
     pub(super) rows: Vec<u64>,
     /// The columns of the input.
     pub(super) input: RecordBatch,
-    /// The columns of the output.
+    /// The score columns of the output.
     pub(super) output: RecordBatch,
 }
 
@@ -47,7 +46,7 @@ struct Open {
     file: PathBuf,
     rows: VecDeque<u64>,
     input: Reading,
-    output: Batches,
+    output: OutputRows,
 }
 
 impl Sampler {
@@ -109,10 +108,10 @@ impl Sampler {
         let input = Reading::whole(&self.scoring, file, &retry::ranges(&numbers))?;
         let data = commit.data.as_ref();
         let data = data.ok_or_else(|| Error::failed("a commit with scored rows has no file"))?;
-        let table = finished::table(&self.store, data)?;
-        let schema = table.schema();
-        let columns: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let output = table.read(&retry::ranges(rows), &columns)?;
+        let form = Form::of(&self.scoring);
+        let table = OutputTable::open(&self.store, &form, (data, commit.scored))?;
+        let scores = self.scoring.outputs.iter().map(|output| output.column.as_str());
+        let output = table.read(&retry::ranges(rows), &scores.collect::<Vec<_>>())?;
         Ok(Open { file: file.path.clone(), rows: numbers.into(), input, output })
     }
 

@@ -2,10 +2,10 @@
 
 use std::{fs, path::Path};
 
-use outrigger_batch::{Compacted, Compaction, Error, Manifest, Size, Store, compact};
+use outrigger_batch::{Compacted, Compaction, Error, Format, Manifest, Size, Store, compact};
 
 use crate::{
-    harness::{Place, expected, host, rows_of, score, scored},
+    harness::{Place, expected, host, rows_of, score, scored, text_of},
     kills::{OUTPUT, deadly, is_killed_at, variable},
 };
 
@@ -22,10 +22,14 @@ fn rows(count: i64) -> impl Iterator<Item = i64> {
 
 /// A finished job with so many rows, three in a file.
 async fn finished(count: i64) -> Place {
+    finished_as(count, Format::Parquet).await
+}
+
+async fn finished_as(count: i64, format: Format) -> Place {
     let (place, host) = (Place::new(), host().await);
     let file = place.rows("a.parquet", rows(count));
     let mut job = place.job(&[&file], &[&host.address()]);
-    job.chunk_rows = Some(3);
+    (job.chunk_rows, job.output_format) = (Some(3), Some(format));
     score(job).await.expect("scored");
     place
 }
@@ -68,6 +72,33 @@ async fn small_files_become_few_in_the_same_order() {
     assert_eq!(compacted.files.iter().map(|part| part.rows).sum::<u64>(), count as u64);
     let again = compact(&place.store(), &Store::local(&to), size);
     assert_eq!(again, Ok(compacted));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_are_joined_as_they_are() {
+    let place = finished_as(300, Format::Jsonl).await;
+    let to = place.path("large");
+    let size = size_of_20(&place);
+    let compacted = compact(&place.store(), &Store::local(&to), size).expect("compacted");
+    check(&place, &compacted, &to);
+    assert_eq!(compacted.format, Format::Jsonl);
+    let files: Vec<_> = compacted.files.iter().map(|part| part.files).collect();
+    assert!(files.len() > 2 && files.iter().max() > Some(&16), "{files:?}: one has parts");
+    let text = compacted.files.iter().map(|part| {
+        assert!(part.file.name.ends_with(".jsonl"), "{}", part.file.name);
+        fs::read_to_string(to.join(&part.file.name)).expect("a file")
+    });
+    assert_eq!(text.collect::<String>(), text_of(&place.output()), "all bytes are the same");
+    let rows: Vec<_> = compacted.files.iter().map(|part| part.rows).collect();
+    assert_eq!(rows.iter().sum::<u64>(), 270);
+    let again = compact(&place.store(), &Store::local(&to), size);
+    assert_eq!(again, Ok(compacted));
+    // A file of the job that was changed is found before its lines are a part of another one.
+    let manifest = Manifest::read(&place.store()).expect("readable").expect("a manifest");
+    let name = &manifest.files().last().expect("a file").name;
+    fs::write(place.output().join(name), "{}\n").expect("written");
+    let other = compact(&place.store(), &Store::local(place.path("other")), size);
+    assert!(matches!(&other, Err(Error::Failed(it)) if it.contains("was changed")), "{other:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use outrigger_batch::{DiffSettings, Difference, Error, Job, Manifest, Store, compact, diff};
+use outrigger_batch::{
+    DiffSettings, Difference, Error, Format, Job, Manifest, Store, compact, diff,
+};
 use serde_json::json;
 
 use crate::harness::{Place, changing, host, of_numbers, score};
@@ -97,6 +99,51 @@ async fn lists_of_jobs_and_compactions_are_compared() {
         assert_eq!(worst(1), (Some(6), Some(0), Some("NaN")));
     }
     assert!(diff(&a, &compacted, &SETTINGS).is_ok_and(|found| !found.exceeds(0.0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_are_compared_as_parquet_is() {
+    let (place, one) = (Place::new(), host().await);
+    let other = changing(|score| match score {
+        6.0 => f32::NAN,
+        9.0 => 9.1,
+        score => score,
+    });
+    let other = other.await;
+    let a = place.rows("a.parquet", (0..30).filter(|id| *id != 20));
+    let b = place.rows("b.parquet", 0..31);
+    for (host, file, side) in [(&one, &a, "a"), (&other, &b, "b")] {
+        for format in [Format::Parquet, Format::Jsonl] {
+            let mut job = place.job(&[file], &[&host.address()]);
+            (job.output, job.output_format) =
+                (place.path(&format!("{side}-{format}")), Some(format));
+            score(job).await.expect("scored");
+        }
+    }
+    let store = |name: &str| Store::local(place.path(name));
+    let compacted = store("compacted");
+    compact(&store("a-jsonl"), &compacted, 300).expect("compacted");
+    let found = |a: &Store, b: &Store| {
+        let mut found = diff(a, b, &SETTINGS).expect("compared");
+        (found.a, found.b) = Default::default();
+        found
+    };
+    let expected = found(&store("a-parquet"), &store("b-parquet"));
+    assert_eq!((expected.rows, expected.only_a, expected.only_b), (29, 0, 2));
+    assert_eq!(expected.first_only_b[0]["id"], json!(20));
+    assert_eq!(expected.columns[0].unequal, 2);
+    assert!(expected.columns[0].largest > 0.09);
+    let lines = store("b-jsonl");
+    for a in [store("a-jsonl"), store("a-parquet"), compacted] {
+        assert_eq!(found(&a, &lines), expected, "{a:?}");
+    }
+    assert_eq!(found(&store("a-jsonl"), &store("b-parquet")), expected);
+    let both = DiffSettings { keys: vec!["OUT_x".to_owned()], ..SETTINGS };
+    let refused = diff(&store("a-jsonl"), &lines, &both);
+    assert!(
+        matches!(&refused, Err(Error::Usage(it)) if it.contains("both a key and a score")),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -32,4 +32,5 @@ mod parts;
 mod runs;
 mod scripted;
 mod verifications;
+mod versions;
 mod workers;

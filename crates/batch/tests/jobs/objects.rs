@@ -2,10 +2,12 @@
 
 use std::{collections::BTreeMap, io::Write as _};
 
-use outrigger_batch::{Control, Error, Patience, State, Status, Store};
+use outrigger_batch::{
+    Control, DiffSettings, Error, Format, Job, Patience, State, Status, Store, compact, diff,
+};
 
 use crate::{
-    harness::{Place, dead, expected, host, reasons, score_in, scored},
+    harness::{Place, dead, expected, host, lines, reasons, score_in, scored, text_of},
     scripted::{Fate, Scripted},
 };
 
@@ -126,6 +128,26 @@ async fn two_workers_on_one_output_double_nothing() {
     assert_eq!(status.output.to_string_lossy(), "s3://scripted/jobs/a");
     let again = score_in(objects.store("jobs/a", &patience), job()).await.expect("finished");
     assert_eq!(again, manifests[0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_in_a_store_are_written_compared_and_compacted() {
+    let (objects, store, patience) = scripted();
+    let (place, host) = (Place::new(), host().await);
+    let file = place.text("a.jsonl", &lines(0..200));
+    let job = Job { output_format: Some(Format::Jsonl), ..place.job(&[&file], &[&host.address()]) };
+    let manifest = score_in(store.clone(), job).await.expect("scored");
+    assert_eq!((manifest.scored, manifest.chunks.len()), (200, 29));
+    objects.save("jobs/a", &place.output());
+    assert_eq!(scored(&place.output()), expected(0..200));
+    let compacted = objects.store("jobs/b", &patience);
+    let found = compact(&store, &compacted, 1 << 20).expect("compacted");
+    assert_eq!((found.files.len(), found.files[0].rows), (1, 200));
+    let whole = compacted.read(&found.files[0].file.name).expect("read").expect("a file");
+    assert_eq!(String::from_utf8(whole).expect("text"), text_of(&place.output()));
+    let settings = DiffSettings { keys: vec![], scores: vec![], memory: 1 << 20, listed: 3 };
+    let compared = diff(&store, &compacted, &settings).expect("compared");
+    assert!(compared.rows == 200 && !compared.exceeds(0.0), "{compared:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,8 +7,8 @@ use arrow_array::{
     types::{Float32Type, Int64Type},
 };
 use outrigger_batch::{
-    EXPECTED, Error, Host, HostVerification, Job, Period, ROW, Sample, Tolerance, VersionMatch,
-    verify_on_hosts, write_features,
+    EXPECTED, Error, Format, Host, HostVerification, Job, Period, ROW, Sample, Tolerance,
+    VersionMatch, verify_on_hosts, write_features,
 };
 use outrigger_tables::{Limits, Root, Table};
 use outrigger_testkit::oip::{Server, identity};
@@ -54,6 +54,18 @@ async fn a_sample_is_scored_again_and_compared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sample_of_lines_is_compared_too() {
+    let lines = |job| Job { output_format: Some(Format::Jsonl), ..job };
+    let place = finished(lines).await;
+    let found = verified(&place, &host().await).await.expect("verified");
+    assert!(found.passed(), "{found:?}");
+    assert_eq!((found.job.rows, found.columns[0].values), (25, 50));
+    let other = changing(|score| score + 0.5).await;
+    let found = verified(&place, &other).await.expect("verified");
+    assert_eq!((found.columns[0].differing, found.columns[0].largest), (50, 0.5));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn another_version_is_found() {
     let place = finished(|job| job).await;
     let versions = |version: &'static str| {
@@ -88,10 +100,17 @@ async fn a_host_that_is_away_is_an_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sample_becomes_a_file_of_features() {
+    for format in [Format::Parquet, Format::Jsonl] {
+        sample_of_features(format).await;
+    }
+}
+
+async fn sample_of_features(format: Format) {
     let place = Place::new();
     let host = host().await;
     let file = place.rows("a.parquet", 0..100);
-    score(of_numbers(place.job(&[&file], &[&host.address()]))).await.expect("scored");
+    let job = of_numbers(place.job(&[&file], &[&host.address()]));
+    score(Job { output_format: Some(format), ..job }).await.expect("scored");
     let path = place.path("sample.parquet");
     let written = write_features(&place.store(), SAMPLE, None, &path).expect("written");
     assert_eq!((written.rows, written.version.as_deref()), (25, Some("1")));

@@ -93,6 +93,6 @@ impl TextColumn {
 }
 
 /// True if the texts of a column are values of JSON.
-pub(crate) fn is_json(field: &Field) -> bool {
+pub fn is_json(field: &Field) -> bool {
     field.metadata().contains_key(JSON)
 }

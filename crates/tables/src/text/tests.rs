@@ -1,6 +1,8 @@
 // One range is a list too.
 #![allow(clippy::single_range_in_vec_init)]
 
+mod elsewhere;
+
 use std::{fs, io::Write as _};
 
 use arrow_array::{

@@ -5,7 +5,8 @@ mod time;
 use std::{fmt, io::Write, ops::Range};
 
 use arrow_array::{
-    Array, ArrowPrimitiveType, RecordBatch,
+    Array, ArrowPrimitiveType, RecordBatch, StringArray,
+    builder::StringBuilder,
     cast::AsArray as _,
     types::{
         Date32Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
@@ -13,7 +14,7 @@ use arrow_array::{
         TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
     },
 };
-use arrow_schema::{DataType, Schema, TimeUnit};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use outrigger_json::writer::{number, put};
 
 use crate::text::is_json;
@@ -63,10 +64,7 @@ impl<W: Write> LineWriter<W> {
         let mut fields = schema.fields().iter();
         match fields.find(|field| !has_form(field.data_type())) {
             None => Ok(()),
-            Some(field) => {
-                let (name, of) = (field.name(), field.data_type());
-                Err(format!("JSON Lines have no form for the column {name:?}, which has {of}"))
-            }
+            Some(field) => Err(no_form(field)),
         }
     }
 
@@ -108,6 +106,34 @@ impl<W> fmt::Debug for LineWriter<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LineWriter").finish_non_exhaustive()
     }
+}
+
+/// The values of a column as JSON, each as [`LineWriter`] writes it. Absent values stay absent.
+///
+/// # Errors
+/// JSON has no form for the type.
+pub fn json_texts(field: &Field, values: &dyn Array) -> Result<StringArray, String> {
+    if !has_form(values.data_type()) {
+        return Err(no_form(field));
+    }
+    let is_json = is_json(field);
+    let mut text = Vec::new();
+    let mut texts = StringBuilder::with_capacity(values.len(), 0);
+    for row in 0..values.len() {
+        if values.is_null(row) {
+            texts.append_null();
+            continue;
+        }
+        text.clear();
+        items(values, row..row + 1, is_json, &mut text);
+        texts.append_value(str::from_utf8(&text).map_err(|error| error.to_string())?);
+    }
+    Ok(texts.finish())
+}
+
+fn no_form(field: &Field) -> String {
+    let (name, of) = (field.name(), field.data_type());
+    format!("JSON Lines have no form for the column {name:?}, which has {of}")
 }
 
 /// True if values of a type have a form in JSON.
@@ -262,9 +288,8 @@ mod tests {
 
     use arrow_array::{
         ArrayRef, BinaryArray, BooleanArray, Date32Array, Float32Array, Float64Array, Int8Array,
-        ListArray, StringArray, TimestampMillisecondArray, UInt64Array, types::Float32Type,
+        ListArray, TimestampMillisecondArray, UInt64Array, types::Float32Type,
     };
-    use arrow_schema::Field;
 
     use super::*;
     use crate::text::{Leaf, Lists, TextColumn};
@@ -332,6 +357,17 @@ mod tests {
         let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("{\"a\": 1}"), None]));
         let rows = RecordBatch::try_new(Arc::new(Schema::new(vec![json])), vec![texts]);
         assert_eq!(written(&rows.expect("a table")), "{\"c\":{\"a\": 1}}\n{\"c\":null}\n");
+    }
+
+    #[test]
+    fn the_values_of_a_column_are_as_in_its_lines() {
+        let singles: ArrayRef = Arc::new(Float32Array::from(vec![Some(0.1), None, Some(7.0)]));
+        let field = Field::new("c", DataType::Float32, true);
+        let texts = json_texts(&field, &singles).expect("a form");
+        assert_eq!(texts.iter().collect::<Vec<_>>(), [Some("0.1"), None, Some("7.0")]);
+        let keys = BinaryArray::from(vec![&b"a"[..]]);
+        let refused = json_texts(&Field::new("key", DataType::Binary, true), &keys);
+        assert!(refused.is_err_and(|error| error.contains("\"key\"")));
     }
 
     #[test]
