@@ -289,7 +289,8 @@ impl Conductor {
     /// Carries out a decision of the dispatcher. `answer` is the one that it is about.
     fn carry_out(&mut self, decided: Decided, answer: Option<Answer>) -> Result<(), Error> {
         let Decided { scored, dead, cancel, keep } = decided;
-        for flight in cancel.iter().filter_map(|id| self.flights.remove(id)) {
+        for id in &cancel {
+            let Some(flight) = self.flights.remove(id) else { continue };
             self.tally.withdrawn(flight.call.host);
             // Its host may have done the work.
             self.spent(flight.call.host, flight.tokens, Usage::default());

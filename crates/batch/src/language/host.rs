@@ -21,8 +21,10 @@ impl Endpoint for LanguageHost {
             let line = Line::of(request).ok_or_else(Failure::not_sent)?;
             let body = line.body.clone();
             let answered = self.0.post_at(0, (line.url, body), request.deadline).await?;
-            answer(&line, &answered)
-                .map_err(|failure| Failure { host: self.0.addresses().next().cloned(), ..failure })
+            answer(&line, &answered).map_err(|mut failure| {
+                failure.host = self.0.addresses().next().cloned();
+                failure
+            })
         })
     }
 

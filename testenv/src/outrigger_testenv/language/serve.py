@@ -19,9 +19,10 @@ def main() -> None:
     parameters.n_ctx = 2048
     parameters.cpuparams.n_threads = 1
     parameters.warmup = False
+    # It listens until it is dropped.
     server = xllamacpp.Server(parameters)
-    print(server.listening_addresses, flush=True)
     signal.pause()
+    del server
 
 
 if __name__ == "__main__":
