@@ -74,7 +74,8 @@ const BOUND: Metric = gauge(
     "outrigger_batch_host_bound",
     &["host", "bound"],
     "1 for the reason of the host's limit: start (not measured yet), round_trips (more requests \
-     would wait there), refusals, or user (the setting concurrency).",
+     would wait there), refusals, user (the setting concurrency), or quota (the limit of requests or \
+     tokens).",
 );
 const OUT: Metric = gauge(
     "outrigger_batch_host_out",
@@ -123,7 +124,7 @@ pub const METRICS: &[Metric] = &[
 /// The reasons of dead rows and of limits, whose series exist from the start.
 const REASONS: [&str; 6] =
     ["invalid_input", "model_error", "timeout", "too_large", "bad_reply", "host_lost"];
-const BOUNDS: [&str; 4] = ["start", "round_trips", "refusals", "user"];
+const BOUNDS: [&str; 5] = ["start", "round_trips", "refusals", "user", "quota"];
 
 const INTRODUCTION: &str = "\
 # Metrics of a batch job

@@ -19,6 +19,8 @@ pub(crate) struct Batch {
     /// The positions of the rows of the request.
     pub(crate) rows: Vec<u32>,
     pub(crate) request: Request,
+    /// The estimated tokens of the request, for language models.
+    pub(crate) tokens: u64,
     /// The rows that are dead, by their position.
     pub(crate) dead: Vec<(u32, Death)>,
     /// The bytes of the keys, and of these with two copies of the inputs: a request is encoded once

@@ -4,7 +4,7 @@ mod resolve;
 
 use arrow_schema::{DataType as ArrowType, Field, FieldRef, Schema, SchemaRef};
 use outrigger_oip::DataType;
-use outrigger_tables::TextColumn;
+use outrigger_tables::{Leaf, Lists, TextColumn};
 use serde::{Deserialize, Serialize};
 
 use crate::job::{ColumnType, datatype};
@@ -40,16 +40,26 @@ pub(crate) struct OutputColumn {
     pub(crate) datatype: DataType,
     /// The number of lists around a value: 0 for a tensor of the shape [rows] or [rows, 1].
     pub(crate) depth: usize,
+    /// True if its texts are JSON, and `null` is an absent one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_json: bool,
 }
 
 impl OutputColumn {
     /// The column of the output file, as it is read from JSON Lines.
     pub(crate) fn text(&self) -> TextColumn {
+        if self.is_json {
+            let (name, lists) = (self.column.clone(), Lists::Depth(0));
+            return TextColumn { name, leaf: Leaf::Json, lists };
+        }
         ColumnType { datatype: self.datatype, depth: self.depth }.column(&self.column)
     }
 
     /// The column of the output file.
     fn field(&self) -> Field {
+        if self.is_json {
+            return self.text().field();
+        }
         let leaf = arrow_type(self.datatype);
         let of = (0..self.depth).fold(leaf, |of, _| ArrowType::new_list(of, true));
         Field::new(&self.column, of, true)

@@ -2,6 +2,7 @@
 //! batches that are settled to their outputs.
 
 mod report;
+mod spending;
 mod tally;
 
 use std::{
@@ -22,13 +23,14 @@ use tokio::{
     time::Instant,
 };
 
-use self::tally::Tally;
+use self::{spending::usage_of, tally::Tally};
 use crate::{
-    Answer, Error, Health,
+    Answer, Error, Health, Usage,
     batch::{Batch, Death, Piece},
     decode,
     discovery::Asked,
     hosts::Hosts,
+    language::Quotas,
     plan::Scoring,
     readers::Sizes,
 };
@@ -47,12 +49,13 @@ pub(crate) struct Conductor {
     last_batch: u64,
     calls: JoinSet<Ended>,
     flights: HashMap<CallId, Flight>,
-    /// The rows that hosts are tested with.
-    reference: Option<Request>,
+    /// The rows that hosts are tested with, and their tokens.
+    reference: Option<(Request, u64)>,
     start: (Instant, SystemTime),
     scored: u64,
     dead: u64,
     tally: Tally,
+    quotas: Quotas,
     /// The calls that have ended, and those that have failed without fault of their rows.
     ended: u64,
     faults: u64,
@@ -70,6 +73,8 @@ struct Open {
 /// A request in flight.
 struct Flight {
     call: Call,
+    /// The estimated tokens, for language models.
+    tokens: u64,
     abort: AbortHandle,
 }
 
@@ -96,6 +101,7 @@ impl Conductor {
             scored: 0,
             dead: 0,
             tally: Tally::default(),
+            quotas: Quotas::default(),
             ended: 0,
             faults: 0,
             health: BTreeMap::new(),
@@ -121,6 +127,7 @@ impl Conductor {
         self.carry_out(decided, None)?;
         self.hosts.close_others();
         self.tally.keep(&numbers);
+        self.quotas.keep(&numbers);
         self.health.retain(|host, _| numbers.contains(host));
         let asked = |host| Some((host, self.hosts.endpoint(host)?));
         Ok(numbers.into_iter().filter_map(asked).collect())
@@ -174,9 +181,10 @@ impl Conductor {
     }
 
     fn call(&mut self, call: Call) {
+        let tokens = self.spend(&call);
         let rows = call.rows.start as usize..call.rows.end as usize;
         let request = match call.purpose {
-            Purpose::Check => self.reference.clone(),
+            Purpose::Check => self.reference.as_ref().map(|(request, _)| request.clone()),
             Purpose::Score | Purpose::Hedge => {
                 self.batches.get(&call.batch).map(|open| open.batch.request.part(rows))
             }
@@ -189,7 +197,7 @@ impl Conductor {
             };
             (id, endpoint.infer(&Request { deadline, ..request }).await)
         });
-        self.flights.insert(id, Flight { call, abort });
+        self.flights.insert(id, Flight { call, tokens, abort });
     }
 
     /// The end of the next request; `None` while there is none in flight.
@@ -213,7 +221,8 @@ impl Conductor {
             Err(error) if error.is_cancelled() => return Ok(()),
             Err(error) => return Err(Error::failed(format!("a request panicked: {error}"))),
         };
-        let Some(Flight { call, .. }) = self.flights.remove(&id) else { return Ok(()) };
+        let Some(Flight { call, tokens, .. }) = self.flights.remove(&id) else { return Ok(()) };
+        self.spent(call.host, tokens, usage_of(&result));
         if let Ok(answer) = &result {
             self.check_version(call.host, answer)?;
         }
@@ -264,8 +273,9 @@ impl Conductor {
             },
             Err(failure) => {
                 // Another host may have it, or the same one later: the rows are not at fault.
-                let class =
-                    if failure.is_not_served() { Class::Unavailable } else { failure.class };
+                // A line of a batch names its model by itself.
+                let is_absent = failure.is_not_served() && !self.scoring.protocol.is_language();
+                let class = if is_absent { Class::Unavailable } else { failure.class };
                 Failure {
                     is_bad_reply: failure.status == CallStatus::Invalid,
                     retry_after: failure.retry_after,
@@ -279,15 +289,18 @@ impl Conductor {
     /// Carries out a decision of the dispatcher. `answer` is the one that it is about.
     fn carry_out(&mut self, decided: Decided, answer: Option<Answer>) -> Result<(), Error> {
         let Decided { scored, dead, cancel, keep } = decided;
-        for flight in cancel.iter().filter_map(|id| self.flights.remove(id)) {
+        for id in &cancel {
+            let Some(flight) = self.flights.remove(id) else { continue };
             self.tally.withdrawn(flight.call.host);
+            // Its host may have done the work.
+            self.spent(flight.call.host, flight.tokens, Usage::default());
             flight.abort.abort();
         }
         // The batch may be gone after its last rows.
         if let Some((batch, rows)) = keep {
             let rows = rows.start as usize..rows.end as usize;
             let open = self.batches.get(&batch);
-            self.reference = open.map(|open| open.batch.request.part(rows));
+            self.reference = open.map(|open| (open.batch.request.part(rows), open.batch.tokens));
         }
         if let (Some(scored), Some(answer)) = (scored, answer) {
             self.scored += u64::from(scored.rows.end - scored.rows.start);

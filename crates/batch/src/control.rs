@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, commit, hosts, plan::PLAN, store::Store};
+use crate::{Error, commit, hosts, job::Quota, plan::PLAN, store::Store};
 
 /// The name of the control object in the output.
 const CONTROL: &str = "control.json";
@@ -17,6 +17,15 @@ pub struct Control {
     /// The most requests in flight at one host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
+    /// The most requests a minute to one host, for language models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_per_minute: Option<u32>,
+    /// The most tokens a minute at one host, for language models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_minute: Option<u32>,
+    /// The tokens in flight from which on a host gets no further request, for language models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_in_flight: Option<u32>,
     /// The hosts, by their endpoints. One that the job has keeps its further settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
@@ -62,7 +71,16 @@ impl Control {
         Ok(control)
     }
 
-    /// Changes one setting: `batch_size=256`, `concurrency=8`, `hosts=a:8001,b:8001` or
+    /// The limits of a job with these changes.
+    pub(crate) fn quota(&self, job: Quota) -> Quota {
+        Quota {
+            requests_per_minute: self.requests_per_minute.or(job.requests_per_minute),
+            tokens_per_minute: self.tokens_per_minute.or(job.tokens_per_minute),
+            tokens_in_flight: self.tokens_in_flight.or(job.tokens_in_flight),
+        }
+    }
+
+    /// Changes one setting: `batch_size=256`, `concurrency=8`, `tokens_per_minute=90000`, `hosts=a:8001,b:8001` or
     /// `paused=true`. An empty value restores the job's.
     ///
     /// # Errors
@@ -74,6 +92,9 @@ impl Control {
         match key {
             "batch_size" => self.batch_size = positive(key, value)?,
             "concurrency" => self.concurrency = positive(key, value)?,
+            "requests_per_minute" => self.requests_per_minute = positive(key, value)?,
+            "tokens_per_minute" => self.tokens_per_minute = positive(key, value)?,
+            "tokens_in_flight" => self.tokens_in_flight = positive(key, value)?,
             "hosts" => {
                 let hosts = value.split(',').map(str::trim).filter(|host| !host.is_empty());
                 let hosts: Vec<_> = hosts.map(str::to_owned).collect();
@@ -89,7 +110,8 @@ impl Control {
             }
             _ => {
                 return Err(Error::usage(format!(
-                    "{key:?} is none of batch_size, concurrency, hosts, paused"
+                    "{key:?} is none of batch_size, concurrency, requests_per_minute, \
+                     tokens_per_minute, tokens_in_flight, hosts, paused"
                 )));
             }
         }
@@ -132,7 +154,15 @@ mod tests {
         let store = Store::local(directory.path());
         let mut control = Control::read(&store).expect("none yet");
         assert_eq!(control, Control::default());
-        for assignment in ["batch_size=8", "concurrency=2", "hosts=a:1, b:2", "paused=true"] {
+        for assignment in [
+            "batch_size=8",
+            "concurrency=2",
+            "requests_per_minute=60",
+            "tokens_per_minute=9000",
+            "tokens_in_flight=100",
+            "hosts=a:1, b:2",
+            "paused=true",
+        ] {
             control.set(assignment).expect(assignment);
         }
         control.write(&store).expect("written");
@@ -141,14 +171,25 @@ mod tests {
         let expected = Control {
             batch_size: Some(8),
             concurrency: Some(2),
+            requests_per_minute: Some(60),
+            tokens_per_minute: Some(9000),
+            tokens_in_flight: Some(100),
             hosts,
             paused: true,
             cancelled: false,
         };
         assert_eq!(control, expected);
         let mut control = control;
-        for assignment in ["batch_size=", "concurrency=", "hosts=", "paused="] {
-            control.set(assignment).expect(assignment);
+        for key in [
+            "batch_size",
+            "concurrency",
+            "requests_per_minute",
+            "tokens_per_minute",
+            "tokens_in_flight",
+            "hosts",
+            "paused",
+        ] {
+            control.set(&format!("{key}=")).expect(key);
         }
         assert_eq!(control, Control::default());
         for wrong in [

@@ -57,7 +57,8 @@ pub(crate) fn decode(answer: &[Tensor], outputs: &[OutputColumn]) -> Result<Vec<
         let tensor = find(answer, &output.tensor)?;
         let sizes = if output.depth == 0 { &[] } else { tensor.shape.get(1..).unwrap_or(&[]) };
         let rows = tensor.shape.first().copied().unwrap_or(1);
-        nested(leaf(tensor), rows, sizes)
+        let leaf = if output.is_json { json(tensor) } else { leaf(tensor) };
+        nested(leaf, rows, sizes)
     };
     outputs.iter().map(column).collect()
 }
@@ -75,6 +76,12 @@ fn nested(leaf: ArrayRef, rows: i64, sizes: &[i64]) -> Result<ArrayRef, String> 
         values = Arc::new(list.map_err(|error| error.to_string())?);
     }
     Ok(values)
+}
+
+/// Texts of JSON, where `null` is an absent one.
+fn json(tensor: &Tensor) -> ArrayRef {
+    let texts = tensor.texts().map(|text| (text != b"null").then(|| String::from_utf8_lossy(text)));
+    Arc::new(StringArray::from_iter(texts))
 }
 
 /// The elements of a tensor.
@@ -121,7 +128,8 @@ mod tests {
     use super::*;
 
     fn column(datatype: DataType, depth: usize) -> OutputColumn {
-        OutputColumn { column: "c".to_owned(), tensor: "y".to_owned(), datatype, depth }
+        let (column, tensor, is_json) = ("c".to_owned(), "y".to_owned(), false);
+        OutputColumn { column, tensor, datatype, depth, is_json }
     }
 
     fn tensor(datatype: DataType, shape: &[i64], data: &[u8]) -> Tensor {

@@ -1,6 +1,6 @@
 //! The ends of requests: servers of the protocol, and engines of the job itself.
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use futures::future::BoxFuture;
 use outrigger_oip::{Tensor, metadata::ModelMetadata};
@@ -44,6 +44,18 @@ pub struct Answer {
     pub outputs: Vec<Tensor>,
     /// The version that answered, if the host names one.
     pub version: Option<String>,
+    /// The tokens, for language models.
+    pub usage: Usage,
+}
+
+/// The tokens that an answer of a language model has taken, and what its host says about further
+/// ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// The tokens of the prompt and of the answer, if the host counts them.
+    pub tokens: Option<u64>,
+    /// The pause before the next request that the host asks for.
+    pub pause: Option<Duration>,
 }
 
 /// A model as a host describes it.
@@ -60,7 +72,8 @@ impl Endpoint for Client {
     fn infer<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Answer, Failure>> {
         Box::pin(async move {
             let reply = self.infer_at(0, request).await?;
-            Ok(Answer { outputs: reply.outputs, version: reply.version })
+            let (outputs, version) = (reply.outputs, reply.version);
+            Ok(Answer { outputs, version, usage: Usage::default() })
         })
     }
 

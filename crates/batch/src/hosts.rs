@@ -14,7 +14,8 @@ use tokio::runtime::Handle;
 use crate::{
     Endpoint, Error,
     environment::Engine,
-    job::Job,
+    job::{Job, Protocol},
+    language::{self, LanguageHost},
     part::{Part, Reach},
 };
 
@@ -28,6 +29,7 @@ pub(crate) struct Hosts {
     /// The hosts of the job, whose settings hold when they are named again.
     configured: Vec<HostConfig>,
     ca: Option<PathBuf>,
+    protocol: Protocol,
     max_message: usize,
     /// The names of all hosts so far.
     names: BTreeMap<HostId, String>,
@@ -64,6 +66,7 @@ impl Hosts {
         Self {
             configured: job.hosts.0.iter().map(|host| host.0.clone()).collect(),
             ca: job.ca.clone(),
+            protocol: job.protocol,
             max_message,
             engines: clients.keys().copied().collect(),
             names,
@@ -140,24 +143,32 @@ impl Hosts {
         };
         let client = self.client_of(host.clone())?;
         self.names.insert(number, name);
-        self.clients.insert(number, Arc::new(client));
+        self.clients.insert(number, client);
         Ok(number)
     }
 
-    fn client_of(&self, mut host: HostConfig) -> Result<Client, Error> {
+    fn client_of(&self, mut host: HostConfig) -> Result<Arc<dyn Endpoint>, Error> {
         let endpoint = host.endpoint.clone();
         let (name, value) = LOW_PRIORITY;
         if !host.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
             host.headers.push((name.to_owned(), value.to_owned()));
         }
+        let max_answer = match self.protocol {
+            Protocol::Oip => self.max_message,
+            Protocol::OpenAi => self.max_message.min(language::MOST_ANSWER),
+        };
         let config = Config {
             ca: self.ca.clone(),
             max_request: self.max_message,
-            max_answer: self.max_message,
+            max_answer,
             ..Config::new(vec![host])
         };
-        Client::new(config, &[Handle::current()])
-            .map_err(|error| Error::usage(format!("hosts: {endpoint}: {error}")))
+        let client = Client::new(config, &[Handle::current()])
+            .map_err(|error| Error::usage(format!("hosts: {endpoint}: {error}")))?;
+        Ok(match self.protocol {
+            Protocol::Oip => Arc::new(client),
+            Protocol::OpenAi => Arc::new(LanguageHost(client)),
+        })
     }
 
     /// Closes the connections of hosts that are not among those that were set last. Calls in flight

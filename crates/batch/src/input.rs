@@ -165,6 +165,13 @@ impl Input {
         Ok(input)
     }
 
+    /// The input, whose columns of text with these names have these types.
+    #[must_use]
+    pub(crate) fn with_types(mut self, types: Vec<TextColumn>) -> Self {
+        self.known = types;
+        self
+    }
+
     fn of(paths: Vec<PathBuf>, given: Option<Format>) -> Result<Self, Error> {
         let mut files = Vec::with_capacity(paths.len());
         let mut columns: Option<(PathBuf, Format, Option<SchemaRef>)> = None;

@@ -1,6 +1,7 @@
 //! The settings of a job, as its file in YAML has them.
 
 mod column;
+mod protocol;
 mod value;
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
@@ -12,6 +13,7 @@ use crate::{Error, part::Part};
 
 pub use self::{
     column::ColumnType,
+    protocol::{Protocol, Quota},
     value::{Compaction, Host, MaxErrors, Model, OneOrMore, Package, Period, Size, Source},
 };
 pub(crate) use self::{column::leaf, value::datatype};
@@ -38,6 +40,9 @@ pub struct Job {
     /// The format of the files of the output, Parquet or JSON Lines; Parquet if it is absent.
     #[serde(default)]
     pub output_format: Option<Format>,
+    /// The protocol of the hosts.
+    #[serde(default)]
+    pub protocol: Protocol,
     /// The model, by its name on the hosts or as a package. A job with `retry` has that of the first
     /// one without it.
     #[serde(default)]
@@ -70,6 +75,15 @@ pub struct Job {
     /// The most requests in flight at one host. Live.
     #[serde(default = "defaults::concurrency")]
     pub concurrency: u32,
+    /// The most requests a minute to one host, for language models. Live.
+    #[serde(default)]
+    pub requests_per_minute: Option<u32>,
+    /// The most tokens a minute at one host, for language models. Live.
+    #[serde(default)]
+    pub tokens_per_minute: Option<u32>,
+    /// The tokens in flight from which on a host gets no further request, for language models. Live.
+    #[serde(default)]
+    pub tokens_in_flight: Option<u32>,
     /// The time limit of one request.
     #[serde(default = "defaults::timeout")]
     pub timeout: Period,
@@ -141,6 +155,7 @@ impl Job {
             retry: None,
             output: output.into(),
             output_format: None,
+            protocol: Protocol::default(),
             model: Model::named(model),
             hosts: OneOrMore(hosts),
             ca: None,
@@ -150,6 +165,9 @@ impl Job {
             outputs: BTreeMap::new(),
             batch_size: defaults::batch_size(),
             concurrency: defaults::concurrency(),
+            requests_per_minute: None,
+            tokens_per_minute: None,
+            tokens_in_flight: None,
             timeout: defaults::timeout(),
             memory: defaults::memory(),
             chunk_rows: None,
@@ -185,7 +203,9 @@ impl Job {
             (false, Some(_)) => return refused("hosts", "must be empty: the model is a package"),
             _ => {}
         }
-        if self.model.name.is_empty() && self.retry.is_none() {
+        self.check_protocol()?;
+        let names_model = !self.protocol.is_language() && self.retry.is_none();
+        if names_model && self.model.name.is_empty() {
             return refused("model", "needs a name");
         }
         if self.output_format == Some(Format::Csv) {

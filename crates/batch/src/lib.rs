@@ -1,5 +1,5 @@
-//! Batch inference: the rows of files through hosts of the Open Inference Protocol, each exactly once
-//! in the output.
+//! Batch inference: the rows of files through hosts of the Open Inference Protocol, or of OpenAI's
+//! API, each exactly once in the output.
 //!
 //! [`run()`] runs a [`Job`]. Its plan is written once; its chunks are ranges of rows that depend on
 //! nothing else. A chunk is read (`readers`), its batches are scored as the crate `dispatch` decides
@@ -28,6 +28,7 @@ mod history;
 mod hosts;
 mod input;
 mod job;
+mod language;
 mod lease;
 mod letters;
 mod memory;
@@ -53,13 +54,13 @@ pub use self::{
     control::Control,
     diff::{ColumnDifference, DiffSettings, Difference, Tolerance, Worst, diff},
     discovery::{Health, Periods},
-    endpoint::{Answer, Description, Endpoint},
+    endpoint::{Answer, Description, Endpoint, Usage},
     environment::{Engine, Environment, StartEngines},
     error::Error,
     history::{History, Run},
     job::{
-        ColumnType, Compaction, Host, Job, MaxErrors, Model, OneOrMore, Package, Period, Size,
-        Source,
+        ColumnType, Compaction, Host, Job, MaxErrors, Model, OneOrMore, Package, Period, Protocol,
+        Quota, Size, Source,
     },
     letters::Letter,
     names::{Resolve, SystemResolver},

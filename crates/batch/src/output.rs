@@ -30,6 +30,7 @@ use crate::{
     commit::{Commit, DATA, DEAD, DataFile},
     decode::decode,
     input::InputFile,
+    language::custom_id,
     memory::Charge,
     plan::Chunk,
     progress::Counts,
@@ -57,6 +58,9 @@ struct DeadLetter<'a> {
     file: &'a Path,
     /// The number of the row in the file, from 0.
     row: u64,
+    /// The key of this name, which lines of OpenAI's batches have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom_id: Option<&'a str>,
     #[serde(flatten)]
     death: &'a Death,
 }
@@ -143,7 +147,7 @@ impl Output {
         dead.sort_by_key(|(row, _)| *row);
         for (row, death) in &dead {
             let position = self.chunk.rows.start + self.read + u64::from(*row);
-            self.letter(position, death)?;
+            self.letter(position, custom_id(&batch.keys, *row as usize), death)?;
         }
         self.read += batch.keys.num_rows() as u64;
         Ok(())
@@ -181,13 +185,19 @@ impl Output {
         file.write(&table).map_err(|error| failed(&error))
     }
 
-    fn letter(&mut self, position: u64, death: &Death) -> Result<(), Error> {
+    fn letter(
+        &mut self,
+        position: u64,
+        custom_id: Option<&str>,
+        death: &Death,
+    ) -> Result<(), Error> {
         self.dead += 1;
         let name = self.name(DEAD, "jsonl");
         if self.letters.is_none() {
             self.letters = Some(Hashed::new(self.begin(&name)?));
         }
-        let letter = DeadLetter { file: &self.file.path, row: self.file.row(position), death };
+        let (file, row) = (&self.file.path, self.file.row(position));
+        let letter = DeadLetter { file, row, custom_id, death };
         let mut line = serde_json::to_vec(&letter).map_err(Error::failed)?;
         line.push(b'\n');
         let Some(file) = &mut self.letters else { return Ok(()) };

@@ -12,7 +12,7 @@ use crate::{
     columns::{InputTensor, OutputColumn},
     commit,
     input::InputFile,
-    job::{ColumnType, Job, Source},
+    job::{ColumnType, Job, Protocol, Source},
     store::Store,
 };
 
@@ -43,6 +43,9 @@ pub(crate) struct Scoring {
     pub(crate) format: Format,
     /// The columns that are read from text, with their types.
     pub(crate) types: Vec<TextColumn>,
+    /// The protocol of the hosts.
+    #[serde(default, skip_serializing_if = "Protocol::is_default")]
+    pub(crate) protocol: Protocol,
     pub(crate) model: String,
     /// The version that answered first; `None` if the hosts name none.
     pub(crate) version: Option<String>,
@@ -160,6 +163,7 @@ impl Scoring {
             ("input", !has_files),
             ("format", job.format.is_some_and(|format| format != self.format)),
             ("output_format", job.output_format.is_some_and(|it| it != self.output_format)),
+            ("protocol", self.protocol != job.protocol),
             ("model", self.model != job.model.name),
             ("model version", version.is_some() && ![&self.version, &self.tag].contains(&version)),
             ("inputs", !job.inputs.iter().all(is_input)),
@@ -257,6 +261,7 @@ mod tests {
             files: rows.iter().map(file).collect(),
             format: Format::Parquet,
             types: Vec::new(),
+            protocol: Protocol::default(),
             model: "m".to_owned(),
             version: None,
             tag: None,
@@ -308,6 +313,7 @@ mod tests {
             tensor: "S".to_owned(),
             datatype: DataType::Fp32,
             depth: 0,
+            is_json: false,
         }];
         let files = scoring.files.clone();
         let plan = Plan::new(scoring, 8).expect("a plan");

@@ -21,9 +21,10 @@ use crate::{
     encode::encode,
     hosts::Hosts,
     input::{Described, Input, Reading, Rows},
-    job::Job,
+    job::{Job, Protocol},
+    language,
     plan::{Plan, Scoring},
-    readers,
+    readers::{self, batch_rows},
     store::Patience,
 };
 
@@ -45,10 +46,12 @@ pub(crate) async fn prepare(
     input: Input,
     (hosts, numbers): (&Hosts, &[HostId]),
 ) -> Result<Plan, Error> {
+    let has_lines = job.protocol.is_language();
     let Description { metadata, optional } = describe(job, hosts, numbers).await?;
     check_outputs(&job.outputs, &metadata.outputs)?;
     let inputs = resolve_inputs((&metadata.inputs, &optional), &job.inputs)?;
     let format = input.format;
+    let input = if has_lines { input.with_types(language::columns()) } else { input };
     let Described { files, schema, columns } = described(input, &inputs, job).await?;
     let inputs = present_inputs(inputs, &job.inputs, &schema)?;
     let keys = resolve_keys(job.keys.as_deref(), &inputs, &schema)?;
@@ -58,6 +61,7 @@ pub(crate) async fn prepare(
         files,
         format,
         types: Vec::new(),
+        protocol: job.protocol,
         model: job.model.name.clone(),
         version: job.model.version.clone(),
         tag: None,
@@ -65,7 +69,7 @@ pub(crate) async fn prepare(
         inputs,
         keys,
         outputs: Vec::new(),
-        chunk_rows: job.chunk_rows.unwrap_or(CHUNK_ROWS),
+        chunk_rows: job.chunk_rows.unwrap_or(chunk_rows(job.protocol)),
         output_format,
     };
     scoring.types = needed(columns, &scoring.columns(), job)?;
@@ -77,14 +81,23 @@ pub(crate) async fn prepare(
     let (answer, row_bytes) =
         first_answer(&rows, &scoring.inputs, (job, request), hosts, numbers).await?;
     scoring.outputs = resolve_outputs(&job.outputs, &scoring.keys, (&answer.outputs, &metadata))?;
+    if has_lines {
+        language::mark_json(&mut scoring.outputs);
+    }
     pin(&mut scoring, answer.version, &metadata)?;
     let count = answer.outputs.first().and_then(|output| output.shape.first()).copied();
     let count = count.and_then(|rows| u64::try_from(rows).ok()).unwrap_or(1).max(1);
     let bytes: usize = answer.outputs.iter().map(|output| output.data.len()).sum();
     let answer_bytes = (bytes as u64).div_ceil(count);
-    let chunk = (CHUNK_BYTES / (row_bytes + answer_bytes).max(1)).clamp(1, CHUNK_ROWS);
+    let chunk =
+        (CHUNK_BYTES / (row_bytes + answer_bytes).max(1)).clamp(1, chunk_rows(job.protocol));
     scoring.chunk_rows = job.chunk_rows.unwrap_or(chunk);
     Plan::new(scoring, answer_bytes)
+}
+
+/// The most rows of a chunk, if the job does not set them.
+fn chunk_rows(protocol: Protocol) -> u64 {
+    if protocol.is_language() { language::CHUNK_ROWS } else { CHUNK_ROWS }
 }
 
 /// The rows and the columns of the input, which may be read as a whole.
@@ -189,7 +202,7 @@ async fn first_answer(
     numbers: &[HostId],
 ) -> Result<(Answer, u64), Error> {
     let count = rows.table.num_rows();
-    let whole = (0, count.min(job.batch_size as usize));
+    let whole = (0, count.min(batch_rows(job.protocol, job.batch_size) as usize));
     let alone = (0..count.min(ROWS_ALONE)).map(|row| (row, 1));
     let mut reason = "the first rows are not valid".to_owned();
     for (start, count) in std::iter::once(whole).chain(alone) {

@@ -67,7 +67,7 @@ pub struct HostProgress {
     pub host: String,
     /// The most requests in flight.
     pub limit: usize,
-    /// The reason of the limit: `start`, `round_trips`, `refusals` or `user`.
+    /// The reason of the limit: `start`, `round_trips`, `refusals`, `user` or `quota`.
     pub bound: String,
     /// The requests in flight.
     pub in_flight: usize,
@@ -83,6 +83,8 @@ pub struct HostProgress {
     pub calls: u64,
     /// The requests that have failed.
     pub failed: u64,
+    /// The tokens that it has used, for language models.
+    pub tokens: u64,
     /// The requests by their end: one of [`ENDS`].
     pub ends: BTreeMap<String, u64>,
     /// The failure of the request that failed last.

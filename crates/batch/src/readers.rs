@@ -21,6 +21,8 @@ use crate::{
     control::Control,
     encode::{Encoded, encode},
     input::{self, InputFile, Reading},
+    job::Protocol,
+    language,
     lease::Leases,
     memory::{Charge, Memory},
     output::{self, Ended, Outputs},
@@ -147,7 +149,8 @@ impl Readers {
         let Sizes { batch_rows, answer_bytes, row_bytes } = &*self.sizes;
         let bytes = row_bytes.load(Relaxed) + answer_bytes.load(Relaxed);
         let most = (self.memory.limit() / SHARE / bytes.max(1)).max(1);
-        usize::try_from(most.min(batch_rows.load(Relaxed).into())).unwrap_or(1)
+        let rows = self::batch_rows(self.scoring.protocol, batch_rows.load(Relaxed));
+        usize::try_from(most.min(rows.into())).unwrap_or(1)
     }
 
     /// A batch within the memory; `None` if the job stops.
@@ -174,7 +177,22 @@ impl Readers {
         let death = |(row, reason)| (row, Death::invalid(reason));
         let dead = invalid.into_iter().map(death).collect();
         let output = Some(output.clone());
-        Some(Batch { sequence, keys, rows, request, dead, keys_bytes, bytes, charge, output })
+        let tokens = match self.scoring.protocol.is_language() {
+            true => language::tokens(&request),
+            false => 0,
+        };
+        Some(Batch {
+            sequence,
+            keys,
+            rows,
+            request,
+            tokens,
+            dead,
+            keys_bytes,
+            bytes,
+            charge,
+            output,
+        })
     }
 
     /// Passes a batch on: to the hosts, or to the output if no row of it can be sent. Returns false
@@ -219,6 +237,12 @@ impl Rows {
         let keys = rows.table.slice(0, encoded.read).project(&self.keys).map_err(Error::failed)?;
         Ok(Some((keys, encoded)))
     }
+}
+
+/// The most rows of a request, where the job allows `most`. A line of OpenAI's batches is a request of
+/// its own.
+pub(crate) fn batch_rows(protocol: Protocol, most: u32) -> u32 {
+    if protocol.is_language() { 1 } else { most }
 }
 
 /// A request without inputs. Its deadline is set for each call.

@@ -80,6 +80,7 @@ pub(crate) fn ranges(rows: &[u64]) -> Vec<Range<u64>> {
 
 /// The job with the settings of the first one where it has none.
 fn completed(mut job: Job, first: Scoring) -> Job {
+    job.protocol = first.protocol;
     if job.inputs.is_empty() {
         let source = |input: InputTensor| {
             let InputTensor { name, datatype, row, columns, .. } = input;

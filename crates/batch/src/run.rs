@@ -31,7 +31,7 @@ use crate::{
     discovery::{Discovery, Finding},
     hosts::Hosts,
     input::Input,
-    job::{Compaction, Job},
+    job::{Compaction, Job, Quota},
     lease::Leases,
     memory::Memory,
     names::Names,
@@ -168,7 +168,7 @@ async fn hosts(environment: &Environment, job: &Job) -> Result<(Hosts, Names), E
 fn input(job: Job) -> Result<(Job, Input), Error> {
     match job.retry.clone() {
         Some(first) => retried(job, &Store::at(&first)?),
-        None => Input::find(&job.input.0, job.format).map(|input| (job, input)),
+        None => Input::find(&job.input.0, job.format).map(|input| (job.for_lines(), input)),
     }
 }
 
@@ -217,6 +217,7 @@ struct Worker {
 struct Live {
     batch_size: u32,
     concurrency: u32,
+    quota: Quota,
     control: Control,
 }
 
@@ -257,7 +258,9 @@ impl Worker {
         let steward = Arc::new(Steward::new(&name, (plan, before), &readers, watch));
         let threads = threads(layout.readers, &readers, &steward)?;
         let (batch_size, concurrency) = (job.batch_size, job.concurrency);
-        let settings = Live { batch_size, concurrency, control: Control::default() };
+        let (quota, control) = (job.quota(), Control::default());
+        conductor.set_quota(quota);
+        let settings = Live { batch_size, concurrency, quota, control };
         let (reading, open) = (layout.readers, 0);
         Ok(Self {
             conductor,
@@ -334,7 +337,7 @@ impl Worker {
         if control.cancelled {
             return Err(Error::Cancelled);
         }
-        let Live { batch_size, concurrency, control: before } = &mut self.settings;
+        let Live { batch_size, concurrency, quota, control: before } = &self.settings;
         if control == *before {
             return Ok(());
         }
@@ -342,6 +345,7 @@ impl Worker {
         self.readers.sizes.batch_rows.store(rows, Relaxed);
         let limits = limits(control.concurrency.unwrap_or(*concurrency));
         let has_new_hosts = control.hosts != before.hosts;
+        self.conductor.set_quota(control.quota(*quota));
         let dispatcher = self.conductor.dispatcher();
         dispatcher.set_limits(limits);
         match control.paused {

@@ -287,6 +287,7 @@ mod tests {
             files: vec![file],
             format: Format::Parquet,
             types: Vec::new(),
+            protocol: Default::default(),
             output_format: Format::Parquet,
             model: "m".to_owned(),
             version: Some("3".to_owned()),

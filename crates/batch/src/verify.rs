@@ -193,6 +193,9 @@ pub async fn verify_on_hosts(
 
 fn open(store: &Store, sample: Sample) -> Result<(Plan, Sampler), Error> {
     let (plan, Manifest { chunks, .. }) = finished::job(store)?;
+    if plan.scoring.protocol.is_language() {
+        return Err(Error::usage("the answers of language models are not compared"));
+    }
     let sampler = Sampler::new(store, (&plan, chunks), (sample.rows, sample.seed))?;
     Ok((plan, sampler))
 }

@@ -112,6 +112,7 @@ mod tests {
             files: vec![file],
             format: Format::Parquet,
             types: Vec::new(),
+            protocol: Default::default(),
             model: "m".to_owned(),
             version: None,
             tag: None,

@@ -1,6 +1,6 @@
 //! The dispatcher and its inputs.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use outrigger_core::Moment;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -8,7 +8,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use crate::{
     call::{BatchId, CallId, End, HostId, Settled, Stop},
     errors::Errors,
-    host::Host,
+    host::{Hold, Host},
     piece::{Piece, PieceId},
     pool::Pool,
     settings::{Limits, Settings},
@@ -113,6 +113,20 @@ impl Dispatcher {
     pub fn may_return(&mut self, host: HostId, now: Moment) {
         if let Some(host) = self.hosts.get_mut(&host) {
             host.breaker.may_return(now);
+        }
+    }
+
+    /// Sets a bound of one host beside its limits. It holds until it is set again.
+    pub fn hold(&mut self, host: HostId, hold: Hold) {
+        if let Some(host) = self.hosts.get_mut(&host) {
+            host.hold = hold;
+        }
+    }
+
+    /// Makes no calls to a host for `pause`, as it has asked for in an answer that is no failure.
+    pub fn be_quiet(&mut self, host: HostId, pause: Duration, now: Moment) {
+        if let Some(host) = self.hosts.get_mut(&host) {
+            host.be_quiet(pause, now);
         }
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct Host {
     held: BinaryHeap<Reverse<Moment>>,
     /// The host has asked for no calls until this moment.
     pub(crate) quiet: Moment,
+    /// The caller has asked for no calls.
+    pub(crate) hold: Hold,
     cap: RateCap,
     /// The call that tests the host.
     pub(crate) check: Option<CallId>,
@@ -89,6 +91,7 @@ impl Host {
             in_flight: 0,
             held: BinaryHeap::new(),
             quiet: Moment::default(),
+            hold: Hold::None,
             cap: RateCap::new(now),
             check: None,
             fragile: 0,
@@ -122,8 +125,9 @@ impl Host {
     }
 
     /// The reason of the limit.
-    pub(crate) fn bound(&self, limits: &Limits) -> Bound {
+    pub(crate) fn bound(&self, limits: &Limits, now: Moment) -> Bound {
         match self.limiter.limit() {
+            _ if self.hold.holds(now) => Bound::Quota,
             limit if limit > limits.max_in_flight => Bound::User,
             _ if self.limiter.is_refused() => Bound::Refusals,
             _ if self.limiter.is_starting() => Bound::Start,
@@ -134,7 +138,8 @@ impl Host {
     /// True if the host takes one more call now. `late` of its calls take much longer than usual:
     /// they say nothing about the others, and take places of the user's maximum only.
     pub(crate) fn is_free(&self, limits: &Limits, late: usize, now: Moment) -> bool {
-        let is_quiet = now < self.quiet || self.cap.wait(limits.rows_per_second, now).is_some();
+        let is_asked = now < self.quiet || self.hold.holds(now);
+        let is_quiet = is_asked || self.cap.wait(limits.rows_per_second, now).is_some();
         match self.breaker.place(now) {
             Place::Out(_) => false,
             Place::Trial => !is_quiet,
@@ -162,7 +167,10 @@ impl Host {
             Place::In => self.held.peek().map(|Reverse(until)| *until),
         };
         let quiet = (self.quiet > now).then_some(self.quiet);
-        [places, quiet, self.cap.wait(limits.rows_per_second, now)].into_iter().flatten().min()
+        [places, quiet, self.hold.end(now), self.cap.wait(limits.rows_per_second, now)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Takes a place for a call with these rows.
@@ -170,7 +178,7 @@ impl Host {
         self.in_flight += 1;
         self.used = used;
         self.totals.calls += 1;
-        self.cap.take(rows, limits.rows_per_second, now);
+        self.cap.take(rows.into(), limits.rows_per_second, now);
         self.taken()
     }
 
@@ -217,6 +225,36 @@ pub(crate) fn is_answer(class: Class) -> bool {
     matches!(class, Class::Ambiguous | Class::Refused | Class::TooLarge(_))
 }
 
+/// A bound of the caller beside its [`Limits`], as for a budget of tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// The host takes calls.
+    #[default]
+    None,
+    /// It takes none before this moment.
+    Until(Moment),
+    /// It takes none before the hold is set again.
+    Closed,
+}
+
+impl Hold {
+    fn holds(self, now: Moment) -> bool {
+        match self {
+            Self::None => false,
+            Self::Until(end) => now < end,
+            Self::Closed => true,
+        }
+    }
+
+    /// The moment at which it ends by itself, if that is still to come.
+    fn end(self, now: Moment) -> Option<Moment> {
+        match self {
+            Self::Until(end) if end > now => Some(end),
+            _ => None,
+        }
+    }
+}
+
 /// The reason of a host's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
@@ -228,6 +266,8 @@ pub enum Bound {
     Refusals,
     /// The user's maximum.
     User,
+    /// The caller's [`Hold`]: there are no calls at all for the moment.
+    Quota,
 }
 
 impl Bound {
@@ -238,6 +278,7 @@ impl Bound {
             Self::RoundTrips => "round_trips",
             Self::Refusals => "refusals",
             Self::User => "user",
+            Self::Quota => "quota",
         }
     }
 }

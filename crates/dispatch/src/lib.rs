@@ -38,7 +38,8 @@ pub use self::{
         BatchId, Call, CallId, Dead, End, Failure, HostId, Purpose, Reason, Scored, Settled, Stop,
     },
     dispatcher::Dispatcher,
-    host::{Bound, Totals},
+    host::{Bound, Hold, Totals},
+    rate::RateCap,
     settings::{Limits, MaxErrors, Settings, Share},
     status::{Breaker, HostStatus, Status},
 };

@@ -36,25 +36,26 @@ impl Rate {
     }
 }
 
-/// A cap of the rows a second. A call may exceed it; the next one waits for longer.
+/// A cap of an amount a second, such as rows. A call may exceed it; the next one waits for longer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RateCap {
-    /// The rows that may be sent; below zero after a call that exceeds them.
-    rows: f64,
+pub struct RateCap {
+    /// The amount that may be sent; below zero after a call that exceeds it.
+    amount: f64,
     at: Moment,
 }
 
 impl RateCap {
-    pub(crate) fn new(now: Moment) -> Self {
-        Self { rows: 0.0, at: now }
+    /// A cap of which nothing was taken.
+    pub fn new(now: Moment) -> Self {
+        Self { amount: 0.0, at: now }
     }
 
     fn saved(&self, per_second: f64, now: Moment) -> f64 {
-        (self.rows + now.since(self.at).as_secs_f64() * per_second).min(SAVED * per_second)
+        (self.amount + now.since(self.at).as_secs_f64() * per_second).min(SAVED * per_second)
     }
 
     /// The time at which the next call may be sent, if it is not now.
-    pub(crate) fn wait(&self, per_second: Option<f64>, now: Moment) -> Option<Moment> {
+    pub fn wait(&self, per_second: Option<f64>, now: Moment) -> Option<Moment> {
         let per_second = per_second?.max(f64::MIN_POSITIVE);
         let saved = self.saved(per_second, now);
         let missing = -saved / per_second;
@@ -64,9 +65,10 @@ impl RateCap {
         (saved < 0.0).then(|| now + wait.saturating_add(std::time::Duration::from_nanos(1)))
     }
 
-    pub(crate) fn take(&mut self, rows: u32, per_second: Option<f64>, now: Moment) {
+    /// Takes an amount. A negative one is given back.
+    pub fn take(&mut self, amount: f64, per_second: Option<f64>, now: Moment) {
         if let Some(per_second) = per_second {
-            self.rows = self.saved(per_second, now) - f64::from(rows);
+            self.amount = self.saved(per_second, now) - amount;
         }
         self.at = now;
     }
@@ -102,7 +104,7 @@ mod tests {
             match cap.wait(cap_is, now) {
                 Some(until) => now = until,
                 None => {
-                    cap.take(30, cap_is, now);
+                    cap.take(30.0, cap_is, now);
                     sent += 30;
                 }
             }

@@ -99,7 +99,7 @@ impl Dispatcher {
         HostStatus {
             host: host.id,
             limit: host.limit(limits),
-            bound: host.bound(limits),
+            bound: host.bound(limits, now),
             in_flight: host.in_flight,
             breaker,
             quiet_until: (host.quiet > now).then_some(host.quiet),

@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use http::header::AUTHORIZATION;
 use outrigger_budget::{Account, Owner};
 use reqwest::{Client as HttpClient, redirect};
 use tokio::{
@@ -16,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    Class, Config, Failure, InvalidConfig, Reply, Request,
+    Class, Config, Failure, HostConfig, InvalidConfig, Reply, Request,
     config::{Address, Pinned, invalid},
     dial::{self, Dialer},
     host::Host,
@@ -56,7 +57,10 @@ impl Client {
         let addresses = config.addresses()?;
         let tls = dial::tls(config.ca.as_deref())?;
         let http = http_client(&config, &tls, None)?;
-        let host = |(address, host): (Address, _)| {
+        let host = |(mut address, host): (Address, &HostConfig)| {
+            if let Some(token) = host.token_of_environment()? {
+                address.headers.insert(AUTHORIZATION, token);
+            }
             let dialer = Dialer::new(&address, &tls);
             // A client that looks a name up does so for all hosts of the name.
             let http = match &address.pinned {
@@ -184,7 +188,7 @@ impl Client {
     }
 
     /// The end of an attempt that begins now.
-    fn until(&self, deadline: Instant) -> Instant {
+    pub(crate) fn until(&self, deadline: Instant) -> Instant {
         let attempt = self.config.attempt_timeout.map(|limit| Instant::now() + limit);
         attempt.map_or(deadline, |attempt| attempt.min(deadline))
     }

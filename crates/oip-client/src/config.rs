@@ -1,7 +1,7 @@
 //! The configuration of a client.
 
 use std::{
-    fmt,
+    env, fmt,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     time::Duration,
@@ -57,6 +57,8 @@ pub struct HostConfig {
     pub headers: Vec<(String, String)>,
     /// A file with a token, sent as `authorization: Bearer TOKEN`. It is read again when it changes.
     pub token_file: Option<PathBuf>,
+    /// The variable of the environment with such a token, in place of a file. It is read once.
+    pub token_env: Option<String>,
     /// The address to connect to; `None`: those of the endpoint's name. Certificates and requests
     /// have the name in either case.
     pub address: Option<IpAddr>,
@@ -153,6 +155,17 @@ impl HostConfig {
         let Endpoint::Tcp { host, .. } = self.address()?.endpoint else { return Ok(None) };
         let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
         Ok((!is_address).then_some(host))
+    }
+
+    /// The header with the token of the environment.
+    pub(crate) fn token_of_environment(&self) -> Result<Option<HeaderValue>, InvalidConfig> {
+        let Some(name) = &self.token_env else { return Ok(None) };
+        let unusable = |problem: &str| invalid("token_env", &format!("{name} {problem}"));
+        let token = env::var(name).map_err(|_| unusable("is not set in the environment"))?;
+        let header = HeaderValue::try_from(format!("Bearer {}", token.trim()));
+        let mut header = header.map_err(|_| unusable("is not valid in a header"))?;
+        header.set_sensitive(true);
+        Ok(Some(header))
     }
 
     fn address(&self) -> Result<Address, InvalidConfig> {

@@ -66,7 +66,7 @@ impl Failure {
     }
 
     /// An answer that is not valid: another host may give a better one.
-    pub(crate) fn invalid(message: impl fmt::Display) -> Self {
+    pub fn invalid(message: impl fmt::Display) -> Self {
         Self::of(Class::Ambiguous, Status::Invalid, message.to_string())
     }
 

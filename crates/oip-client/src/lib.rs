@@ -16,6 +16,7 @@ mod host;
 mod hosts;
 mod message;
 mod parts;
+mod plain;
 mod policy;
 mod rest;
 mod room;
@@ -30,4 +31,5 @@ pub use self::{
     control::ModelRef,
     failure::{Failure, Status},
     message::{Reply, Request},
+    plain::Answered,
 };

@@ -5,14 +5,14 @@ use std::time::{Duration, SystemTime};
 use bytes::{Bytes, BytesMut};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method,
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
     header::{ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE},
 };
 use outrigger_oip::{
     InferResponse, Parameters,
     rest::{self, Encoded, Unreadable},
 };
-use outrigger_resilience::retry_after;
+use outrigger_resilience::{rate_limit_pause, retry_after};
 use reqwest::{Client, Response, Url};
 
 pub(crate) use outrigger_oip::rest::{escaped, model_path};
@@ -39,6 +39,7 @@ pub(crate) struct Rest {
 
 /// A body that was read as a whole, with its headers.
 pub(crate) struct Read {
+    pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
@@ -109,10 +110,14 @@ impl Rest {
         let (status, headers) = (response.status(), response.headers().clone());
         let body = read(response, room).await?;
         if status.is_success() {
-            return Ok(Read { headers, body });
+            return Ok(Read { status, headers, body });
         }
+        let asked = retry_after(&headers, SystemTime::now(), MOST_ASKED).or_else(|| {
+            let is_limit = status == StatusCode::TOO_MANY_REQUESTS;
+            is_limit.then(|| rate_limit_pause(&headers, 1, MOST_ASKED)).flatten()
+        });
         Err(Failure {
-            retry_after: retry_after(&headers, SystemTime::now(), MOST_ASKED),
+            retry_after: asked,
             ..Failure::http(status, outrigger_oip::message::of_body(&body))
         })
     }

@@ -3,7 +3,7 @@
 //!
 //! [`Class`] sorts failures, [`Backoff`] gives the pauses between attempts, [`RetryBudget`] bounds
 //! the retries of all messages, [`Ejection`] withdraws a host that fails its calls (a circuit
-//! breaker), [`retry_after`] reads the pause that a server asks for, and a [`Limiter`] bounds the
+//! breaker), [`retry_after`] and [`rate_limit_pause`] read the pause that a server asks for, and a [`Limiter`] bounds the
 //! calls that a host has in flight: [`Aimd`] by its refusals, [`Pipe`] by its rate and its round
 //! trips, [`Adaptive`] by both.
 
@@ -14,6 +14,7 @@ mod class;
 mod ejection;
 mod limiter;
 mod pipe;
+mod rate_limit;
 mod retry_after;
 
 pub use self::{
@@ -24,5 +25,6 @@ pub use self::{
     ejection::{Ejection, EjectionSettings, Outcome, Place},
     limiter::{Aimd, Limiter, Sample},
     pipe::Pipe,
+    rate_limit::rate_limit_pause,
     retry_after::retry_after,
 };

@@ -8,6 +8,7 @@ const BOUNDS = {
   round_trips: "more requests would wait there",
   refusals: "it refused more",
   user: "the setting concurrency",
+  quota: "the limit of requests or tokens",
 };
 const BREAKERS = { closed: ["in use", "good"], open: ["left out", "bad"], half_open: ["being tested", "warn"] };
 

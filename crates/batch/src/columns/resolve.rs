@@ -248,6 +248,7 @@ pub(crate) fn resolve_outputs(
             tensor: tensor.name.to_string(),
             datatype: tensor.datatype,
             depth,
+            is_json: false,
         }
     };
     let find = |(name, tensor): (&String, &String)| {

@@ -42,6 +42,7 @@ impl Conductor {
             rows: status.totals.rows,
             calls: status.totals.calls,
             failed: status.totals.failed,
+            tokens: self.quotas.used(status.host),
             ends,
             last_failure,
             health: self.health.get(&status.host).copied(),

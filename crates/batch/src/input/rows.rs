@@ -7,7 +7,7 @@ use arrow_schema::SchemaRef;
 use outrigger_tables::{Batches, TextBatch, TextColumn, TextRows};
 
 use super::{InputFile, open::OpenFile};
-use crate::{Error, plan::Scoring, store::Patience};
+use crate::{Error, language, plan::Scoring, store::Patience};
 
 /// Rows, of which some may be malformed.
 #[derive(Debug, Clone)]
@@ -22,6 +22,8 @@ pub(crate) struct Rows {
 pub(crate) struct Reading {
     file: OpenFile,
     batches: Decoded,
+    /// True if the rows are lines of OpenAI's batches, which are checked.
+    has_lines: bool,
 }
 
 #[derive(Debug)]
@@ -43,7 +45,9 @@ impl Reading {
         patience: &Patience,
     ) -> Result<Self, Error> {
         let file = open(scoring, planned, patience)?;
-        Self::of(file, (planned, &scoring.types), &planned.ranges(positions), &scoring.columns())
+        let ranges = planned.ranges(positions);
+        let reading = Self::of(file, (planned, &scoring.types), &ranges, &scoring.columns())?;
+        Ok(Self { has_lines: scoring.protocol.is_language(), ..reading })
     }
 
     /// The rows with these numbers in a planned file, with all of its columns, or those of text that
@@ -80,7 +84,7 @@ impl Reading {
                 Decoded::Text(text.read(&index, ranges, types)?.into())
             }
         };
-        Ok(Self { file, batches })
+        Ok(Self { file, batches, has_lines: false })
     }
 
     /// The columns that are read, with their types.
@@ -96,10 +100,14 @@ impl Reading {
     /// # Errors
     /// The file cannot be read any further.
     pub(crate) fn next(&mut self, most: usize) -> Result<Option<Rows>, Error> {
-        Ok(match &mut self.batches {
+        let mut rows = match &mut self.batches {
             Decoded::Parquet(batches) => batches.next(most)?.map(Rows::from),
             Decoded::Text(rows) => rows.next(most)?.map(Rows::from),
-        })
+        };
+        if let Some(rows) = rows.as_mut().filter(|_| self.has_lines) {
+            language::check(rows);
+        }
+        Ok(rows)
     }
 
     /// Checks that the file is still the one that was planned.

@@ -63,6 +63,7 @@ compact: {to: large, file_size: 1GiB}
         prefix: "/p".to_owned(),
         headers,
         token_file: Some("/token".into()),
+        token_env: None,
         address: None,
     };
     assert_eq!(job.hosts.0, [Host::new("one:8001"), Host(two)]);

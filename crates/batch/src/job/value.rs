@@ -28,7 +28,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMore<T> {
     }
 }
 
-/// A host: `host:port`, an URL, or an object with `endpoint`, `prefix`, `headers` and `token_file`.
+/// A host: `host:port`, an URL, or an object with `endpoint`, `prefix`, `headers`, and `token_file`
+/// or `token_env`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host(pub HostConfig);
 
@@ -51,12 +52,19 @@ impl<'de> Deserialize<'de> for Host {
             headers: BTreeMap<String, String>,
             #[serde(default)]
             token_file: Option<PathBuf>,
+            #[serde(default)]
+            token_env: Option<String>,
         }
         let text = |endpoint| Full { endpoint, ..Full::default() };
-        let Full { endpoint, prefix, headers, token_file } =
+        let Full { endpoint, prefix, headers, token_file, token_env } =
             forms::text_or_map(deserializer, text)?;
+        if token_file.is_some() && token_env.is_some() {
+            return Err(de::Error::custom("either token_file or token_env may be given"));
+        }
         let headers = headers.into_iter().collect();
-        Ok(Self(HostConfig { endpoint, prefix, headers, token_file, address: None }))
+        let host =
+            HostConfig { prefix, headers, token_file, token_env, ..HostConfig::new(endpoint) };
+        Ok(Self(host))
     }
 }
 

@@ -151,10 +151,12 @@ mod tests {
             tensor: (*name).to_owned(),
             datatype: *datatype,
             depth: *depth,
+            is_json: false,
         };
         Scoring {
             format: Format::Parquet,
             types: Vec::new(),
+            protocol: Default::default(),
             output_format: Format::Parquet,
             files: Vec::new(),
             model: "m".to_owned(),

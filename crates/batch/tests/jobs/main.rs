@@ -25,6 +25,7 @@ mod faults;
 mod formats;
 mod harness;
 mod kills;
+mod language;
 mod names;
 mod objects;
 mod outage;

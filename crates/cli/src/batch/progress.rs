@@ -65,6 +65,7 @@ fn host(host: &HostProgress) -> String {
         "round_trips" => "more would wait there",
         "refusals" => "it refused more",
         "user" => "the setting concurrency",
+        "quota" => "the limit of requests or tokens",
         other => other,
     };
     let place = match breaker.as_str() {

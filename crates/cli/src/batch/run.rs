@@ -10,7 +10,7 @@ use std::{
 
 use outrigger_batch::{
     Environment, Error, Format, Host, Job, MANIFEST, Manifest, MaxErrors, Model, OneOrMore, Part,
-    Period, Size, Source, Status, Store, Watch,
+    Period, Protocol, Size, Source, Status, Store, Watch,
 };
 use outrigger_batch_ui::Worker;
 use tokio::{runtime::Builder, time::sleep};
@@ -37,6 +37,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(20);
   outrigger batch run job.yaml
   outrigger batch run --input 'rows/*.parquet' --to scored --model churn \\
     --host a:8001 --host b:8001 --map x=features
+  outrigger batch run --protocol openai --input lines.jsonl --to answers --host vllm:8000
   outrigger batch run --input rows.parquet --to scored --package churn/")]
 pub(crate) struct Arguments {
     /// The job file.
@@ -58,7 +59,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FORMAT")]
     output_format: Option<Format>,
     /// The model's name on the hosts.
-    #[arg(long, value_name = "NAME", required_unless_present_any = ["file", "package"])]
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["file", "package", "protocol"])]
     model: Option<String>,
     /// The model's version [default: the one that answers first].
     #[arg(long, value_name = "VERSION")]
@@ -81,6 +82,16 @@ pub(crate) struct Arguments {
     /// The most requests in flight at one host [default: 64].
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
+    /// The protocol of the hosts: oip, or openai for lines of OpenAI's batches, which name their
+    /// models [default: oip].
+    #[arg(long, value_name = "PROTOCOL")]
+    protocol: Option<Protocol>,
+    /// The most requests a minute to one host, with --protocol openai [default: no limit].
+    #[arg(long, value_name = "N")]
+    requests_per_minute: Option<u32>,
+    /// The most tokens a minute at one host, with --protocol openai [default: no limit].
+    #[arg(long, value_name = "N")]
+    tokens_per_minute: Option<u32>,
     /// Time limit of a request [default: 5m].
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Period>,
@@ -238,6 +249,9 @@ impl Arguments {
         }
         job.batch_size = self.batch_size.unwrap_or(job.batch_size);
         job.concurrency = self.concurrency.unwrap_or(job.concurrency);
+        job.protocol = self.protocol.unwrap_or(job.protocol);
+        job.requests_per_minute = self.requests_per_minute.or(job.requests_per_minute);
+        job.tokens_per_minute = self.tokens_per_minute.or(job.tokens_per_minute);
         job.timeout = self.timeout.unwrap_or(job.timeout);
         job.memory = self.memory.unwrap_or(job.memory);
         job.max_errors = self.max_errors.or(job.max_errors);

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use outrigger_batch::{Answer, Description, Endpoint};
+use outrigger_batch::{Answer, Description, Endpoint, Usage};
 use outrigger_feature_table::{described, optional};
 use outrigger_features::Plan;
 use outrigger_oip::metadata::ModelMetadata;
@@ -94,7 +94,8 @@ impl Endpoint for Host {
             let outputs = outputs.map_err(|(class, failure)| {
                 Failure::of_engine(class, format!("{}: {failure}", self.name))
             })?;
-            Ok(Answer { outputs, version: Some(self.digest.clone()) })
+            let (version, usage) = (Some(self.digest.clone()), Usage::default());
+            Ok(Answer { outputs, version, usage })
         })
     }
 
