@@ -41,9 +41,6 @@
 {{- if and $values.monitoring.enabled (regexMatch "^(127[.]|[[]::1[]])" (toString $values.job.listen)) -}}
 {{- fail (printf "job.listen: no scraper reaches %s in another pod; set 0.0.0.0:9910, or leave it out" $values.job.listen) -}}
 {{- end -}}
-{{- if and $values.monitoring.rules.enabled (not (include "batch.listen" .)) -}}
-{{- fail "monitoring.rules: the workers serve no metrics; set monitoring.enabled, or job.listen and scrape them" -}}
-{{- end -}}
 {{- if and $values.ca.existingConfigMap $values.ca.existingSecret -}}
 {{- fail "ca: a ConfigMap or a Secret, not both" -}}
 {{- end -}}

@@ -13,7 +13,7 @@
 {{- define "batch.listen" -}}
 {{- if .Values.job.listen -}}
 {{- .Values.job.listen -}}
-{{- else if .Values.monitoring.enabled -}}
+{{- else if or .Values.monitoring.enabled .Values.monitoring.rules.enabled -}}
 0.0.0.0:9910
 {{- end -}}
 {{- end -}}
