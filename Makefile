@@ -192,7 +192,7 @@ peers: oip-peers kube-apiserver ## install and build what tests compare with int
 oip-peers: venv ## install Triton, MLServer, KServe and tritonclient into the cache, for the tests with them
 	@$(PY) -m outrigger_testenv.oip
 
-# A new version of Kubernetes takes ten minutes on two cores, and a changed main.go seconds.
+# The first build takes minutes, as one of a new version does, and one of a changed main.go seconds.
 .PHONY: kube-apiserver
 kube-apiserver: venv ## build the Kubernetes API server and job controller into the cache, for the tests with them; needs Go
 	@$(PY) -m outrigger_testenv.kubernetes
