@@ -186,7 +186,7 @@ conformance: venv ## compare a running engine with TensorFlow Serving's document
 
 # What tests compare with, and take long to install or to build: kept outside git.
 .PHONY: peers
-peers: oip-peers ## install and build what tests compare with into the cache: those of oip-peers, and the version that upgrades begin with
+peers: oip-peers kube-apiserver ## install and build what tests compare with into the cache: those of oip-peers and kube-apiserver, and the version that upgrades begin with
 	@scripts/build-commit "$$($(PY) -m outrigger_testenv.upgrade.previous)" > /dev/null
 
 # The servers and clients that conformance-oip, the tests and the demo of the protocol need.
@@ -194,10 +194,11 @@ peers: oip-peers ## install and build what tests compare with into the cache: th
 oip-peers: venv ## install Triton, MLServer, KServe and tritonclient into the cache, for the tests with them
 	@$(PY) -m outrigger_testenv.oip
 
-# A new version of Kubernetes takes ten minutes on two cores, and a changed main.go seconds.
+# The first build takes minutes, as one of a new version does, and one of a changed main.go seconds.
 .PHONY: kube-apiserver
 kube-apiserver: venv ## build the Kubernetes API server and job controller into the cache, for the tests with them; needs Go
 	@$(PY) -m outrigger_testenv.kubernetes
+
 .PHONY: object-stores
 object-stores: venv ## install stores of objects (S3, Azure) into the cache, for the tests with them
 	@$(PY) -m outrigger_testenv.stores

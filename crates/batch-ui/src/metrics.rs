@@ -41,6 +41,11 @@ const PER_SECOND: Metric = gauge(
     "Rows a second that all hosts scored for the worker lately.",
 );
 const PAUSED: Metric = gauge("outrigger_batch_paused", &[], "1 while the job is paused.");
+const STORE_AWAY: Metric = gauge(
+    "outrigger_batch_store_away",
+    &[],
+    "1 while the worker waits for a store that does not answer.",
+);
 const MEMORY: Metric =
     gauge("outrigger_batch_memory_bytes", &[], "Bytes of rows, requests and answers in memory.");
 const MEMORY_PEAK: Metric = gauge(
@@ -107,6 +112,7 @@ pub const METRICS: &[Metric] = &[
     CHUNKS,
     PER_SECOND,
     PAUSED,
+    STORE_AWAY,
     MEMORY,
     MEMORY_PEAK,
     MEMORY_LIMIT,
@@ -177,7 +183,7 @@ pub fn render(progress: &Progress, job: (&str, &str)) -> String {
 }
 
 /// The figures without labels.
-fn figures(progress: &Progress) -> [(Metric, f64); 12] {
+fn figures(progress: &Progress) -> [(Metric, f64); 13] {
     [
         (ROWS, progress.rows as f64),
         (BEFORE, progress.before as f64),
@@ -187,6 +193,7 @@ fn figures(progress: &Progress) -> [(Metric, f64); 12] {
         (CHUNKS, progress.committed_chunks as f64),
         (PER_SECOND, progress.rows_per_second),
         (PAUSED, f64::from(u8::from(progress.is_paused))),
+        (STORE_AWAY, f64::from(u8::from(progress.is_store_away))),
         (MEMORY, progress.memory as f64),
         (MEMORY_PEAK, progress.memory_peak as f64),
         (MEMORY_LIMIT, progress.memory_limit as f64),
@@ -243,6 +250,7 @@ mod tests {
             dead: 3,
             reasons: [("bad_reply".to_owned(), 3)].into(),
             blocked_seconds: 0.5,
+            is_store_away: true,
             hosts: vec![host],
             ..Progress::default()
         }
@@ -261,6 +269,8 @@ mod tests {
         for series in [
             "outrigger_batch_info{worker=\"w\",model=\"m\",output=\"out\"} 1",
             "outrigger_batch_rows_scored_total 40",
+            "outrigger_batch_paused 0",
+            "outrigger_batch_store_away 1",
             "outrigger_batch_rows_dead_total{reason=\"bad_reply\"} 3",
             "outrigger_batch_rows_dead_total{reason=\"timeout\"} 0",
             "outrigger_batch_writers_blocked_seconds_total 0.5",

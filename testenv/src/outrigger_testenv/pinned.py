@@ -2,7 +2,6 @@
 outside the repository. A changed file of requirements makes a new directory.
 """
 
-import os
 import shutil
 import subprocess
 import sys
@@ -10,9 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
-from outrigger_testenv import caches
+from outrigger_testenv import caches, tools
 
 # Installs what a file of requirements names into a directory. Raises OSError or CalledProcessError.
 Install = Callable[[Path, Path], object]
@@ -100,9 +97,7 @@ def needs(*wanted: Pinned) -> None:
         try:
             each.directory()
         except Missing as missing:
-            if os.environ.get("CI"):
-                pytest.fail(str(missing), pytrace=False)
-            pytest.skip(str(missing))
+            tools.skip(str(missing))
 
 
 def fill(wanted: Iterable[Pinned]) -> int:

@@ -120,7 +120,8 @@ def test_pods_have_no_rights_in_the_cluster(case):
     assert case.rendered.one("ServiceAccount")["automountServiceAccountToken"] is False
     assert case.rendered.pod["automountServiceAccountToken"] is False
     kinds = {each["kind"] for each in case.rendered.objects}
-    assert kinds <= {"ConfigMap", "Job", "NetworkPolicy", "ServiceAccount"}
+    monitored = {"PodMonitor", "PrometheusRule"}
+    assert kinds <= {"ConfigMap", "Job", "NetworkPolicy", "ServiceAccount"} | monitored
 
 
 def test_the_root_is_read_only_and_only_the_output_is_written(case):
@@ -158,13 +159,61 @@ def test_network_policy():
     assert policy_ports(stores) == [443, 9000]
     assert policy_ports(further) == [8126]
     # The pods are called by no other, unless it is admitted.
-    assert policy_ports(policy["ingress"][0]) == [9901]
+    scrapers, callers = policy["ingress"]
+    assert policy_ports(scrapers) == ["metrics"]
+    assert "namespaceSelector" in scrapers["from"][0]
+    assert policy_ports(callers) == [9901]
     store = STORE.rendered.one("NetworkPolicy")["spec"]
     assert "ingress" not in store
     assert [policy_ports(each) for each in store["egress"]] == [[53, 53], [443], [443]]
     other = rendered({"networkPolicy": {"enabled": True, "hostPorts": [9001]}})
     dns, hosts = other.one("NetworkPolicy")["spec"]["egress"]
     assert policy_ports(hosts) == [9001]
+
+
+@pytest.mark.parametrize(
+    ("changes", "listen", "kinds"),
+    [
+        ({"job": {"listen": "127.0.0.1:9920"}}, "127.0.0.1:9920", set()),
+        ({"job": {"listen": "[::]:80"}}, "[::]:80", set()),
+        ({"monitoring": {"enabled": True}}, "0.0.0.0:9910", {"PodMonitor"}),
+        ({"monitoring": {"rules": {"enabled": True}}}, "0.0.0.0:9910", {"PrometheusRule"}),
+    ],
+)
+def test_the_listener_has_a_port_of_the_container(changes, listen, kinds):
+    made = rendered(merge(changes, {"networkPolicy": {"enabled": True}}))
+    assert job_file(made)["listen"] == listen
+    port = int(listen.rsplit(":", 1)[1])
+    assert made.container("batch")["ports"] == [{"name": "metrics", "containerPort": port}]
+    assert {each["kind"] for each in made.objects} & {"PodMonitor", "PrometheusRule"} == kinds
+    # Without a monitor the listener is for `kubectl port-forward`, which needs no rule.
+    expected = [{"ports": [{"port": "metrics"}]}] if "monitoring" in changes else None
+    assert made.one("NetworkPolicy")["spec"].get("ingress") == expected
+
+
+def test_there_is_no_listener_by_default():
+    assert "listen" not in job_file(MINIMAL.rendered)
+    assert "ports" not in MINIMAL.rendered.container("batch")
+
+
+def test_the_monitor_finds_the_pods_and_their_port():
+    made = EVERYTHING.rendered
+    monitor = made.one("PodMonitor")["spec"]
+    labels = made.workload["spec"]["template"]["metadata"]["labels"]
+    assert monitor["selector"]["matchLabels"].items() <= labels.items()
+    assert monitor["namespaceSelector"] == {"matchNames": ["models"]}
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    (port,) = made.container("batch")["ports"]
+    assert (endpoint["port"], port["containerPort"]) == (port["name"], 9911)
+    assert (endpoint["path"], endpoint["interval"]) == ("/metrics", "30s")
+    assert endpoint["relabelings"][1]["targetLabel"] == "cluster"
+    assert made.one("PodMonitor")["metadata"]["labels"]["release"] == "prometheus"
+
+
+def test_alerts_that_are_left_out_and_labelled():
+    alerts = EVERYTHING.rendered.one("PrometheusRule")["spec"]["groups"][0]["rules"]
+    assert "OutriggerBatchStalled" not in {each["alert"] for each in alerts}
+    assert {each["labels"]["team"] for each in alerts} == {"growth"}
 
 
 @pytest.mark.parametrize(
@@ -186,6 +235,11 @@ def test_network_policy():
         ({"output": {"existingClaim": ""}}, "job.output: no volume is mounted at /output/scored"),
         ({"job": {"output": "/outputs"}}, "job.output: no volume is mounted at /outputs"),
         ({"job": {"output": "scored"}}, "job.output: no volume is mounted at scored"),
+        ({"job": {"listen": "9910"}}, "/job/listen"),
+        ({"job": {"listen": "0.0.0.0:0"}}, "/job/listen"),
+        ({"job": {"listen": "127.0.0.1:9910"}, "monitoring": {"enabled": True}}, "no scraper"),
+        ({"job": {"listen": "[::1]:9910"}, "monitoring": {"enabled": True}}, "no scraper"),
+        ({"monitoring": {"rules": {"disabled": ["Stalled"]}}}, "/monitoring/rules/disabled"),
         ({"ca": {"existingSecret": "a", "existingConfigMap": "b"}}, "not both"),
     ],
 )

@@ -3,33 +3,74 @@
 The stage orchestration tests on running processes that the declared metrics are exposed.
 """
 
+import functools
 import re
+from dataclasses import dataclass
 
 import pytest
 import yaml
 
 from outrigger_testenv.binary import repository
 from outrigger_testenv.chart import prometheus
-from outrigger_testenv.chart.cases import CASES, TESTS
-from outrigger_testenv.chart.render import CHART, render
+from outrigger_testenv.chart.cases import ALL_CASES, TESTS
+from outrigger_testenv.chart.render import BATCH_CHART, CHART, Rendered, render
 from outrigger_testenv.stack import merge
 
-RULES = CHART / "monitoring" / "alerts.yaml"
-# The page has a section for each alert, with the effect on callers, its cause and its remedy.
-PAGE = repository() / "docs" / "alerts.md"
+
+@dataclass(frozen=True)
+class Watched:
+    """What a chart has for monitoring. The names of its files and cases begin with `of`."""
+
+    of: str = ""
+
+    @functools.cached_property
+    def rendered(self) -> Rendered:
+        """Monitor, rules and dashboards, with no alert left out."""
+        case = ALL_CASES[f"{self.of}everything"]
+        values = {"monitoring": {"rules": {"disabled": []}}}
+        return render(merge(case.values, values), case.chart)
+
+    @functools.cached_property
+    def alerts(self) -> list:
+        """The alerts."""
+        return list(prometheus.alerts(self.rendered))
+
+    @property
+    def rules(self) -> dict:
+        """The file of rules, as it is committed."""
+        chart = ALL_CASES[f"{self.of}everything"].chart
+        return yaml.safe_load((chart / "monitoring" / "alerts.yaml").read_text())
+
+    @property
+    def scenarios(self) -> dict:
+        """The situations in which alerts fire, and do not."""
+        return yaml.safe_load((TESTS / f"{self.of}alerts.yaml").read_text())
+
+    @property
+    def page(self) -> str:
+        """The page with a section for each alert: its effect, its cause and its remedy."""
+        return (repository() / "docs" / f"{self.of}alerts.md").read_text()
+
+
+SERVER, BATCH = Watched(), Watched("batch-")
+
+
+@pytest.fixture(params=[SERVER, BATCH], ids=["server", "batch"])
+def watched(request):
+    """Each chart in turn."""
+    return request.param
 
 
 @pytest.fixture(scope="module")
 def everything():
-    """Rules and dashboard, with no alert left out."""
-    values = {"monitoring": {"rules": {"disabled": []}}}
-    return render(merge(CASES["everything"].values, values))
+    """Monitor, rules and dashboards of the control plane's chart."""
+    return SERVER.rendered
 
 
 @pytest.fixture(scope="module")
-def queries(everything, boards):
+def queries(boards):
     """Every query, by its place."""
-    alerts = {each["alert"]: each["expr"] for each in prometheus.alerts(everything)}
+    alerts = {each["alert"]: each["expr"] for each in (*SERVER.alerts, *BATCH.alerts)}
     board = [query for board in boards for query in prometheus.dashboard_queries(board)]
     return alerts | {f"dashboard {at}: {query}": query for at, query in enumerate(board)}
 
@@ -52,13 +93,12 @@ needs_promtool = pytest.mark.needs("promtool")
 
 
 @needs_promtool
-def test_promtool_takes_the_rendered_rules(everything, tmp_path):
+def test_promtool_takes_the_rendered_rules(watched, tmp_path):
     file = tmp_path / "rules.yaml"
-    file.write_text(yaml.safe_dump(everything.one("PrometheusRule")["spec"]))
+    file.write_text(yaml.safe_dump(watched.rendered.one("PrometheusRule")["spec"]))
     done = prometheus.promtool("check", "rules", "--lint-fatal", file)
     assert done.returncode == 0, done.stdout + done.stderr
-    alerts = len(list(prometheus.alerts(everything)))
-    assert f"{alerts} rules found" in done.stdout
+    assert f"{len(watched.alerts)} rules found" in done.stdout
 
 
 @needs_promtool
@@ -71,28 +111,26 @@ def test_promtool_takes_the_dashboards_queries(boards, tmp_path):
 
 
 @needs_promtool
-def test_alerts_fire_when_they_should_and_not_otherwise(tmp_path):
-    rules = yaml.safe_load(RULES.read_text())
+def test_alerts_fire_when_they_should_and_not_otherwise(watched, tmp_path):
+    rules = watched.rules
     for rule in rules["groups"][0]["rules"]:
         del rule["annotations"]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules))
-    scenarios = yaml.safe_load((TESTS / "alerts.yaml").read_text())
     (tmp_path / "tests.yaml").write_text(
-        yaml.safe_dump({**scenarios, "rule_files": ["rules.yaml"]})
+        yaml.safe_dump({**watched.scenarios, "rule_files": ["rules.yaml"]})
     )
     done = prometheus.promtool("test", "rules", tmp_path / "tests.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_alert_has_a_situation_in_which_it_fires(everything):
-    scenarios = yaml.safe_load((TESTS / "alerts.yaml").read_text())["tests"]
+def test_every_alert_has_a_situation_in_which_it_fires(watched):
     fired = {
         each["alertname"]
-        for scenario in scenarios
+        for scenario in watched.scenarios["tests"]
         for each in scenario["alert_rule_test"]
         if each.get("exp_alerts")
     }
-    assert {each["alert"] for each in prometheus.alerts(everything)} == fired
+    assert {each["alert"] for each in watched.alerts} == fired
 
 
 def test_every_metric_and_label_of_a_query_is_declared_by_the_binary(queries):
@@ -147,24 +185,24 @@ def test_every_query_is_about_the_release(queries):
             assert {"namespace", "job"} <= labels, f"{where}: {selector}"
 
 
-def test_alerts_name_the_release_and_the_job_that_the_monitor_gives(everything):
-    endpoint = everything.one("PodMonitor")["spec"]["podMetricsEndpoints"][0]
+def test_alerts_name_the_release_and_the_job_that_the_monitor_gives(watched):
+    endpoint = watched.rendered.one("PodMonitor")["spec"]["podMetricsEndpoints"][0]
     job = {each["targetLabel"]: each["replacement"] for each in endpoint["relabelings"]}["job"]
-    for alert in prometheus.alerts(everything):
+    for alert in watched.alerts:
         assert f'namespace="models",job="{job}"' in alert["expr"]
-        assert 'job="outrigger"' not in alert["expr"]
+        assert 'job="outrigger' not in alert["expr"]
 
 
-def test_every_alert_has_a_summary_and_a_severity(everything):
-    for alert in prometheus.alerts(everything):
+def test_every_alert_has_a_summary_and_a_severity(watched):
+    for alert in watched.alerts:
         assert set(alert["annotations"]) == {"summary", "description"}
         assert alert["labels"]["severity"] in ("critical", "warning")
 
 
-def test_the_page_has_every_alert_with_its_cause_and_remedy(everything):
-    _, *sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
+def test_the_page_has_every_alert_with_its_cause_and_remedy(watched):
+    _, *sections = re.split(r"^## ", watched.page, flags=re.MULTILINE)
     sections = dict(each.split("\n", 1) for each in sections)
-    assert list(sections) == [each["alert"] for each in prometheus.alerts(everything)]
+    assert list(sections) == [each["alert"] for each in watched.alerts]
     for alert, text in sections.items():
         seen, cause, remedy = re.match(
             r"\n(.+?)\n\n- \*\*Cause:\*\* (.+)\n- \*\*Remedy:\*\* (.+)\n$", text, re.DOTALL
@@ -172,10 +210,11 @@ def test_the_page_has_every_alert_with_its_cause_and_remedy(everything):
         assert all((seen, cause, remedy)), alert
 
 
-def test_every_alert_that_a_page_or_a_value_names_is_one(everything):
-    alerts = {each["alert"] for each in prometheus.alerts(everything)}
-    pages = [*repository().glob("*.md"), *(repository() / "docs").glob("*.md")]
-    files = [*pages, *CHART.rglob("*.yaml"), *CHART.rglob("*.json"), *CHART.rglob("*.t*")]
+def test_every_alert_that_a_page_or_a_value_names_is_one():
+    alerts = {each["alert"] for each in (*SERVER.alerts, *BATCH.alerts)}
+    files = [*repository().glob("*.md"), *(repository() / "docs").glob("*.md")]
+    for chart in (CHART, BATCH_CHART):
+        files += (file for kind in ("yaml", "json", "t*") for file in chart.rglob(f"*.{kind}"))
     named = {
         (str(file.relative_to(repository())), name)
         for file in files

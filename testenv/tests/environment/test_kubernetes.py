@@ -33,6 +33,8 @@ MODEL = Served("rows", dimensions=(-1, 2))
 ROWS, CHUNK_ROWS = 20_000, 200
 # Seconds until a job must have an expected condition.
 PATIENCE = 180
+# Files of an output: one for each chunk, and one for each worker at work.
+COMMITS, REPORTS = "commit/[0-9]*.json", "worker/*.json"
 ANNOTATION = "batch.kubernetes.io/job-index-"
 SECURITY = "pod-security.kubernetes.io/"
 # One row at a time, so that the job lasts until it is told otherwise.
@@ -112,11 +114,11 @@ class Running:
                     return each, found["status"]
         raise TimeoutError(f"{job} is not {kind}: {self.client.get(job)['status']}")
 
-    def wait_for_commits(self, count):
-        """Waits until the job has committed chunks."""
+    def wait_for(self, files, count):
+        """Waits until the output has so many files of a pattern."""
         deadline = time.monotonic() + PATIENCE
-        while len(list((self.output / "commit").glob("[0-9]*.json"))) < count:
-            assert time.monotonic() < deadline, "the job commits nothing"
+        while len(list(self.output.glob(files))) < count:
+            assert time.monotonic() < deadline, f"the output does not have {count} {files}"
             time.sleep(0.02)
 
     def batch(self, verb, *arguments):
@@ -192,7 +194,8 @@ def test_pods_that_end_are_replaced_and_the_job_completes(release, triton, volum
     with release(hosts, **SLOW) as running:
         job, kubelet = running.install(), running.kubelet
         first = [kubelet.running(index) for index in (0, 1)]
-        running.wait_for_commits(4)
+        running.wait_for(COMMITS, 4)
+        running.wait_for(REPORTS, 2)
         running.batch("set", "paused=true")
         workers = json.loads(running.batch("status", "-o", "json"))["workers"]
         used = {frozenset(host["host"] for host in worker["hosts"]) for worker in workers}
@@ -200,7 +203,7 @@ def test_pods_that_end_are_replaced_and_the_job_completes(release, triton, volum
         assert used == {frozenset(named[0::2]), frozenset(named[1::2])}
         kubelet.evict(first[1])
         assert kubelet.exit_code(first[1]) == 130
-        assert len(list((running.output / "worker").glob("*.json"))) == 1, "it has ended in order"
+        assert len(list(running.output.glob(REPORTS))) == 1, "it has ended in order"
         kubelet.kill(first[0])
         assert kubelet.exit_code(first[0]) == 128 + 9
         second = [kubelet.running(index, pod["metadata"]["uid"]) for index, pod in enumerate(first)]
@@ -214,7 +217,7 @@ def test_pods_that_end_are_replaced_and_the_job_completes(release, triton, volum
         assert counted == [["1", "0"], ["0", "1"]], "evictions are not counted as failures"
         running.batch("set", *FAST, "paused=")
         _, status = running.condition(job, "Complete")
-        assert "failedIndexes" not in status
+        assert not status.get("failedIndexes")
         assert_whole(running, volumes)
 
 
@@ -230,7 +233,7 @@ def test_settings_at_fault_end_the_job_at_once(release):
 def test_a_job_that_is_cancelled_goes_on_with_other_settings(release, volumes):
     with release(**SLOW) as running:
         job = running.install()
-        running.wait_for_commits(2)
+        running.wait_for(COMMITS, 2)
         running.batch("cancel")
         failed, _ = running.condition(job, "Failed")
         assert (failed["reason"], "exit code 65" in failed["message"]) == ("PodFailurePolicy", True)

@@ -38,6 +38,9 @@
 {{- fail (printf "job.output: no volume is mounted at %s; set output.existingClaim and a path below /output, or name an object store" $output) -}}
 {{- end -}}
 {{- end -}}
+{{- if and $values.monitoring.enabled (regexMatch "^(127[.]|[[]::1[]])" (toString $values.job.listen)) -}}
+{{- fail (printf "job.listen: no scraper reaches %s in another pod; set 0.0.0.0:9910, or leave it out" $values.job.listen) -}}
+{{- end -}}
 {{- if and $values.ca.existingConfigMap $values.ca.existingSecret -}}
 {{- fail "ca: a ConfigMap or a Secret, not both" -}}
 {{- end -}}

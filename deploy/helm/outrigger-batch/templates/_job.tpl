@@ -9,6 +9,15 @@
 {{- if or .Values.ca.existingConfigMap .Values.ca.existingSecret }}true{{ end -}}
 {{- end -}}
 
+{{/* The address of each worker's status page and metrics; empty: it has none. */}}
+{{- define "batch.listen" -}}
+{{- if .Values.job.listen -}}
+{{- .Values.job.listen -}}
+{{- else if or .Values.monitoring.enabled .Values.monitoring.rules.enabled -}}
+0.0.0.0:9910
+{{- end -}}
+{{- end -}}
+
 {{/* The job file. Keys without a value are left out. */}}
 {{- define "batch.file" -}}
 {{- $job := dict -}}
@@ -19,6 +28,9 @@
 {{- end -}}
 {{- if include "batch.hasCa" . -}}
 {{- $_ := set $job "ca" (printf "%s/ca.crt" (include "batch.paths.ca" .)) -}}
+{{- end -}}
+{{- with include "batch.listen" . -}}
+{{- $_ := set $job "listen" . -}}
 {{- end -}}
 {{- toYaml $job -}}
 {{- end -}}

@@ -68,6 +68,10 @@ spec:
         {{- with .Values.extraArgs }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
+      {{- with include "batch.listen" . }}
+      ports:
+        - {name: metrics, containerPort: {{ regexFind "[0-9]+$" . }}}
+      {{- end }}
       {{- with .Values.extraEnv }}
       env:
         {{- toYaml . | nindent 8 }}
