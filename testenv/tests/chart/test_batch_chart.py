@@ -255,6 +255,14 @@ def test_a_job_with_engines_of_its_own_has_no_hosts():
     assert len(made.one("NetworkPolicy")["spec"]["egress"]) == 1, "it calls nobody but DNS"
 
 
+def test_a_job_with_language_models_names_no_model():
+    limits = {"requests_per_minute": 60, "tokens_per_minute": 9000, "tokens_in_flight": 500}
+    job = {"model": None, "protocol": "openai", **limits}
+    file = job_file(rendered({"job": job}))
+    assert "model" not in file
+    assert file["protocol"] == "openai" and limits.items() <= file.items()
+
+
 def test_an_output_may_be_on_a_volume_of_ones_own():
     own = {
         "job": {"output": "/scores/today"},

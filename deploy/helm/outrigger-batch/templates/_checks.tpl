@@ -12,7 +12,7 @@
 {{- if not (or .hosts $package) -}}
 {{- fail "job.hosts is required: the hosts that have the model" -}}
 {{- end -}}
-{{- if not (or .model .retry) -}}
+{{- if not (or .model .retry (eq (toString .protocol) "openai")) -}}
 {{- fail "job.model is required: the model's name on the hosts" -}}
 {{- end -}}
 {{- if not .output -}}
