@@ -9,9 +9,7 @@ use std::{
 };
 
 use arrow_array::{Array as _, cast::AsArray as _};
-use outrigger_batch::{
-    Error, Format, Host, Job, Model, Period, Protocol, Size, Watch, run,
-};
+use outrigger_batch::{Error, Format, Host, Job, Model, Period, Protocol, Size, Watch, run};
 use outrigger_tables::{Limits, Root, Table};
 use outrigger_testkit::oip::{Answer, Protocol as Http, Seen, Server};
 use serde_json::{Value, json};

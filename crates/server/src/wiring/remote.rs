@@ -93,6 +93,7 @@ impl Engine {
             prefix: self.prefix.clone(),
             headers: self.headers.clone().into_iter().collect(),
             token_file: self.token_file.clone(),
+            token_env: None,
             address: None,
         };
         let hosts = endpoints.into_iter().map(host).collect();
