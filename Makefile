@@ -51,7 +51,7 @@ demo-batch: venv build tools ## a table of rows scored by `outrigger batch`, kil
 test: ## all tests, Rust and Python
 	@$(MAKE) --no-print-directory --jobs=2 venv programs
 	@$(MAKE) --no-print-directory tools
-	@$(MAKE) --no-print-directory peers object-stores || [ -z "$${CI:-}" ]
+	@$(MAKE) --no-print-directory peers || [ -z "$${CI:-}" ]
 	@status=0; \
 	$(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=target test-rust $(PYTHON_GROUPS) || status=$$?; \
 	$(MAKE) --no-print-directory test-load || status=$$?; \
@@ -80,7 +80,7 @@ TESTS := testenv/tests
 PYTHON_GROUPS := test-stacks-a-l test-stacks-m-z test-parts test-environment test-attack
 .PHONY: test-python
 test-python: venv tools programs ## the tests on real processes, of the chart and of the image
-	@$(MAKE) --no-print-directory peers object-stores || [ -z "$${CI:-}" ]
+	@$(MAKE) --no-print-directory peers || [ -z "$${CI:-}" ]
 	@$(MAKE) --no-print-directory --jobs=5 --keep-going --output-sync=target $(PYTHON_GROUPS)
 	@$(MAKE) --no-print-directory test-load
 
@@ -186,7 +186,7 @@ conformance: venv ## compare a running engine with TensorFlow Serving's document
 
 # What tests compare with, and take long to install or to build: kept outside git.
 .PHONY: peers
-peers: oip-peers kube-apiserver ## install and build what tests compare with into the cache: those of oip-peers and kube-apiserver, and the version that upgrades begin with
+peers: oip-peers object-stores language-server kube-apiserver ## install and build all that tests compare with into the cache: these four, and the version that upgrades begin with
 	@scripts/build-commit "$$($(PY) -m outrigger_testenv.upgrade.previous)" > /dev/null
 
 # The servers and clients that conformance-oip, the tests and the demo of the protocol need.
@@ -202,6 +202,10 @@ kube-apiserver: venv ## build the Kubernetes API server and job controller into 
 .PHONY: object-stores
 object-stores: venv ## install stores of objects (S3, Azure) into the cache, for the tests with them
 	@$(PY) -m outrigger_testenv.stores
+
+.PHONY: language-server
+language-server: venv ## install llama.cpp's server into the cache, for the tests with it
+	@$(PY) -m outrigger_testenv.language
 
 .PHONY: conformance-oip
 conformance-oip: venv ## compare a running server with the rules of the Open Inference Protocol: REST=address, GRPC=address; UNREADY_REST, UNREADY_GRPC, REPOSITORY=addresses, LARGEST=bytes, ONLY=S17,S20, TABLE=file for Markdown

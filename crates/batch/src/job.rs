@@ -16,7 +16,7 @@ pub use self::{
     protocol::{Protocol, Quota},
     value::{Compaction, Host, MaxErrors, Model, OneOrMore, Package, Period, Size, Source},
 };
-pub(crate) use self::{column::leaf, value::datatype};
+pub(crate) use self::{column::leaf, protocol::CUSTOM_ID, value::datatype};
 
 /// The settings of a job. Those marked *live* may change while it runs, and between two runs of the
 /// same job.

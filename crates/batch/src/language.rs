@@ -13,10 +13,8 @@ use outrigger_oip::{
 use outrigger_tables::{Leaf, Lists, TextColumn};
 
 pub(crate) use self::{host::LanguageHost, line::tokens, quota::Quotas};
-use crate::{columns::OutputColumn, input::Rows};
+use crate::{columns::OutputColumn, input::Rows, job::CUSTOM_ID};
 
-/// The column with the name of a line.
-pub(crate) const CUSTOM_ID: &str = "custom_id";
 const METHOD: &str = "method";
 const URL: &str = "url";
 const BODY: &str = "body";

@@ -382,7 +382,7 @@ mod tests {
             (
                 &json["workers"][0]["hosts"][0],
                 "host limit bound in_flight breaker rows_per_second round_trip_ms rows calls failed \
-                 ends last_failure health",
+                 tokens ends last_failure health",
             ),
             (&json["workers"][0]["hosts"][0]["last_failure"], "time message"),
         ] {

@@ -19,7 +19,7 @@ from outrigger_testenv.stack import merge
 
 @dataclass(frozen=True)
 class Watched:
-    """What a chart has for monitoring. The names of its files and cases begin with `of`."""
+    """The monitoring of a chart. The names of its files and cases begin with `of`."""
 
     of: str = ""
 

@@ -253,7 +253,7 @@ def test_ci_lints_tests_and_runs_the_demos(ci):
     assert done.returncode == 0, done.stderr
     assert log.splitlines() == [
         "make lint",
-        "make peers object-stores",
+        "make peers",
         "make test --no-print-directory",
         "make test-fuzz --no-print-directory",
         "make demo --no-print-directory",

@@ -6,8 +6,10 @@ use outrigger_tables::Format;
 use serde::{Deserialize, Serialize};
 
 use super::Job;
-use crate::{Error, language::CUSTOM_ID};
+use crate::Error;
 
+/// The column with the name of a line of OpenAI's batches.
+pub(crate) const CUSTOM_ID: &str = "custom_id";
 /// The name in the status of models that lines name.
 const MODEL: &str = "openai";
 
