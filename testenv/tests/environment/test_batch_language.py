@@ -1,4 +1,4 @@
-"""Stage 1, environment: `outrigger batch` over lines of OpenAI's batches with llama.cpp's server."""
+"""Stage 1, environment: `outrigger batch` over lines of OpenAI's batches on llama.cpp's server."""
 
 import json
 import subprocess

@@ -65,7 +65,7 @@ pub(super) fn answer(line: &Line<'_>, answered: &Answered) -> Result<Answer, Fai
         EMBEDDINGS => ("data", data),
         _ => ("choices", choices),
     };
-    if !items.is_some_and(|Items(count)| count > 0) {
+    if items.is_none_or(|Items(count)| count == 0) {
         return Err(invalid(&format!("it has no {name}")));
     }
     let request_id = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default();

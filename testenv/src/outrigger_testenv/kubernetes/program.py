@@ -63,7 +63,7 @@ def _build(directory: Path) -> None:
         raise FileNotFoundError("Go is not installed")
     stamps = (f"-X {package}.gitVersion={version()}" for package in _VERSIONS)
     command = [
-        *(go, "build", "-trimpath", "-gcflags=all=-dwarf=false"),
+        *(go, "build", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false"),
         f"-ldflags=-s -w {' '.join(stamps)}",
         *("-o", directory / _NAME, "."),
     ]
