@@ -53,7 +53,7 @@ test: ## all tests, Rust and Python
 	@$(MAKE) --no-print-directory tools
 	@$(MAKE) --no-print-directory peers || [ -z "$${CI:-}" ]
 	@status=0; \
-	$(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=target test-rust $(PYTHON_GROUPS) || status=$$?; \
+	$(MAKE) --no-print-directory --jobs=5 --keep-going --output-sync=target test-rust $(PYTHON_GROUPS) || status=$$?; \
 	$(MAKE) --no-print-directory test-load || status=$$?; \
 	exit $$status
 
@@ -74,14 +74,15 @@ test-rust: venv tools ## the Rust tests
 test-fuzz: ## the fuzz targets that build fast, on their corpora and for some seconds
 	fuzz/run 5 quick
 
-# Groups of like length, side by side: the tests on running stacks, of which there are two halves, mostly
-# wait.
+# Groups of like length, side by side. Attacks come late, when others have ended: they take much time
+# of the processors.
 TESTS := testenv/tests
-PYTHON_GROUPS := test-stacks-a-l test-stacks-m-z test-parts test-environment test-attack
+BATCHES := $(wildcard $(TESTS)/environment/test_batch*.py)
+PYTHON_GROUPS := test-stacks-a-l test-stacks-m-z test-parts test-batch-attack
 .PHONY: test-python
 test-python: venv tools programs ## the tests on real processes, of the chart and of the image
 	@$(MAKE) --no-print-directory peers || [ -z "$${CI:-}" ]
-	@$(MAKE) --no-print-directory --jobs=5 --keep-going --output-sync=target $(PYTHON_GROUPS)
+	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=target $(PYTHON_GROUPS)
 	@$(MAKE) --no-print-directory test-load
 
 .PHONY: $(PYTHON_GROUPS)
@@ -90,11 +91,9 @@ test-stacks-a-l:
 test-stacks-m-z:
 	$(PY) -m pytest $(filter-out $(LOADED),$(wildcard $(TESTS)/orchestration/test_[m-z]*.py))
 test-parts:
-	$(PY) -m pytest $(addprefix $(TESTS)/,unit chart image upgrade)
-test-environment:
-	$(PY) -m pytest $(TESTS)/environment
-test-attack:
-	$(PY) -m pytest $(addprefix $(TESTS)/,attack execution)
+	$(PY) -m pytest $(addprefix $(TESTS)/,unit chart image upgrade) $(filter-out $(BATCHES),$(wildcard $(TESTS)/environment/test_*.py))
+test-batch-attack:
+	$(PY) -m pytest $(BATCHES) $(addprefix $(TESTS)/,execution attack)
 
 # These measure what callers see while the engine has too much to do: no other test takes part.
 LOADED := $(TESTS)/orchestration/test_overload.py
