@@ -123,7 +123,8 @@ impl Reading {
 fn open(scoring: &Scoring, planned: &InputFile, patience: &Patience) -> Result<OpenFile, Error> {
     // A file that has changed may be damaged: that is the reason then.
     planned.check()?;
-    let file = OpenFile::new(&planned.path, scoring.format, patience)?;
+    // It was opened when the job was planned: if it cannot be now, no setting is at fault.
+    let file = OpenFile::new(&planned.path, scoring.format, patience).map_err(Error::failed)?;
     file.check(planned)?;
     Ok(file)
 }
