@@ -74,11 +74,10 @@ test-rust: venv tools ## the Rust tests
 test-fuzz: ## the fuzz targets that build fast, on their corpora and for some seconds
 	fuzz/run 5 quick
 
-# Groups of like length, side by side. Attacks come late, when others have ended: they take much time
-# of the processors.
+# Groups side by side: the tests on running stacks, of which there are two halves, mostly wait. Attacks
+# come last, when most others have ended: attackers have the lowest priority.
 TESTS := testenv/tests
-BATCHES := $(wildcard $(TESTS)/environment/test_batch*.py)
-PYTHON_GROUPS := test-stacks-a-l test-stacks-m-z test-parts test-batch-attack
+PYTHON_GROUPS := test-stacks-a-l test-stacks-m-z test-parts test-environment
 .PHONY: test-python
 test-python: venv tools programs ## the tests on real processes, of the chart and of the image
 	@$(MAKE) --no-print-directory peers || [ -z "$${CI:-}" ]
@@ -91,9 +90,9 @@ test-stacks-a-l:
 test-stacks-m-z:
 	$(PY) -m pytest $(filter-out $(LOADED),$(wildcard $(TESTS)/orchestration/test_[m-z]*.py))
 test-parts:
-	$(PY) -m pytest $(addprefix $(TESTS)/,unit chart image upgrade) $(filter-out $(BATCHES),$(wildcard $(TESTS)/environment/test_*.py))
-test-batch-attack:
-	$(PY) -m pytest $(BATCHES) $(addprefix $(TESTS)/,execution attack)
+	$(PY) -m pytest $(addprefix $(TESTS)/,unit chart image upgrade)
+test-environment:
+	$(PY) -m pytest $(addprefix $(TESTS)/,environment execution attack)
 
 # These measure what callers see while the engine has too much to do: no other test takes part.
 LOADED := $(TESTS)/orchestration/test_overload.py

@@ -10,6 +10,9 @@ from outrigger_testenv.attack.neighbour import Report
 from outrigger_testenv.attack.scene import NEIGHBOUR, WIDE, Scene, during
 from outrigger_testenv.stack import Stack
 
+# Seconds in which attackers, which have the lowest priority, open their connections.
+_OPEN = 180.0
+
 
 def sent(
     name: str,
@@ -39,7 +42,7 @@ def sent(
         with attackers as started:
             turn.wait()
             for each in started if opens else ():
-                each.wait_until(lambda each=each: OPENED in each.log.read_text())
+                each.wait_until(lambda each=each: OPENED in each.log.read_text(), _OPEN)
             return check(scene) if check else serves(scene, stack(scene))
 
     def discard(scene: Scene, turn: Turn) -> str:

@@ -174,7 +174,7 @@ class Scene:
                 return error
         return None
 
-    def expect(self, name: str, *reasons: str, timeout: float = 120.0) -> str:
+    def expect(self, name: str, *reasons: str, timeout: float = 240.0) -> str:
         """Asks for a model that must be refused for one of the reasons; returns the reason."""
         error = self.load(name, timeout)
         got = (error.reason or error.code.name) if error else "loaded"
