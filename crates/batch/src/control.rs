@@ -80,8 +80,8 @@ impl Control {
         }
     }
 
-    /// Changes one setting: `batch_size=256`, `concurrency=8`, `tokens_per_minute=90000`, `hosts=a:8001,b:8001` or
-    /// `paused=true`. An empty value restores the job's.
+    /// Changes one setting: `batch_size=256`, `concurrency=8`, `tokens_per_minute=90000`,
+    /// `hosts=a:8001,b:8001` or `paused=true`. An empty value restores the job's.
     ///
     /// # Errors
     /// There is no such setting, or the value is not valid.
