@@ -50,8 +50,8 @@ pub struct DataFile {
     pub name: String,
     /// Its size in bytes.
     pub bytes: u64,
-    /// The SHA-256 of its content, in hexadecimal digits.
-    pub sha256: String,
+    /// The BLAKE3 hash of its content, in hexadecimal digits.
+    pub blake3: String,
 }
 
 /// The whole output: the commits of all chunks, in order. It is written last, once.

@@ -59,8 +59,8 @@ pub struct Source {
     pub job: String,
     /// The fingerprint of its plan.
     pub fingerprint: String,
-    /// The SHA-256 of its manifest, which names its files with their SHA-256.
-    pub manifest_sha256: String,
+    /// The BLAKE3 hash of its manifest, which names its files with their hashes.
+    pub manifest_blake3: String,
 }
 
 /// The manifest of a compaction. It is written last, once.
@@ -157,7 +157,7 @@ pub fn compact(source: &Store, to: &Store, file_size: u64) -> Result<Compacted, 
     let source_of = Source {
         job: manifest.job.clone(),
         fingerprint: manifest.fingerprint.clone(),
-        manifest_sha256: described.sha256,
+        manifest_blake3: described.blake3,
     };
     begin(to, &source_of, file_size)?;
     let files: Vec<_> = manifest.files().cloned().collect();

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-pub(crate) use self::table::{Form, OutputRows, OutputTable, json, parquet};
+pub(crate) use self::table::{Form, OutputRows, OutputTable, parquet};
 use crate::{
     Error, Manifest, Store,
     commit::DataFile,
@@ -107,7 +107,7 @@ pub(crate) fn job(store: &Store) -> Result<(Plan, Manifest), Error> {
     Ok((plan, manifest))
 }
 
-/// Compares the content of a file with its SHA-256.
+/// Compares the content of a file with its hash.
 ///
 /// # Errors
 /// It is missing or was changed.
@@ -115,7 +115,7 @@ pub(crate) fn check(store: &Store, file: &DataFile) -> Result<(), Error> {
     copy_checked(store, file, &mut io::sink())
 }
 
-/// Writes the content of a file to `to`, and compares it with its SHA-256.
+/// Writes the content of a file to `to`, and compares it with its hash.
 ///
 /// # Errors
 /// It is missing or was changed, or cannot be written.
@@ -130,13 +130,13 @@ pub(crate) fn copy_checked(
     }
     let (name, root) = (&file.name, store.root().display());
     Err(Error::failed(format!(
-        "{name} in {root} was changed: it has {} bytes with the SHA-256 {}, and {} with {} in the \
+        "{name} in {root} was changed: it has {} bytes with the BLAKE3 hash {}, and {} with {} in the \
          manifest",
-        found.bytes, found.sha256, file.bytes, file.sha256
+        found.bytes, found.blake3, file.bytes, file.blake3
     )))
 }
 
-/// The size and the SHA-256 of an object.
+/// The size and the hash of an object.
 ///
 /// # Errors
 /// It is missing, or cannot be read.
@@ -144,7 +144,7 @@ pub(crate) fn describe(store: &Store, name: &str) -> Result<DataFile, Error> {
     copy(store, name, &mut io::sink())
 }
 
-/// Writes the content of an object to `to`. Returns its size and its SHA-256.
+/// Writes the content of an object to `to`. Returns its size and its hash.
 ///
 /// # Errors
 /// It is missing, or cannot be read, or not be written.
@@ -154,8 +154,8 @@ pub(crate) fn copy(store: &Store, name: &str, to: &mut impl Write) -> Result<Dat
     let mut content = content.ok_or_else(missing)?;
     let mut hashed = Hashed::new(to);
     io::copy(&mut content, &mut hashed).map_err(|error| Error::store(name, &error))?;
-    let (_, bytes, sha256) = hashed.end();
-    Ok(DataFile { name: name.to_owned(), bytes, sha256 })
+    let (_, bytes, blake3) = hashed.end();
+    Ok(DataFile { name: name.to_owned(), bytes, blake3 })
 }
 
 /// The rows of an output, a part at a time.

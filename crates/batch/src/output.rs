@@ -252,10 +252,10 @@ impl Output {
 
 /// Completes a file.
 fn finish(name: &str, file: Hashed<NewObject>) -> Result<DataFile, Error> {
-    let (object, bytes, sha256) = file.end();
+    let (object, bytes, blake3) = file.end();
     let is_new = object.finish().map_err(|error| Error::store(name, &error))?;
     match is_new {
-        true => Ok(DataFile { name: name.to_owned(), bytes, sha256 }),
+        true => Ok(DataFile { name: name.to_owned(), bytes, blake3 }),
         false => Err(Error::failed(format!("{name} exists already"))),
     }
 }

@@ -311,7 +311,7 @@ mod tests {
         };
         let line = serde_json::to_vec(&letter).expect("JSON");
         store.replace(&name, &line).expect("written");
-        let dead = DataFile { name, bytes: line.len() as u64, sha256: String::new() };
+        let dead = DataFile { name, bytes: line.len() as u64, blake3: String::new() };
         let commit = Commit {
             chunk,
             attempt: "a".to_owned(),

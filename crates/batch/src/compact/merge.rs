@@ -50,7 +50,7 @@ impl Merger<'_> {
     }
 
     /// Writes the content of files, one after the other. Those of the job are compared with their
-    /// SHA-256; parts are whole.
+    /// hash; parts are whole.
     fn joined(&self, children: &[Child], mut object: NewObject) -> Result<NewObject, Error> {
         for child in children {
             match child {
@@ -91,7 +91,7 @@ impl Merger<'_> {
         writer.finish().map_err(failed)
     }
 
-    /// Opens a file of the job, after its content was compared with its SHA-256, or a part, which
+    /// Opens a file of the job, after its content was compared with its hash, or a part, which
     /// is whole.
     fn table(&self, child: &Child) -> Result<Table, Error> {
         match child {

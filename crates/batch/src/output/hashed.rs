@@ -2,25 +2,23 @@
 
 use std::io::{self, Write};
 
-use sha2::{Digest as _, Sha256};
-
-/// Counts and hashes the bytes that are written.
+/// Counts the bytes that are written, and hashes them with BLAKE3: SHA-256 takes a third of the CPU of
+/// a job on processors without instructions for it.
 #[derive(Debug)]
 pub(crate) struct Hashed<W> {
     inner: W,
     bytes: u64,
-    hash: Sha256,
+    hash: blake3::Hasher,
 }
 
 impl<W> Hashed<W> {
     pub(crate) fn new(inner: W) -> Self {
-        Self { inner, bytes: 0, hash: Sha256::new() }
+        Self { inner, bytes: 0, hash: blake3::Hasher::new() }
     }
 
-    /// The output, with the number and the SHA-256 of its bytes in hexadecimal digits.
+    /// The output, with the number of its bytes and their hash in hexadecimal digits.
     pub(crate) fn end(self) -> (W, u64, String) {
-        let hash = self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        (self.inner, self.bytes, hash)
+        (self.inner, self.bytes, self.hash.finalize().to_hex().to_string())
     }
 }
 
@@ -48,7 +46,7 @@ mod tests {
         hashed.write_all(b"c").expect("written");
         let (content, bytes, hash) = hashed.end();
         assert_eq!((&content[..], bytes), (&b"abc"[..], 3));
-        // The example of FIPS 180-4.
-        assert!(hash.starts_with("ba7816bf8f01cfea414140de5dae2223"), "{hash}");
+        // As b3sum prints it.
+        assert!(hash.starts_with("6437b3ac38465133ffb63b75273a8db5"), "{hash}");
     }
 }
