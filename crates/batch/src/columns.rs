@@ -4,7 +4,7 @@ mod resolve;
 
 use arrow_schema::{DataType as ArrowType, Field, FieldRef, Schema, SchemaRef};
 use outrigger_oip::DataType;
-use outrigger_tables::{Leaf, Lists, TextColumn};
+use outrigger_tables::{Leaf, TextColumn};
 use serde::{Deserialize, Serialize};
 
 use crate::job::{ColumnType, datatype};
@@ -49,8 +49,7 @@ impl OutputColumn {
     /// The column of the output file, as it is read from JSON Lines.
     pub(crate) fn text(&self) -> TextColumn {
         if self.is_json {
-            let (name, lists) = (self.column.clone(), Lists::Depth(0));
-            return TextColumn { name, leaf: Leaf::Json, lists };
+            return TextColumn::of(&self.column, Leaf::Json);
         }
         ColumnType { datatype: self.datatype, depth: self.depth }.column(&self.column)
     }

@@ -12,7 +12,7 @@ use std::{collections::VecDeque, path::PathBuf};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType as ArrowType, Field, Schema};
-use outrigger_tables::is_json;
+use outrigger_tables::{Leaf, TextColumn, is_json};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -29,7 +29,7 @@ use self::{
 };
 use crate::{
     Error, Store,
-    finished::{Finished, Form, Rows, json},
+    finished::{Finished, Form, Rows},
 };
 
 /// The parts of the memory for rows that wait for their partners, and for ranks.
@@ -171,7 +171,7 @@ fn keys(outputs: &[Finished; 2], named: &[String]) -> Result<Vec<Field>, Error> 
     let key = |name: String| {
         if is_json {
             types(outputs, |schema| json_type(schema, &name))?;
-            return Ok(Some(json(&name).field()));
+            return Ok(Some(TextColumn::of(&name, Leaf::Json).field()));
         }
         let types = types(outputs, |schema| key_type(schema, &name))?;
         match &types[..] {

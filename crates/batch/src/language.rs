@@ -10,7 +10,7 @@ use outrigger_oip::{
     DataType, Tensor,
     metadata::{ModelMetadata, TensorMetadata},
 };
-use outrigger_tables::{Leaf, Lists, TextColumn};
+use outrigger_tables::{Leaf, TextColumn};
 
 pub(crate) use self::{host::LanguageHost, line::tokens, quota::Quotas};
 use crate::{columns::OutputColumn, input::Rows, job::CUSTOM_ID};
@@ -44,13 +44,12 @@ pub(crate) fn metadata() -> ModelMetadata {
 
 /// The columns of lines in files of text.
 pub(crate) fn columns() -> Vec<TextColumn> {
-    let column = |(name, leaf): (&str, Leaf)| TextColumn {
-        name: name.to_owned(),
-        leaf,
-        lists: Lists::Depth(0),
-    };
     let texts = [CUSTOM_ID, METHOD, URL].map(|name| (name, Leaf::Text));
-    texts.into_iter().chain([(BODY, Leaf::Json)]).map(column).collect()
+    texts
+        .into_iter()
+        .chain([(BODY, Leaf::Json)])
+        .map(|(name, leaf)| TextColumn::of(name, leaf))
+        .collect()
 }
 
 /// Marks the columns of the output whose texts are JSON.

@@ -226,12 +226,13 @@ fn time(bytes: &[u8], shown: impl FnOnce(i64) -> Option<String>) -> Value {
 mod tests {
     use std::sync::Arc;
 
-    use super::*;
-    use crate::diff::layout::Columns;
     use arrow_array::{
         ArrayRef, Date32Array, Float16Array, Int64Array, RecordBatch, StringArray, StructArray,
         TimestampMicrosecondArray,
     };
+
+    use super::*;
+    use crate::diff::layout::Columns;
 
     #[test]
     fn a_key_is_shown_as_it_was() {

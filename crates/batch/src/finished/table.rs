@@ -4,9 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
-use outrigger_tables::{
-    Batches, Format, Leaf, Limits, Lists, Table, TextColumn, TextFile, TextRows,
-};
+use outrigger_tables::{Batches, Format, Leaf, Limits, Table, TextColumn, TextFile, TextRows};
 
 use super::check;
 use crate::{Error, Store, columns::OutputColumn, commit::DataFile, input::PAGES, plan::Scoring};
@@ -25,7 +23,7 @@ impl Form {
         if scoring.output_format == Format::Parquet {
             return Self::Parquet;
         }
-        let keys = scoring.keys.iter().map(|name| json(name));
+        let keys = scoring.keys.iter().map(|name| TextColumn::of(name, Leaf::Json));
         let scores = scoring.outputs.iter().map(OutputColumn::text);
         Self::Lines(keys.chain(scores).collect())
     }
@@ -47,11 +45,6 @@ impl Form {
     }
 }
 
-/// A column with values of any type, as JSON.
-pub(crate) fn json(name: &str) -> TextColumn {
-    TextColumn { name: name.to_owned(), leaf: Leaf::Json, lists: Lists::Depth(0) }
-}
-
 /// A file of an output.
 #[derive(Debug)]
 pub(crate) enum OutputTable {
@@ -67,7 +60,7 @@ pub(crate) enum OutputRows {
 }
 
 impl OutputTable {
-    /// Opens a file with so many rows, after its content was compared with its SHA-256.
+    /// Opens a file with so many rows, after its content was compared with its hash.
     ///
     /// # Errors
     /// It is missing, has changed, or is not of that format.

@@ -65,6 +65,11 @@ pub enum Lists {
 }
 
 impl TextColumn {
+    /// A column of single values.
+    pub fn of(name: &str, leaf: Leaf) -> Self {
+        Self { name: name.to_owned(), leaf, lists: Lists::Depth(0) }
+    }
+
     /// The column of the arrays.
     pub fn field(&self) -> Field {
         let leaf = match self.leaf {
