@@ -226,7 +226,7 @@ bench: venv dist ## the figures; ONLY=prefix of their names (ONLY=batch- for tho
 	  $(if $(STRICT),--strict) $(if $(DOCS),--docs) $(if $(BEFORE),--before '$(BEFORE)')
 
 .PHONY: soak
-soak: ## a batch job of half an hour whose hosts end and whose settings change; QUICK=1 to try
+soak: ## a batch job of half an hour whose hosts end, whose settings change and whose store goes away; QUICK=1 to try
 	@$(MAKE) --no-print-directory bench ONLY=soak
 
 .PHONY: attack

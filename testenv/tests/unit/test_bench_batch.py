@@ -282,7 +282,7 @@ def test_memory_is_in_mebibytes_and_the_wait_for_writers_in_percent(monkeypatch)
 
 
 def test_growth_is_that_of_the_last_third(monkeypatch):
-    course = soak._Course([50, 80, 100, 100, 104, 106], kills=3, changes=5, lost=0)
+    course = soak._Course([50, 80, 100, 100, 104, 106], kills=3, changes=5, outages=2, lost=0)
     monkeypatch.setattr(soak, "_course", lambda duration: course)
     assert soak.memory(None, QUICK).samples == [pytest.approx(105 / 100)]
     assert soak.lost(None, QUICK).samples == [0]

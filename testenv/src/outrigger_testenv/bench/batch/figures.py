@@ -198,7 +198,7 @@ SOAK_FIGURES = (
     Figure(
         "soak-batch-memory",
         "memory of a job for half an hour, in its last third over its second: hosts end and start"
-        " again, and settings change",
+        " again, settings change, and the store of the output is away twice",
         RATIO,
         soak.memory,
         at_most(1.05),

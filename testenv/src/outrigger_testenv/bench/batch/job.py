@@ -1,6 +1,7 @@
 """`outrigger batch run` as a process that is watched."""
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -49,7 +50,7 @@ class Ended:
 
 
 def settings(
-    source: Path, output: Path, model: str, hosts: Sequence[str], **keys: Any
+    source: Path, output: Path | str, model: str, hosts: Sequence[str], **keys: Any
 ) -> dict[str, Any]:
     """The settings of a job."""
     return {"input": str(source), "output": str(output), "model": model, "hosts": [*hosts], **keys}
@@ -59,14 +60,21 @@ def run(job: Mapping[str, Any]) -> Ended:
     """Runs a job to its end. Raises Failed if it fails."""
     output, seen = Path(job["output"]), Seen()
     log = output.with_suffix(".out")
-    taken = cost.of(_command(job), log, look=lambda pid: seen.look(pid, output), every=_LOOK)
+    command = _command(job, output)
+    taken = cost.of(command, log, look=lambda pid: seen.look(pid, output), every=_LOOK)
     return Ended(taken, json.loads(log.read_text()), seen)
 
 
 @contextmanager
-def started(job: Mapping[str, Any]) -> Iterator[Process]:
-    """A job that runs, and is killed at the end."""
-    process = Process("batch run", _command(job), Path(job["output"]).with_suffix(".log"))
+def started(
+    job: Mapping[str, Any], beside: Path | None = None, environment: Mapping[str, str] | None = None
+) -> Iterator[Process]:
+    """A job that runs, and is killed at the end. Its files are beside `beside`, usually its output,
+    which a store of objects may have.
+    """
+    beside = beside or Path(job["output"])
+    command = _command(job, beside)
+    process = Process("batch run", command, beside.with_suffix(".log"), environment)
     process.start()
     try:
         yield process
@@ -74,10 +82,13 @@ def started(job: Mapping[str, Any]) -> Iterator[Process]:
         process.kill()
 
 
-def change(output: Path, *assignments: str) -> None:
+def change(
+    output: Path | str, *assignments: str, environment: Mapping[str, str] | None = None
+) -> None:
     """Changes settings of a job that runs. Raises Failed if they are refused."""
     command = [outrigger(), "batch", "set", output, *assignments]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    variables = {**os.environ, **(environment or {})}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=variables)
     if done.returncode != 0:
         raise Failed(f"batch set: {done.stderr}")
 
@@ -96,9 +107,9 @@ def wait_for_scores(process: Process, output: Path) -> None:
     process.wait_until(lambda: (report(output) or {}).get("scored", 0) > 0)
 
 
-def _command(job: Mapping[str, Any]) -> list[str | Path]:
-    """Writes the settings beside the output; returns the command."""
-    file = Path(job["output"]).with_suffix(".yaml")
+def _command(job: Mapping[str, Any], beside: Path) -> list[str | Path]:
+    """Writes the settings beside this place; returns the command."""
+    file = beside.with_suffix(".yaml")
     # JSON is valid YAML.
     file.write_text(json.dumps(job, indent=2))
     return [outrigger(), "batch", "run", file, "-o", "json"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 # The rows that differ from each other, which are also those of a row group.
 _DISTINCT = 1 << 16
@@ -39,12 +40,12 @@ class Rows:
         shape = (min(self.count, _DISTINCT), self.width)
         return np.random.default_rng(self.width).normal(size=shape).astype("f4")
 
-    def wrong(self, output: Path, column: str) -> int:
+    def wrong(self, output: Path | str, column: str, files: fs.FileSystem | None = None) -> int:
         """The rows of a finished job that are dead, lost, doubled, at another place or not equal to
-        those of the input in this column.
+        those of the input in this column. `output` is a place in `files`, usually the local ones.
         """
         values, last, found, bad = self.values(), -1, 0, 0
-        for table in _tables(output):
+        for table in _tables(files or fs.LocalFileSystem(), str(output)):
             ids, scores = table["id"].to_numpy(), table[column].combine_chunks().flatten()
             in_order = np.diff(ids, prepend=last) > 0
             if len(scores) == len(ids) * self.width:
@@ -57,9 +58,11 @@ class Rows:
         return bad + abs(self.count - found)
 
 
-def _tables(output: Path) -> Iterator[pa.Table]:
+def _tables(files: fs.FileSystem, output: str) -> Iterator[pa.Table]:
     """The output of a finished job, file by file in its order."""
-    manifest = json.loads((output / "manifest.json").read_text())
+    with files.open_input_stream(f"{output}/manifest.json") as opened:
+        manifest = json.loads(opened.read())
     for chunk in manifest["chunks"]:
         if chunk["data"]:
-            yield pq.read_table(output / chunk["data"]["name"])
+            with files.open_input_file(f"{output}/{chunk['data']['name']}") as opened:
+                yield pq.read_table(opened)

@@ -1,4 +1,6 @@
-"""A long batch job whose hosts end and start again, and whose settings change."""
+"""A long batch job whose hosts end and start again, whose settings change, and whose output is in a
+store that is away for a while.
+"""
 
 import random
 import tempfile
@@ -14,9 +16,11 @@ from outrigger_testenv.bench.batch import job
 from outrigger_testenv.bench.batch.hosts import Host, running
 from outrigger_testenv.bench.batch.rows import Rows
 from outrigger_testenv.bench.batch.server import MODEL, OUTPUT
-from outrigger_testenv.bench.figure import FULL, Effort, Failed, Measurement
+from outrigger_testenv.bench.figure import FULL, Effort, Failed, Measurement, Skipped
 from outrigger_testenv.bench.setup import Setup
+from outrigger_testenv.pinned import Missing
 from outrigger_testenv.processes import Process, resident
+from outrigger_testenv.stores.servers import BUCKET, Moto
 
 _HOST = {"slots": [(0, 8)], "service": 0.1}
 _HOSTS = 3
@@ -29,19 +33,23 @@ _BATCHES, _CONCURRENCIES = (32, 64, 96), (6, 8, 16, 64)
 # The most time between two ends of a host, the time until it starts again, and that between two
 # changes of settings; seconds. A short job has ten ends.
 _KILLED, _ENDS, _AWAY, _CHANGED = 20.0, 10, 2.0, 5.0
+# When the store goes away, as shares of the time of the job, and the share for which it is away:
+# once in each of the parts whose memory is compared.
+_OUTAGES, _OUTAGE = (1 / 2, 5 / 6), 1 / 30
 # The time between two looks at the memory, seconds.
 _LOOK = 1.0
 
 
 @dataclass(frozen=True)
 class _Course:
-    """The course of a job: its memory in bytes each second, the ends of hosts and the changes of
-    settings, and the rows that are wrong, dead or missing.
+    """The course of a job: its memory in bytes each second, the ends of hosts, the changes of
+    settings and the outages of its store, and the rows that are wrong, dead or missing.
     """
 
     memory: Sequence[int]
     kills: int
     changes: int
+    outages: int
     lost: int
 
 
@@ -51,7 +59,9 @@ def seconds(effort: Effort) -> float:
 
 
 def memory(_: Setup, effort: Effort) -> Measurement:
-    """The memory of the job in its last third over that in its second third."""
+    """The memory of the job in its last third over that in its second third. Raises Skipped if the
+    store cannot be installed.
+    """
     course = _course(seconds(effort))
     third = len(course.memory) // 3
     growth = mean(course.memory[-third:]) / mean(course.memory[third : 2 * third])
@@ -59,13 +69,14 @@ def memory(_: Setup, effort: Effort) -> Measurement:
 
 
 def lost(_: Setup, effort: Effort) -> Measurement:
-    """The rows that are wrong, dead or missing at the end."""
+    """The rows that are wrong, dead or missing at the end. Raises Skipped as `memory`."""
     course = _course(seconds(effort))
     return Measurement([course.lost], *_details(course))
 
 
 def _details(course: _Course) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
-    return {"kills": course.kills, "changes": course.changes}, [{"memory": course.memory}]
+    events = {"kills": course.kills, "changes": course.changes, "outages": course.outages}
+    return events, [{"memory": course.memory}]
 
 
 @cache
@@ -73,27 +84,43 @@ def _course(duration: float) -> _Course:
     requests = duration * _SHARE * _HOSTS * 8 / 0.1
     with tempfile.TemporaryDirectory(prefix="outrigger-bench-") as name:
         directory, rows = Path(name), Rows(round(requests * _BATCH), _WIDTH)
-        source, output = rows.write(directory / "rows.parquet"), directory / "out"
-        with running(directory, {f"host-{at}": _HOST for at in range(_HOSTS)}) as hosts:
-            endpoints = [host.endpoint for host in hosts.values()]
+        source = rows.write(directory / "rows.parquet")
+        hosts = {f"host-{at}": _HOST for at in range(_HOSTS)}
+        with _store(directory / "store") as store, running(directory, hosts) as processes:
+            output = f"{store.root}/out"
+            endpoints = [host.endpoint for host in processes.values()]
             given = job.settings(source, output, MODEL, endpoints, batch_size=_BATCH)
-            with job.started(given) as process:
-                job.wait_for_scores(process, output)
-                course = _disturbed(process, output, list(hosts.values()), duration)
-        if process.exit_code != 0:
-            raise Failed(f"the job ended with {process.exit_code}{process.tail()}")
-        memory, kills, changes = course
-        return _Course(memory, kills, changes, rows.wrong(output, OUTPUT))
+            with job.started(given, directory / "out", store.environment) as process:
+                _wait_for_plan(process, store)
+                seen = _disturbed(process, store, list(processes.values()), duration)
+            if process.exit_code != 0:
+                raise Failed(f"the job ended with {process.exit_code}{process.tail()}")
+            return _Course(**seen, lost=rows.wrong(f"{BUCKET}/out", OUTPUT, store.files()))
+
+
+def _store(directory: Path) -> Moto:
+    try:
+        Moto.PINNED.directory()
+    except Missing as reason:
+        raise Skipped(str(reason)) from reason
+    return Moto(directory)
+
+
+def _wait_for_plan(process: Process, store: Moto) -> None:
+    """Waits until the settings of a job can change."""
+    files = store.files()
+    process.wait_until(lambda: files.get_file_info(f"{BUCKET}/out/plan.json").is_file)
 
 
 def _disturbed(
-    process: Process, output: Path, hosts: Sequence[Host], duration: float
-) -> tuple[list[int], int, int]:
-    """Ends and starts hosts and changes settings until the job ends. Returns its memory each
-    second, the number of ends and that of changes.
+    process: Process, store: Moto, hosts: Sequence[Host], duration: float
+) -> dict[str, Any]:
+    """Ends and starts hosts, changes settings, and cuts the way to the store, until the job ends.
+    Returns its memory each second, and the numbers of all three.
     """
     draw, memory, away = random.Random(1), [], {}
-    kills = changes = 0
+    kills = changes = outages = 0
+    store_is_away = False
     interval, began = min(_KILLED, duration / _ENDS), time.monotonic()
     while process.running:
         now = time.monotonic() - began
@@ -108,9 +135,15 @@ def _disturbed(
             host.process.kill()
             away[host] = now
             kills += 1
-        if now >= (changes + 1) * _CHANGED:
+        if any(at <= now / duration < at + _OUTAGE for at in _OUTAGES) != store_is_away:
+            store_is_away = not store_is_away
+            outages += store_is_away
+            store.relay.cut() if store_is_away else store.relay.mend()
+        if now >= (changes + 1) * _CHANGED and not store_is_away:
             batch, concurrency = draw.choice(_BATCHES), draw.choice(_CONCURRENCIES)
-            job.change(output, f"batch_size={batch}", f"concurrency={concurrency}")
+            settings = (f"batch_size={batch}", f"concurrency={concurrency}")
+            job.change(f"{store.root}/out", *settings, environment=store.environment)
             changes += 1
         time.sleep(_LOOK)
-    return [each for each in memory if each], kills, changes
+    present = [each for each in memory if each]
+    return {"memory": present, "kills": kills, "changes": changes, "outages": outages}
