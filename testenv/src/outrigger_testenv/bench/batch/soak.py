@@ -137,8 +137,11 @@ def _disturbed(
             kills += 1
         if any(at <= now / duration < at + _OUTAGE for at in _OUTAGES) != store_is_away:
             store_is_away = not store_is_away
-            outages += store_is_away
-            store.relay.cut() if store_is_away else store.relay.mend()
+            if store_is_away:
+                store.relay.cut()
+                outages += 1
+            else:
+                store.relay.mend()
         if now >= (changes + 1) * _CHANGED and not store_is_away:
             batch, concurrency = draw.choice(_BATCHES), draw.choice(_CONCURRENCIES)
             settings = (f"batch_size={batch}", f"concurrency={concurrency}")
