@@ -17,9 +17,6 @@ from outrigger_testenv.processes import free_ports
 
 # The part of the capacity that online requests take.
 _ONLINE = 0.3
-# The rows of a job's request. An engine does not interrupt a request, so that large ones delay the
-# others for as long as they take.
-_BATCH = 32
 _DISTINCT = 1000
 _GROUP = 100_000
 
@@ -42,8 +39,7 @@ def p99(setup: Setup, effort: Effort) -> Measurement:
 
         def beside() -> Report:
             output = directory / f"out-{len(scored)}"
-            hosts = [f"127.0.0.1:{port}"]
-            given = job.settings(source, output, MODEL, hosts, keys=[], batch_size=_BATCH)
+            given = job.settings(source, output, MODEL, [f"127.0.0.1:{port}"], keys=[])
             with job.started(given) as process:
                 job.wait_for_scores(process, output)
                 report = run(side, load, effort)
