@@ -144,6 +144,14 @@ impl Column {
         element.map(|element| buffer.put(at, element)).is_some()
     }
 
+    /// As [`Self::put`], for a word of the vocabulary or a text to be hashed; false for any other.
+    // Called for every text: left to the compiler, it becomes several calls.
+    #[inline(always)]
+    pub(crate) fn put_word(&self, text: &[u8], buffer: &mut Buffer, at: usize) -> bool {
+        let known = self.codec.known_integer(Scalar::Text(text));
+        known.is_some_and(|value| buffer.put_integer(at, value))
+    }
+
     fn plain_element<'a>(&self, scalar: Scalar<'a>) -> Option<Element<'a>> {
         match self.codec.encode(scalar) {
             Ok(Encoded::Known(element)) => Some(element),

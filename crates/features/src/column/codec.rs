@@ -123,7 +123,7 @@ impl Codec {
 
     /// The element of an integer type for a value of the right type; `None` for other elements, and
     /// if the value is invalid or out of vocabulary.
-    #[inline]
+    #[inline(always)]
     pub(super) fn known_integer(&self, value: Scalar<'_>) -> Option<i64> {
         if matches!(self.width(), Some(Width::Float32 | Width::Float64)) {
             return None;

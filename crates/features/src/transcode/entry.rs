@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     value::{Scalar, SparseList, Value},
-    wire::{MAX_DEPTH, Malformed, Reader, WireType},
+    wire::{MAX_DEPTH, Malformed, Reader, WireType, is_text},
 };
 
 /// The depth to which messages may still nest within an entry: the request, the treatment
@@ -21,6 +21,15 @@ pub(super) fn number(body: &[u8]) -> Option<(&[u8], u32)> {
     let [0x12, 5, 0x0d, bits @ ..] = *tail else { return None };
     let [0x0a, length, ref key @ ..] = *head else { return None };
     (usize::from(length) == key.len() && length < 0x80).then_some((key, u32::from_le_bytes(bits)))
+}
+
+/// Reads the bytes after a key that are a text of less than 126 bytes, by far the most frequent kind
+/// after numbers.
+#[inline(always)]
+pub(super) fn text(rest: &[u8]) -> Option<&[u8]> {
+    let [0x12, value, 0x12, length, ref text @ ..] = *rest else { return None };
+    let fits = usize::from(length) == text.len() && value == length.wrapping_add(2);
+    (fits && value < 0x80 && is_text(text)).then_some(text)
 }
 
 /// Reads an entry encoded as common libraries do: the key and the value; `None` if its

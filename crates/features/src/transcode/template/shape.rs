@@ -1,5 +1,7 @@
 //! The shape of a treatment: its features without their values.
 
+use outrigger_proto::outrigger::v1::ValueOrigin;
+
 use super::{super::entry, block::Block};
 use crate::{
     column::Buffer,
@@ -118,7 +120,13 @@ impl<'p> Shape<'p> {
                 Piece::Numbers(block) => rest = block.write(rest, row, buffers)?,
                 Piece::Other(other) => {
                     let value;
-                    (value, rest) = other.read(rest)?;
+                    (value, rest) = other.split(rest)?;
+                    if let (Some(slot), Some(text)) = (other.slot, entry::text(value))
+                        && self.set_word(slot, text, row, buffers, tally)
+                    {
+                        continue;
+                    }
+                    let value = entry::value(value)?;
                     match other.slot {
                         Some(slot) => self.set(slot, value, row, buffers, tally)?,
                         None => strangers += u64::from(value.is_some()),
@@ -143,7 +151,25 @@ impl<'p> Shape<'p> {
         }
     }
 
-    #[inline]
+    /// Writes a text that needs no more than a look-up or a hash; false for any other.
+    #[inline(always)]
+    fn set_word(
+        &self,
+        slot: usize,
+        text: &[u8],
+        row: usize,
+        buffers: &mut [Buffer],
+        tally: &mut Tally,
+    ) -> bool {
+        let field = &self.fields.fields[slot];
+        let (buffer, at) = (&mut buffers[field.input], row * field.width + field.at);
+        let written = field.single && field.column(self.inputs).put_word(text, buffer, at);
+        if written {
+            tally.record(field.input, ValueOrigin::Request);
+        }
+        written
+    }
+
     fn set(
         &self,
         slot: usize,
@@ -160,16 +186,15 @@ impl<'p> Shape<'p> {
 }
 
 impl Other {
-    /// Reads the value of the entry that `features` begin with; returns it and the bytes
-    /// after it.
+    /// Splits `features`, which begin with this key's entry: the entry's bytes after the key, and
+    /// the bytes after the entry.
     #[inline]
-    fn read<'r>(&self, features: &'r [u8]) -> Option<(Option<Value<'r>>, &'r [u8])> {
+    fn split<'r>(&self, features: &'r [u8]) -> Option<(&'r [u8], &'r [u8])> {
         let mut rest = Reader::new(features);
         if !rest.accept(0x12) {
             return None;
         }
         let body = rest.bytes().ok()?;
-        let value = entry::value(body.strip_prefix(self.key.as_slice())?)?;
-        Some((value, rest.rest()))
+        Some((body.strip_prefix(self.key.as_slice())?, rest.rest()))
     }
 }
