@@ -173,6 +173,12 @@ impl Load {
         self.is_crowded_at(micros(now))
     }
 
+    /// The mean duration of requests when they do not wait; `None` while it is not known.
+    pub fn usual(&self) -> Option<Duration> {
+        let usual = self.estimates.usual.load(Relaxed);
+        (usual > 0).then(|| Duration::from_micros(usual))
+    }
+
     /// True if requests have to wait.
     pub fn is_contended(&self, now: Instant) -> bool {
         self.is_contended_at(micros(now))

@@ -64,6 +64,49 @@ impl Tensor {
         }
     }
 
+    /// The size of the first dimension; `None` for a scalar.
+    pub fn rows(&self) -> Option<usize> {
+        self.shape.first().and_then(|rows| usize::try_from(*rows).ok())
+    }
+
+    /// Takes the first `count` rows off a tensor that was checked, or all if it has fewer. Nothing
+    /// is copied.
+    pub fn split_rows(&mut self, count: usize) -> Self {
+        let (Some(rows), [_, rest @ ..]) = (self.rows(), self.shape.as_slice()) else {
+            return self.clone();
+        };
+        let count = count.min(rows);
+        let elements = count * shape::elements(rest).unwrap_or_default();
+        let bytes = match self.datatype.size() {
+            Some(size) => elements * size,
+            None => self.texts().take(elements).map(|text| 4 + text.len()).sum(),
+        };
+        let shape = |rows: usize| [&[rows as i64], rest].concat();
+        let (head, tail) = (shape(count), shape(rows - count));
+        let data = self.data.split_to(bytes);
+        self.shape = tail;
+        Self { name: Arc::clone(&self.name), datatype: self.datatype, shape: head, data }
+    }
+
+    /// The rows of all `parts`, in order; `None` if there are no parts, or if they differ in more
+    /// than their rows and data.
+    pub fn joined(parts: &[&Self]) -> Option<Self> {
+        let (first, others) = parts.split_first()?;
+        let [_, row @ ..] = first.shape.as_slice() else { return None };
+        let is_alike = |other: &&Self| {
+            (&other.name, other.datatype) == (&first.name, first.datatype)
+                && other.shape.get(1..) == Some(row)
+        };
+        if !others.iter().all(|other| is_alike(other)) {
+            return None;
+        }
+        let mut data = BytesMut::with_capacity(parts.iter().map(|part| part.data.len()).sum());
+        parts.iter().for_each(|part| data.extend_from_slice(&part.data));
+        let rows: usize = parts.iter().filter_map(|part| part.rows()).sum();
+        let (name, datatype) = (Arc::clone(&first.name), first.datatype);
+        Some(Self { name, datatype, shape: [&[rows as i64], row].concat(), data: data.freeze() })
+    }
+
     /// The elements of a tensor of [`DataType::Bytes`] that was checked.
     pub fn texts(&self) -> Elements<'_> {
         Elements { rest: &self.data }
@@ -193,6 +236,26 @@ mod tests {
         for (data, message) in cases {
             assert_eq!(checked(DataType::Bytes, &[2], data), Err(message.to_owned()));
         }
+    }
+
+    #[test]
+    fn rows_are_taken_off_and_joined_again() {
+        let floats = checked(DataType::Fp32, &[3, 2], &[7; 24]).expect("valid");
+        let texts = b"\x01\0\0\0a\0\0\0\0\x02\0\0\0bc";
+        let texts = checked(DataType::Bytes, &[3], texts).expect("valid");
+        for whole in [floats, texts] {
+            let mut rest = whole.clone();
+            let (first, second) = (rest.split_rows(1), rest.split_rows(2));
+            assert_eq!([&first, &second, &rest].map(Tensor::rows), [Some(1), Some(2), Some(0)]);
+            for part in [&first, &second, &rest] {
+                part.check().expect("as many elements as its shape has");
+            }
+            assert_eq!(Tensor::joined(&[&first, &second, &rest]), Some(whole.clone()));
+            assert_eq!(rest.split_rows(1).rows(), Some(0), "it has no more");
+            let other = Tensor { name: "y".into(), ..second };
+            assert_eq!(Tensor::joined(&[&first, &other]), None);
+        }
+        assert_eq!(Tensor::joined(&[]), None);
     }
 
     #[test]

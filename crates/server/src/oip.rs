@@ -6,6 +6,7 @@
 
 mod infer;
 mod message;
+mod pieces;
 mod rest;
 mod rows;
 mod service;

@@ -4,11 +4,13 @@
 
 mod lease;
 
+use std::time::Duration;
+
 use axum::http::HeaderMap;
 use outrigger_canary::Outcome;
 use outrigger_core::{Failure, Tensor};
 use outrigger_features::{Arrived, Limits, Packed, Sample};
-use outrigger_lifecycle::{Answered, Handle, Lease};
+use outrigger_lifecycle::{Answered, Handle, Lease, Load};
 use outrigger_score::{Conditions, Scorer};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -108,6 +110,24 @@ impl Predictor {
     /// The limits on a request's tensors.
     pub(crate) fn limits(&self) -> Limits {
         **self.limits.tensors.load()
+    }
+
+    /// True if predictions that do not give way are in progress, or were lately.
+    pub(crate) fn has_others(&self) -> bool {
+        self.limits.has_others()
+    }
+
+    /// Lets a call of low priority go on with its next piece; see [`RequestLimits::give_way_again`].
+    ///
+    /// # Errors
+    /// `OVERLOADED`: others left no room until its deadline.
+    pub(crate) async fn give_way_again(
+        &self,
+        call: &Call,
+        load: &Load,
+        patience: Duration,
+    ) -> Result<Duration, Failure> {
+        self.limits.give_way_again(call, load, patience).await
     }
 
     /// A predictor for requests that do not count as the first exposure of a routing key.

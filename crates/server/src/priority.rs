@@ -1,16 +1,26 @@
 //! Priorities: a caller can lower that of its own requests, such as those of a batch job. They run
 //! only in the room that other predictions leave, and are the first to be refused.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use axum::http::HeaderMap;
 use outrigger_core::{Failure, Reason};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use outrigger_lifecycle::Load;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
 use crate::{
     admission::Admission,
     metrics::{self, Limit},
-    spare::Spare,
+    spare::{Spare, YIELD},
 };
 
 /// The header, over gRPC the metadata, that lowers the priority of a request.
@@ -44,31 +54,84 @@ impl Priority {
     }
 }
 
+/// The time for which requests of low priority give way to others in pieces after one was in
+/// progress.
+const LATELY: Duration = Duration::from_secs(10);
+
 /// The places of requests of low priority. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Low {
     spare: Spare,
     places: Arc<Semaphore>,
+    others: Arc<Others>,
+}
+
+/// What requests of low priority have seen of the others.
+#[derive(Debug, Default)]
+struct Others {
+    /// The number of requests of low priority in progress.
+    low: AtomicU32,
+    /// The last time at which another request was in progress.
+    seen: Mutex<Option<Instant>>,
 }
 
 /// The place of a request of low priority, free again when dropped.
 #[derive(Debug)]
-pub(crate) struct LowPlace(#[allow(dead_code)] OwnedSemaphorePermit);
+pub(crate) struct LowPlace {
+    low: Low,
+    _permit: OwnedSemaphorePermit,
+}
 
 impl Low {
     /// Places beside predictions that `threads` serve.
     pub(crate) fn new(admission: Admission, threads: usize) -> Self {
         let spare = Spare::new(admission, threads);
         let places = Arc::new(Semaphore::new(spare.few() as usize));
-        Self { spare, places }
+        Self { spare, places, others: Arc::default() }
     }
 
     /// Waits for a place, and until other predictions leave room; `None` only if there are no places
     /// any more.
     pub(crate) async fn place(&self) -> Option<LowPlace> {
-        let place = Arc::clone(&self.places).acquire_owned().await.ok()?;
-        self.spare.opens(None).await;
-        Some(LowPlace(place))
+        self.look();
+        let permit = Arc::clone(&self.places).acquire_owned().await.ok()?;
+        self.spare.opens(None, 0, YIELD).await;
+        self.others.low.fetch_add(1, Relaxed);
+        Some(LowPlace { low: self.clone(), _permit: permit })
+    }
+
+    /// True if other predictions are in progress, or were lately.
+    pub(crate) fn has_others(&self) -> bool {
+        self.look();
+        self.seen().is_some_and(|seen| seen.elapsed() < LATELY)
+    }
+
+    /// Waits until other predictions leave room for the next piece of a request in progress, which
+    /// uses the version of `load`. It yields to them for at most `patience`; returns what is left of
+    /// that.
+    pub(crate) async fn room_for_more(&self, load: &Load, patience: Duration) -> Duration {
+        self.look();
+        let began = Instant::now();
+        self.spare.opens(Some(load), 1, patience).await;
+        patience.saturating_sub(began.elapsed())
+    }
+
+    /// Remembers that others are in progress, if they are.
+    fn look(&self) {
+        if self.spare.in_progress() > self.others.low.load(Relaxed) {
+            *self.seen() = Some(Instant::now());
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.others.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for LowPlace {
+    fn drop(&mut self) {
+        self.low.look();
+        self.low.others.low.fetch_sub(1, Relaxed);
     }
 }
 
@@ -85,10 +148,9 @@ pub(crate) fn refusal() -> Failure {
 mod tests {
     use futures::FutureExt as _;
     use outrigger_budget::Budget;
-    use tokio::time::Instant;
 
     use super::*;
-    use crate::{admission::Seat, caller::Peer, limits, spare::YIELD};
+    use crate::{admission::Seat, caller::Peer, limits};
 
     /// Two places of low priority, beside `places` for predictions on four threads.
     fn low(places: u32) -> (Low, Admission) {
@@ -155,6 +217,35 @@ mod tests {
         low.place().await.expect("a place");
         assert!(began.elapsed() >= YIELD, "{:?}", began.elapsed());
         drop((few, more));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn others_are_those_that_do_not_give_way_and_are_forgotten_after_a_while() {
+        let (low, admission) = low(8);
+        let (place, own) = (low.place().await.expect("a place"), seat(&admission));
+        assert!(!low.has_others(), "the only one in progress has the place");
+        let other = seat(&admission);
+        assert!(low.has_others());
+        drop((other, own, place));
+        tokio::time::advance(LATELY - Duration::from_secs(1)).await;
+        assert!(low.has_others());
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(!low.has_others());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_pieces_of_a_request_yield_to_others_for_one_while() {
+        let ((low, admission), load) = (low(8), Load::default());
+        let _own = (low.place().await.expect("a place"), seat(&admission));
+        let first = seat(&admission);
+        assert_eq!(low.room_for_more(&load, YIELD).now_or_never(), Some(YIELD), "one is few");
+        let second = seat(&admission);
+        let began = Instant::now();
+        let left = low.room_for_more(&load, YIELD).await;
+        assert!(began.elapsed() >= YIELD, "{:?}", began.elapsed());
+        assert_eq!(left, Duration::ZERO);
+        assert_eq!(low.room_for_more(&load, left).now_or_never(), Some(left));
+        drop((first, second));
     }
 
     #[tokio::test]

@@ -32,15 +32,21 @@ impl Spare {
         self.few
     }
 
-    /// Waits for room: no prediction waits, and there are few in progress or they were yielded to
-    /// for a while. Work on a version that is known passes its `load`.
-    pub(crate) async fn opens(&self, load: Option<&Load>) {
+    /// The number of predictions in progress.
+    pub(crate) fn in_progress(&self) -> u32 {
+        self.admission.in_progress()
+    }
+
+    /// Waits for room: no prediction waits, and there are few in progress beside the `own` ones, or
+    /// they were yielded to for as long as `patience`. Work on a version that is known passes its
+    /// `load`.
+    pub(crate) async fn opens(&self, load: Option<&Load>, own: u32, patience: Duration) {
         let began = Instant::now();
         loop {
             let now = Instant::now();
             let is_contended =
                 self.admission.is_contended() || load.is_some_and(|load| load.is_contended(now));
-            let is_yielded = || self.admission.in_progress() < self.few || now - began >= YIELD;
+            let is_yielded = || self.in_progress() < self.few + own || now - began >= patience;
             if !is_contended && is_yielded() {
                 return;
             }

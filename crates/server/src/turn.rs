@@ -1,7 +1,7 @@
 //! Waiting for a turn: at the gate of a version, and for a place in the process. Most requests wait
 //! at their headers, with their bodies unread, so that the bodies stay with their senders.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use outrigger_budget::{Charge, Owner};
 use outrigger_core::{Failure, Reason};
@@ -82,6 +82,11 @@ impl RequestLimits {
         Ok(())
     }
 
+    /// True if predictions that do not give way are in progress, or were lately.
+    pub(crate) fn has_others(&self) -> bool {
+        self.low.has_others()
+    }
+
     /// Lets a call of low priority use a version once no other call waits for it. The call is not
     /// part of the version's load, whose estimates are those of calls that do not give way.
     ///
@@ -91,6 +96,22 @@ impl RequestLimits {
         let _wait = self.wait(call, WaitsFor::Room, None)?;
         let calm = timeout_at(call.deadline(), spare::calm(load)).await;
         calm.map_err(|_| priority::refusal())
+    }
+
+    /// Lets a call of low priority go on with its next piece at a version, once others leave room.
+    /// It yields to them for at most `patience`; returns what is left of that.
+    ///
+    /// # Errors
+    /// `OVERLOADED`: others left no room until its deadline.
+    pub(crate) async fn give_way_again(
+        &self,
+        call: &Call,
+        load: &Load,
+        patience: Duration,
+    ) -> Result<Duration, Failure> {
+        let _wait = self.wait(call, WaitsFor::Room, None)?;
+        let room = timeout_at(call.deadline(), self.low.room_for_more(load, patience)).await;
+        room.map_err(|_| priority::refusal())
     }
 
     /// Lets a call enter a version, after it waited for its turn if the version is crowded. If its

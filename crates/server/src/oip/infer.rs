@@ -10,7 +10,7 @@ use outrigger_net::timeout_at;
 use outrigger_oip::{InferRequest, InferResponse, Parameters, rest::raw_request};
 use tokio::time::Instant;
 
-use super::{rows::Rows, tensors::Tensors, version::Target};
+use super::{pieces::Pieces, rows::Rows, tensors::Tensors, version::Target};
 use crate::{call::Call, config::View, predict::Predictor, statistics::Observed};
 
 /// The parameter with the time that the caller waits, in microseconds.
@@ -118,10 +118,14 @@ async fn answered(
             predictor.exchange(call, lease, tensors).await
         }
         View::Features => {
+            let pieces = Pieces::of(predictor, call, &lease, &request);
             let rows = Rows::new(call, &observed, request, memory)?;
-            match rows.empty(&lease)? {
-                Some(empty) => Ok(empty),
-                None => predictor.exchange(call, lease, rows).await,
+            match (rows.empty(&lease)?, pieces) {
+                (Some(empty), _) => Ok(empty),
+                (None, None) => predictor.exchange(call, lease, rows).await,
+                (None, Some(pieces)) => {
+                    pieces.answer((predictor, call, &observed), &lease, rows, memory).await
+                }
             }
         }
     };

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The parameter that names the input with the users' keys.
-const GROUP_BY: &str = "group_by";
+pub(super) const GROUP_BY: &str = "group_by";
 
 /// A request with a table of features.
 pub(super) struct Rows<'r> {
@@ -104,8 +104,15 @@ impl<'r> Rows<'r> {
         }
     }
 
-    fn packed(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
-        let limits = limits(scorer);
+    /// Checks that the table is within the limits; returns the number of its rows.
+    ///
+    /// # Errors
+    /// It is not, or it does not fit the model.
+    pub(super) fn check(&self, scorer: &Scorer) -> Result<usize, Failure> {
+        self.within(&limits(scorer), scorer).map(|table| table.rows)
+    }
+
+    fn within(&self, limits: &Limits, scorer: &Scorer) -> Result<Table<'_>, Failure> {
         let table = self.table(scorer)?;
         if table.rows > limits.max_users {
             let message = format!("{} rows, at most {} are allowed", table.rows, limits.max_users);
@@ -119,6 +126,13 @@ impl<'r> Rows<'r> {
             let message = format!("the rows take {encoded} bytes, at most {most} are allowed");
             return Err(Failure::new(Reason::TooLarge, message));
         }
+        Ok(table)
+    }
+
+    fn packed(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
+        let limits = limits(scorer);
+        let table = self.within(&limits, scorer)?;
+        let encoded = table.encoded_size();
         let meter = Beside { call: self.call, bytes: self.memory + encoded as u64 };
         meter.admit(0)?;
         let requests = table.requests()?;

@@ -9,7 +9,10 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{admission::Admission, spare::Spare};
+use crate::{
+    admission::Admission,
+    spare::{Spare, YIELD},
+};
 
 /// A run whose turn does not come for this long is refused.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,7 +45,7 @@ impl Turns {
     pub(super) async fn next(&self, load: &Load) -> Result<SemaphorePermit<'_>, Failure> {
         // The semaphore is never closed.
         let turn = self.calls.acquire().await.map_err(|_| refused())?;
-        timeout(PATIENCE, self.spare.opens(Some(load))).await.map_err(|_| refused())?;
+        timeout(PATIENCE, self.spare.opens(Some(load), 0, YIELD)).await.map_err(|_| refused())?;
         Ok(turn)
     }
 }
@@ -59,7 +62,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::{caller::Peer, limits::Limit, metrics, spare::YIELD};
+    use crate::{caller::Peer, limits::Limit, metrics};
 
     /// Turns for one call, beside `places` for predictions on two threads.
     fn turns(places: u32) -> (Turns, Admission) {
