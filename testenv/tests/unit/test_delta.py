@@ -308,6 +308,16 @@ def test_a_table_of_another_program_over_the_files_is_refused(output):
     _refused(64, "which another program has made", output, output / "data")
 
 
+def test_rows_that_are_too_large_to_copy(output, tmp_path, monkeypatch):
+    import outrigger_delta.table
+
+    # Rows of some dozen bytes, in place of many of a MiB.
+    monkeypatch.setattr(outrigger_delta.table, "_MOST_GATHERED", 100)
+    _refused(64, "too large to be copied", output, tmp_path / "table")
+    assert not (tmp_path / "table").exists()
+    assert _append(output, output / "data")["is_new"]
+
+
 def test_a_job_without_rows(tmp_path):
     output = delta.write_output(tmp_path / "scored", [])
     appended = _append(output, tmp_path / "table")

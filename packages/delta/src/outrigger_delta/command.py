@@ -5,8 +5,8 @@ import dataclasses
 import json
 import sys
 
-from outrigger_delta.append import Appended, append
 from outrigger_delta.errors import DeltaAppendError, SettingsError
+from outrigger_delta.table import Appended, append
 
 _INTERRUPTED = 130
 
