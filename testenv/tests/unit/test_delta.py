@@ -220,6 +220,8 @@ def test_places_that_are_refused(output, tmp_path):
     _refused(64, "per cent sign", output, tmp_path / "a%20b")
     _refused(64, "credentials", output, "s3://key:secret@bucket/table")
     _refused(64, "bucket", output, "s3://")
+    _refused(64, "begins with one of", output, "ftp://host/table")
+    _refused(64, "not a directory", output, output / "manifest.json")
     _refused(64, "TABLE", output)
     assert not table.exists() and not (output / "_delta_log").exists()
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from outrigger_delta.errors import Failed, SettingsError
+from outrigger_delta.errors import Failed, SettingsError, message
 from outrigger_delta.place import Place
 
 MANIFEST = "manifest.json"
@@ -50,9 +50,9 @@ class Output:
     def read(cls, place: Place) -> "Output":
         """The output at a place. Raises SettingsError if there is no finished one."""
         root = place.files()
-        content = _read(root, MANIFEST)
+        content = _read(place, root, MANIFEST)
         if content is None:
-            if _has_plan(root):
+            if _has_plan(place, root):
                 raise SettingsError(f"{place} is not finished: there is no {MANIFEST}")
             raise SettingsError(f"{place} is not the output of a job: there is no {MANIFEST}")
         try:
@@ -89,10 +89,10 @@ class Output:
                     for batch in opened.iter_batches(_batch_rows(opened.metadata)):
                         yield batch.select(schema.names).cast(schema)
             except (OSError, pa.ArrowException) as error:
-                raise Failed(f"{self._path(file)}: {error}") from None
+                raise Failed(f"{self._path(file)}: {message(error)}") from None
 
     def _checked(self, file: OutputFile) -> pq.FileMetaData:
-        size = _size(self.root, file.name)
+        size = _size(self.place, self.root, file.name)
         if size is None:
             raise Failed(f"{self._path(file)} is missing, and the manifest names it")
         if size != file.size:
@@ -104,7 +104,7 @@ class Output:
             with self._open(file) as opened:
                 metadata = opened.metadata
         except (OSError, pa.ArrowException) as error:
-            raise Failed(f"{self._path(file)}: {error}") from None
+            raise Failed(f"{self._path(file)}: {message(error)}") from None
         if metadata.num_rows != file.rows:
             raise Failed(
                 f"{self._path(file)} was changed: it has {metadata.num_rows} rows, and "
@@ -124,13 +124,13 @@ class Output:
 def is_job(place: Place) -> bool:
     """True if a place is the output of a job or of a compaction, finished or not. Raises Failed."""
     try:
-        return _has_plan(place.files())
+        return _has_plan(place, place.files())
     except SettingsError:
         return False
 
 
-def _has_plan(root: fs.FileSystem) -> bool:
-    return any(_size(root, plan) is not None for plan in _PLANS)
+def _has_plan(place: Place, root: fs.FileSystem) -> bool:
+    return any(_size(place, root, plan) is not None for plan in _PLANS)
 
 
 def _parse(manifest: dict[str, Any]) -> tuple[str, tuple[OutputFile, ...]]:
@@ -164,24 +164,26 @@ def _batch_rows(metadata: pq.FileMetaData) -> int:
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES * metadata.num_rows // max(1, size)))
 
 
-def _size(root: fs.FileSystem, name: str) -> int | None:
+def _size(place: Place, root: fs.FileSystem, name: str) -> int | None:
     """The size of a file in bytes; None if there is none. Raises Failed."""
     try:
         (info,) = root.get_file_info([name])
     except OSError as error:
-        raise Failed(f"{name}: {error}") from None
+        raise Failed(f"{place.below(name)}: {message(error)}") from None
     return info.size if info.type == fs.FileType.File else None
 
 
-def _read(root: fs.FileSystem, name: str) -> bytes | None:
+def _read(place: Place, root: fs.FileSystem, name: str) -> bytes | None:
     """The content of a file; None if there is none. Raises Failed."""
-    size = _size(root, name)
+    size = _size(place, root, name)
     if size is None:
         return None
     if size > _LARGEST_MANIFEST:
-        raise Failed(f"{name} has {size} bytes, and at most {_LARGEST_MANIFEST} are read")
+        raise Failed(
+            f"{place.below(name)} has {size} bytes, and at most {_LARGEST_MANIFEST} are read"
+        )
     try:
         with root.open_input_file(name) as file:
             return file.read()
     except OSError as error:
-        raise Failed(f"{name}: {error}") from None
+        raise Failed(f"{place.below(name)}: {message(error)}") from None

@@ -10,6 +10,9 @@ from pyarrow import fs
 
 from outrigger_delta.errors import SettingsError
 
+# The stores that `outrigger batch` has.
+_SCHEMES = ("s3", "gs", "az", "abfss")
+
 
 @dataclass(frozen=True)
 class Place:
@@ -29,7 +32,12 @@ class Place:
         if not separator:
             if not text:
                 raise SettingsError("an empty name is no directory")
-            return cls(str(Path(text).resolve()))
+            path = Path(text).resolve()
+            if path.exists() and not path.is_dir():
+                raise SettingsError(f"{path} is not a directory")
+            return cls(str(path))
+        if scheme not in _SCHEMES:
+            raise SettingsError(f"{text}: an address begins with one of {', '.join(_SCHEMES)}")
         if "@" in rest and scheme != "abfss":
             raise SettingsError("an address has no credentials: they come from the environment")
         if not rest.strip("/"):
@@ -38,7 +46,7 @@ class Place:
 
     @property
     def options(self) -> dict[str, str]:
-        """What the client of the store needs beyond its environment."""
+        """Settings of the client of the store, beyond those of the environment."""
         endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
         is_plain = self.location.startswith("s3://") and endpoint.startswith("http://")
         return {"AWS_ALLOW_HTTP": "true"} if is_plain else {}

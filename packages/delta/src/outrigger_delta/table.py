@@ -28,7 +28,7 @@ from deltalake.transaction import create_table_with_add_actions
 
 from outrigger_delta.actions import add_actions
 from outrigger_delta.columns import delta_schema, difference, first_converted
-from outrigger_delta.errors import Failed, SettingsError
+from outrigger_delta.errors import Failed, SettingsError, message
 from outrigger_delta.output import DATA, Output, is_job
 from outrigger_delta.place import Place
 
@@ -71,7 +71,7 @@ def append(output: str, table: str) -> Appended:
     try:
         return _append(finished, target, is_copied)
     except (DeltaError, OSError, pa.ArrowException) as error:
-        raise Failed(f"{target}: {_first_line(error)}") from error
+        raise Failed(f"{target}: {message(error)}") from error
 
 
 def _is_copied(source: Place, target: Place) -> bool:
@@ -91,22 +91,25 @@ def _is_copied(source: Place, target: Place) -> bool:
 
 
 def _append(output: Output, target: Place, is_copied: bool) -> Appended:
-    for last in reversed(range(_TRIES)):
-        found = _open(target)
+    found = _open(target)
+    for tries_left in reversed(range(_TRIES)):
         version = found and found.version()
-        if found and found.transaction_version(output.job) is not None:
-            return _ended(output, target, (False, is_copied, version))
-        if not output.files:
-            return _ended(output, target, (False, is_copied, version))
+        if _has_job(found, output) or not output.files:
+            break
         try:
             version = (_copy if is_copied else _take)(output, target, found)
             return _ended(output, target, (True, is_copied, version))
         except DeltaError as error:
-            # Another writer was faster, or the table cannot be written.
-            now = _open(target)
-            if not last or (now and now.version()) == version:
-                raise Failed(f"{target}: {_first_line(error)}") from error
-    raise AssertionError("the last try returns or raises")
+            # Another writer was faster, maybe with this job, or the table cannot be written.
+            found = _open(target)
+            is_as_it_was = (found and found.version()) == version
+            if is_as_it_was or not (tries_left or _has_job(found, output)):
+                raise Failed(f"{target}: {message(error)}") from error
+    return _ended(output, target, (False, is_copied, found and found.version()))
+
+
+def _has_job(found: DeltaTable | None, output: Output) -> bool:
+    return found is not None and found.transaction_version(output.job) is not None
 
 
 def _open(target: Place) -> DeltaTable | None:
@@ -236,8 +239,3 @@ class _Rows:
         except Exception as error:
             self.error = error
             raise
-
-
-def _first_line(error: BaseException) -> str:
-    """The message of an error, without the traces that the client appends."""
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
