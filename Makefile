@@ -109,14 +109,14 @@ lint: venv ## the checks of CI: formatting, clippy, the fuzz targets, rustdoc, c
 	$(CARGO) clippy --quiet --locked --manifest-path testenv/peers/Cargo.toml --target-dir $(TARGET)/peers -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	PATH="$(abspath $(VENV))/bin:$$PATH" scripts/check-dependencies
-	$(PY) -m ruff check testenv
-	$(PY) -m ruff format --check testenv
+	$(PY) -m ruff check testenv packages
+	$(PY) -m ruff format --check testenv packages
 
 .PHONY: format
 format: venv ## format Rust and Python
 	$(CARGO) fmt --all
-	$(PY) -m ruff check --fix --quiet testenv
-	$(PY) -m ruff format --quiet testenv
+	$(PY) -m ruff check --fix --quiet testenv packages
+	$(PY) -m ruff format --quiet testenv packages
 
 .PHONY: build
 build: ## the release binary, unless OUTRIGGER_BIN names another one
@@ -144,15 +144,15 @@ image: venv dist ## the container image as an OCI layout, with its SBOM; needs n
 	@$(PY) -m outrigger_testenv.image --output $(TARGET)/image
 
 .PHONY: venv
-venv: $(STAMP) ## the Python environment, with TensorFlow's CPU wheel
+venv: $(STAMP) ## the Python environment, with TensorFlow's CPU wheel and outrigger-delta
 
-$(STAMP): $(LOCK) testenv/pyproject.toml $(PROTOS)
+$(STAMP): $(LOCK) testenv/pyproject.toml packages/delta/pyproject.toml $(PROTOS)
 	@[ -x $(PY) ] || $(PYTHON) -m venv $(VENV)
 	@echo "python packages: $(LOCK)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --requirement $(LOCK)
 	@PYTHONPATH=testenv/src $(PY) -m outrigger_testenv.stubs
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-	  --editable testenv
+	  --editable testenv --editable packages/delta
 	@touch $@
 
 .PHONY: chart-golden
@@ -241,4 +241,4 @@ fuzz: ## fuzz the readers and the transcoder; FUZZ_SECONDS=600 per target
 .PHONY: clean
 clean: ## remove all build results
 	$(CARGO) clean
-	rm -rf $(VENV) .demo testenv/build testenv/src/outrigger testenv/src/inference testenv/src/*.egg-info
+	rm -rf $(VENV) .demo testenv/build testenv/src/outrigger testenv/src/inference testenv/src/*.egg-info packages/*/src/*.egg-info

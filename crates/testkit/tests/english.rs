@@ -71,13 +71,13 @@ fn subdirectories(parent: &str) -> Vec<String> {
     names.map(|name| format!("{parent}/{name}")).collect()
 }
 
-/// Refused comments of every crate and of both parts of testenv; parts without any are left out.
+/// Refused comments of every crate, of both parts of testenv and of the packages; parts without any are left out.
 fn refused_by_part() -> BTreeMap<String, Vec<String>> {
     let crates = subdirectories("crates").into_iter().map(|part| {
         let found = refused(&part, "rs", in_rust);
         (part, found)
     });
-    let python = ["testenv/src", "testenv/tests"]
+    let python = ["testenv/src", "testenv/tests", "packages"]
         .map(|part| (part.to_owned(), refused(part, "py", in_python)));
     crates.chain(python).filter(|(_, found)| !found.is_empty()).collect()
 }

@@ -4,8 +4,13 @@ in engines that it starts, as the model's own library does.
 
 import json
 import os
+import re
+import select
 import shutil
+import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,9 +19,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from outrigger_testenv import onnxfiles, onnxmodels
-from outrigger_testenv.binary import outrigger
+from outrigger_testenv.binary import outrigger, repository
 from outrigger_testenv.builder import ModelBuilder, tree_package
 from outrigger_testenv.features import TREATMENT, USER, Input, numeric
+from outrigger_testenv.processes import Process
 from outrigger_testenv.stack import library
 
 TIMEOUT = 300.0
@@ -161,3 +167,138 @@ def test_a_package_that_is_not_valid_is_found_before_the_first_row(packages, tmp
     ended = _run(packages("xgboost"), *command, "--host", "localhost:1")
     assert ended.returncode == 64, "a package is in place of hosts"
     assert not (tmp_path / "scored").exists()
+
+
+def test_the_first_job_of_the_docs(tmp_path):
+    page = (repository() / "docs" / "batch.md").read_text()
+    section = page.partition("\n## The first job\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    (made, run, read), file = [text for _, text in blocks[:3]], blocks[3][1]
+    environment = {**os.environ, "PATH": f"{Path(outrigger()).parent}:{os.environ['PATH']}"}
+    (tmp_path / "job.yaml").write_text(file)
+    for command in (
+        [sys.executable, "-c", made],
+        ["sh", "-ec", run],
+        ["sh", "-ec", "outrigger batch run job.yaml -o json"],
+        [sys.executable, "-c", f"{read}\nprint(len(scores), scores.column_names)"],
+    ):
+        shown = subprocess.run(
+            command, check=True, capture_output=True, text=True, cwd=tmp_path, env=environment
+        ).stdout
+    assert shown == "10000 ['customer', 'score']\n"
+
+
+def _retried(*arguments):
+    command = [outrigger(), "batch", "retry-dead", *map(str, arguments)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT)
+
+
+def test_dead_letters_are_scored_again(packages, tmp_path):
+    package, count = packages("xgboost"), 300
+    table = _rows(tmp_path / "rows.parquet", count)
+    prices = [None if row % 100 == 7 else price for row, price in enumerate(table["price"])]
+    table = table.set_column(2, "price", pa.array(prices, pa.float32()))
+    pq.write_table(table, tmp_path / "rows.parquet")
+    first, again = tmp_path / "scored", tmp_path / "again"
+    summary = json.loads(_run(package, tmp_path / "rows.parquet", first).stdout)
+    assert (summary["scored"], summary["dead"]) == (297, 3)
+    # The new version takes rows without a price.
+    mended = tmp_path / "package"
+    shutil.copytree(package.directory, mended)
+    metadata = mended / "metadata.json"
+    changed = json.loads(metadata.read_text())
+    for feature in changed["inputs"][0]["features"]:
+        if feature["name"] == "price":
+            del feature["required"]
+            feature["default"] = 2.5
+    metadata.write_text(json.dumps(changed))
+    (mended / "golden.jsonl").unlink(missing_ok=True)
+    ended = _retried(first, "--to", again, "--package", mended, "-o", "json")
+    assert ended.returncode == 0, ended.stderr
+    summary = json.loads(ended.stdout)
+    assert (summary["rows"], summary["scored"], summary["dead"]) == (3, 3, 0)
+    assert summary["manifest"] == str(again / "manifest.json")
+    found, _ = _output(again)
+    dead = table.take([7, 107, 207])
+    expected = _expected(package, dead.set_column(2, "price", pa.array([2.5] * 3, pa.float32())))
+    assert found["id"].to_pylist() == dead["id"].to_pylist()
+    np.testing.assert_allclose(found["score"].to_pylist(), expected, rtol=1e-6)
+    # The same command again goes on with the same job; others are refused.
+    ended = _retried(first, "--to", again, "--package", mended)
+    assert (ended.returncode, "3 of 3 rows scored" in ended.stdout) == (0, True), ended.stderr
+    for arguments, problem in [
+        ((again, "--to", tmp_path / "third", "--package", mended), "no dead letters"),
+        ((tmp_path / "none", "--to", tmp_path / "third", "--package", mended), "is not a job"),
+        ((first, "--to", first, "--package", mended), str(first)),
+        ((first, "--package", mended), "--to"),
+    ]:
+        ended = _retried(*arguments)
+        assert (ended.returncode, problem in ended.stderr) == (64, True), ended.stderr
+    assert not (tmp_path / "third").exists()
+
+
+class _Running:
+    """A job of 16,000 rows in small chunks that has committed some of them, and its engines."""
+
+    def __init__(self, package, instances, directory):
+        self.output = directory / "scored"
+        self.rows = _rows(directory / "rows.parquet", 16_000)
+        settings = {
+            "input": str(directory / "rows.parquet"),
+            "output": str(self.output),
+            "model": {"package": str(package), "instances": instances},
+            "batch_size": 8,
+            "concurrency": 2,
+            "chunk_rows": 200,
+        }
+        # JSON is valid YAML.
+        (directory / "job.yaml").write_text(json.dumps(settings))
+        command = [outrigger(), "batch", "run", directory / "job.yaml"]
+        self.process = Process("batch", command, directory / "batch.log", _environment())
+
+    def __enter__(self):
+        self.process.start()
+        self.process.wait_until(lambda: len(list((self.output / "commit").glob("*.json"))) > 2)
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+
+    def engines(self):
+        """The ids of the processes that the job has started."""
+        files = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(child) for file in files for child in file.read_text().split()]
+
+    def is_in_its_middle(self):
+        """True before the job has ended."""
+        return self.process.running and not (self.output / "manifest.json").exists()
+
+
+def test_engines_end_with_a_job_that_is_killed(tmp_path):
+    package = onnxmodels.ends_at_a_call(tmp_path / "package")
+    with _Running(package.directory, 2, tmp_path) as job:
+        engines = job.engines()
+        handles = [os.pidfd_open(engine) for engine in engines]
+        assert (len(engines), job.is_in_its_middle()) == (2, True)
+        # The job alone, not its group of processes.
+        os.kill(job.process.pid, signal.SIGKILL)
+        job.process.wait_until_ended()
+    for engine, handle in zip(engines, handles, strict=True):
+        ended, _, _ = select.select([handle], [], [], 20)
+        os.close(handle)
+        assert ended, f"the engine {engine} is alive after its job"
+
+
+def test_an_engine_that_is_killed_is_started_again(tmp_path):
+    package = onnxmodels.ends_at_a_call(tmp_path / "package")
+    with _Running(package.directory, 1, tmp_path) as job:
+        (engine,) = job.engines()
+        handle = os.pidfd_open(engine)
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        assert select.select([handle], [], [], 20)[0] and job.is_in_its_middle()
+        os.close(handle)
+        job.process.wait_until_ended(TIMEOUT)
+        assert job.process.exit_code == 0, job.process.tail()
+    found, _ = _output(job.output)
+    # The score of this model is the price.
+    assert found["id"].equals(job.rows["id"]) and found["score"].equals(job.rows["price"])

@@ -9,7 +9,8 @@ from outrigger_testenv.binary import repository
 
 DOCS = repository() / "docs"
 SOURCES = ("crates/**/*.rs", "testenv/tests/**/*.py")
-PAGES = [repository() / "README.md", repository() / "testenv" / "README.md", *DOCS.rglob("*.md")]
+READMES = [repository() / part / "README.md" for part in (".", "testenv", "packages/delta")]
+PAGES = [*READMES, *DOCS.rglob("*.md")]
 
 
 def rows(page, section=""):
