@@ -51,8 +51,8 @@ impl Placed<'_> {
 
     /// True if XGBoost takes a row for one without missing values: it has as many present entries
     /// for features as there are features, whether or not some are for the same one. XGBoost then
-    /// compares the missing values of numbers too, which are NaN: they go right. Versions from 1.5
-    /// to 3.4 do so; later ones than 1.5 also count entries that are for no feature.
+    /// compares the missing values of numbers too, which are NaN: they go right. Its versions 1.5.0,
+    /// 3.0.5 and 3.4.1 do so; the latter two also count entries that are for no feature.
     #[inline]
     fn is_complete(&self, row: usize) -> bool {
         let Some(features) = self.counted else { return false };

@@ -9,9 +9,10 @@ import pytest
 
 from outrigger_testenv.bench.figure import Failed, Skipped
 from outrigger_testenv.bench.trees import cache, machine, serving
+from outrigger_testenv.bench.trees.bits import different
 from outrigger_testenv.bench.trees.double_kernels import difference
 from outrigger_testenv.bench.trees.figures import is_fast_intel
-from outrigger_testenv.bench.trees.kernels import different, fastest, microseconds, ratios
+from outrigger_testenv.bench.trees.kernels import fastest, microseconds, ratios
 from outrigger_testenv.bench.trees.workers import Worker, seconds_by_turns, started
 
 # Two models, two turns; seconds of ours, one peer, and another one that cannot load B.

@@ -12,7 +12,7 @@ from outrigger_testenv.bench.figure import (
     at_least,
     at_most,
 )
-from outrigger_testenv.bench.trees import double_kernels, kernels, peers, serving
+from outrigger_testenv.bench.trees import bits, double_kernels, kernels, peers, serving
 from outrigger_testenv.bench.trees.models import SHAPES
 
 # The time for loading all models into a library, seconds; XGBoost takes the most.
@@ -164,12 +164,13 @@ def _rows(count: int) -> str:
 TREE_FIGURES = (
     Figure(
         "trees-bits",
-        "margins of models A to D that differ in any bit from those of XGBoost, with all kernels,"
-        " dense rows and rows with a tenth of the values missing",
+        "margins that differ in any bit from those of XGBoost, with all kernels, of models A to D"
+        " and of models with several classes, dart, categories and parallel trees; rows dense, with"
+        " a tenth of the values missing, and sparse (absent, zero, missing)",
         _MARGINS,
-        kernels.bits,
+        bits.bits,
         at_most(0),
-        lambda _: 10 * _LOADED,
+        lambda _: 20 * _LOADED,
     ),
     _xgboost(1, 12, 8),
     _xgboost(16, 6, 4),
