@@ -17,6 +17,9 @@ from outrigger_testenv.bench.trees.workers import Worker, started
 # The questions about dense rows, which XGBoost scores in place, and about sparse ones, of which it
 # makes a matrix.
 _DENSE, _SPARSE = "margins", "matrix"
+# The forms of the rows of each kind for models A to D; for smaller ones, all kinds have both.
+_FORMS = {"dense": (_DENSE,), "missing": (_DENSE,), "sparse": (_SPARSE,)}
+_SPECIAL = {each.name for each in SPECIAL}
 # XGBoost 3.0.5 scores models of dart in place by adding and subtracting the base score for each
 # tree, which loses the last bits: these margins differ from those of its own matrix.
 _DART = {each.name for each in SPECIAL if each.is_dart}
@@ -45,8 +48,9 @@ def bits(_: Setup, effort: Effort) -> Measurement:
 def _margins(
     workers: Sequence[Worker], model: str, rows: int, kind: str
 ) -> Iterator[tuple[str, Sequence[int]]]:
-    """The margins of each worker for both forms of the rows, with a name."""
-    for worker, form in product(workers, (_DENSE, _SPARSE)):
+    """The margins of each worker for the forms of the rows, with a name."""
+    forms = (_DENSE, _SPARSE) if model in _SPECIAL else _FORMS[kind]
+    for worker, form in product(workers, forms):
         if form == _DENSE and model in _DART and worker.name.startswith("XGBoost"):
             continue
         yield f"{worker.name}, {form}", worker.ask(form, model, rows, kind)

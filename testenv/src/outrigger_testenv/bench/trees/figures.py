@@ -182,7 +182,7 @@ TREE_FIGURES = (
         _COUNTED,
         bits.bits,
         at_most(0),
-        lambda _: 20 * _LOADED,
+        lambda _: 14 * _LOADED,
     ),
     _xgboost(1, 12, 8),
     _xgboost(16, 6, 4),
