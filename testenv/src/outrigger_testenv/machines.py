@@ -152,16 +152,17 @@ def _rows(tensors: Mapping[str, np.ndarray], name: str) -> list[list[tuple[int, 
 
 
 def _leaves(booster: Any, rows: list[list[tuple[int, float]]]) -> np.ndarray:
-    """The leaf of each row in each tree, by XGBoost."""
+    """The leaf of each row in each tree, by XGBoost, which gets repeated ids as they are. The lower
+    32 bits of an id count, and ids that are no columns are left out, as XGBoost 1.5 ignores them.
+    """
     import scipy.sparse
     import xgboost
 
     columns = booster.num_features()
-    last = [{id % 2**32: x for id, x in row if not np.isnan(x)} for row in rows]
-    present = [{id: x for id, x in row.items() if id < columns} for row in last]
-    offsets = np.cumsum([0, *(len(row) for row in present)])
-    indices = [id for row in present for id in row]
-    weights = np.array([x for row in present for x in row.values()], "f4")
+    known = [[(id % 2**32, x) for id, x in row if id % 2**32 < columns] for row in rows]
+    offsets = np.cumsum([0, *(len(row) for row in known)])
+    indices = [id for row in known for id, _ in row]
+    weights = np.array([x for row in known for _, x in row], "f4")
     matrix = scipy.sparse.csr_matrix((weights, indices, offsets), (len(rows), columns))
     data = xgboost.DMatrix(matrix, feature_names=booster.feature_names)
     return booster.predict(data, pred_leaf=True).reshape(len(rows), -1).astype(int)
