@@ -152,17 +152,20 @@ def _rows(tensors: Mapping[str, np.ndarray], name: str) -> list[list[tuple[int, 
 
 
 def _leaves(booster: Any, rows: list[list[tuple[int, float]]]) -> np.ndarray:
-    """The leaf of each row in each tree, by XGBoost, which gets repeated ids as they are. The lower
-    32 bits of an id count, and ids that are no columns are left out, as XGBoost 1.5 ignores them.
+    """The leaf of each row in each tree, by XGBoost. Rows are made what they are to XGBoost 1.5,
+    whatever version is installed: the lower 32 bits of an id count, ids that are no columns are
+    ignored, and the last of equal ids counts. Later versions sort the ids of a row, and take any of
+    equal ones if there are more than 16 ids.
     """
     import scipy.sparse
     import xgboost
 
     columns = booster.num_features()
-    known = [[(id % 2**32, x) for id, x in row if id % 2**32 < columns] for row in rows]
-    offsets = np.cumsum([0, *(len(row) for row in known)])
-    indices = [id for row in known for id, _ in row]
-    weights = np.array([x for row in known for _, x in row], "f4")
+    last = [{id % 2**32: x for id, x in row if not np.isnan(x)} for row in rows]
+    present = [{id: x for id, x in row.items() if id < columns} for row in last]
+    offsets = np.cumsum([0, *(len(row) for row in present)])
+    indices = [id for row in present for id in row]
+    weights = np.array([x for row in present for x in row.values()], "f4")
     matrix = scipy.sparse.csr_matrix((weights, indices, offsets), (len(rows), columns))
     data = xgboost.DMatrix(matrix, feature_names=booster.feature_names)
     return booster.predict(data, pred_leaf=True).reshape(len(rows), -1).astype(int)

@@ -226,7 +226,8 @@ def entries() -> list[list[tuple[int, float]]]:
         [(2, 1.0), (2, 0.0)],
         [(FEATURES, 1.0), (2000, 1.0)],
     ]
-    return [*chosen, *drawn]
+    # XGBoost refuses more entries than columns on average.
+    return [*chosen, *drawn, [entry() for _ in range(40)], *[[]] * 8]
 
 
 def features(case: Case, count: int, draw: np.random.Generator) -> np.ndarray:
