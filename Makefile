@@ -184,7 +184,7 @@ conformance: venv ## compare a running engine with TensorFlow Serving's document
 
 # What tests compare with, and take long to install or to build: kept outside git.
 .PHONY: peers
-peers: oip-peers object-stores language-server kube-apiserver ## install and build all that tests compare with into the cache: these four, and the version that upgrades begin with
+peers: oip-peers object-stores language-server catboost kube-apiserver ## install and build all that tests compare with into the cache: these five, and the version that upgrades begin with
 	@scripts/build-commit "$$($(PY) -m outrigger_testenv.upgrade.previous)" > /dev/null
 
 # The servers and clients that conformance-oip, the tests and the demo of the protocol need.
@@ -204,6 +204,10 @@ object-stores: venv ## install stores of objects (S3, Azure) into the cache, for
 .PHONY: language-server
 language-server: venv ## install llama.cpp's server into the cache, for the tests with it
 	@$(PY) -m outrigger_testenv.language
+
+.PHONY: catboost
+catboost: venv ## install CatBoost into the cache, for the tests with it
+	@$(PY) -m outrigger_testenv.boosting
 
 .PHONY: conformance-oip
 conformance-oip: venv ## compare a running server with the rules of the Open Inference Protocol: REST=address, GRPC=address; UNREADY_REST, UNREADY_GRPC, REPOSITORY=addresses, LARGEST=bytes, ONLY=S17,S20, TABLE=file for Markdown

@@ -10,7 +10,6 @@ use crate::{describe, interface, invalid};
 
 /// The framework of XGBoost's models.
 pub const XGBOOST: Framework = Framework {
-    others: Some(ARMS),
     describer: Some(describe::TREES),
     ..framework(
         "xgboost",
@@ -34,8 +33,7 @@ pub const CATBOOST: Framework =
 /// The directory with the models of the arms of a T-learner, in that of the model.
 pub(crate) const ARMS: &str = "arms";
 
-const LIBRARIES: [(Library, Framework); 3] =
-    [(Library::Xgboost, XGBOOST), (Library::Lightgbm, LIGHTGBM), (Library::Catboost, CATBOOST)];
+const ALL: [Framework; 3] = [XGBOOST, LIGHTGBM, CATBOOST];
 
 /// A framework whose directory has its name, and one of `files`.
 const fn framework(
@@ -46,7 +44,16 @@ const fn framework(
     let directory = name;
     let (max_file, versioned) = (8 << 30, false);
     let layout = PackageLayout { directory, files, parts: &[], max_file, versioned };
-    Framework { name, layout, reading, interface, others: None, describer: None }
+    Framework { name, layout, reading, interface, others: Some(ARMS), describer: None }
+}
+
+/// The framework of a library's models.
+pub(crate) const fn of(library: Library) -> Framework {
+    match library {
+        Library::Xgboost => XGBOOST,
+        Library::Lightgbm => LIGHTGBM,
+        Library::Catboost => CATBOOST,
+    }
 }
 
 /// Reading takes at most twice the file, as the crate `trees` promises.
@@ -59,9 +66,9 @@ fn reading(size: u64) -> u64 {
 /// # Errors
 /// IMAGE_INVALID if there is none.
 pub(crate) fn file(directory: &Path) -> Result<PathBuf, Failure> {
-    let found = LIBRARIES.iter().find_map(|(_, framework)| framework.file(directory));
+    let found = ALL.iter().find_map(|framework| framework.file(directory));
     found.ok_or_else(|| {
-        let names = LIBRARIES.iter().flat_map(|(_, framework)| framework.layout.files);
+        let names = ALL.iter().flat_map(|framework| framework.layout.files);
         let names: Vec<_> = names.copied().collect();
         invalid(format!("the model's directory has no {}", names.join(" or ")))
     })
@@ -75,13 +82,11 @@ pub(crate) fn check(found: Library, declared: Library) -> Result<(), Failure> {
     if found == declared {
         return Ok(());
     }
-    let framework = LIBRARIES.iter().find(|(library, _)| *library == found);
-    let name = framework.map_or("", |(_, framework)| framework.name);
-    let (found, declared) = (found.name(), declared.name());
+    let (name, found, declared) = (of(found).name, found.name(), declared.name());
     Err(invalid(format!(
         "the file is a model of {found}, not of {declared}: its framework is {name}"
     )))
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

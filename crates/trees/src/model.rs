@@ -126,7 +126,7 @@ impl Model {
     /// Panics if the length of `out` is not the number of rows times [`Self::columns`].
     pub fn predict<'a>(&self, rows: impl Into<AnyRows<'a>>, options: &Options, out: &mut [f32]) {
         let mut found = Vec::new();
-        self.predict_input(self.input(rows.into(), &mut found), options, out);
+        self.predict_input(self.input(rows.into(), options.output, &mut found), options, out);
     }
 
     /// Gives a number to every leaf, for [`Self::leaf_numbers`]. `number` is called with the tree of
@@ -156,15 +156,25 @@ impl Model {
         let trees = 0..self.groups.len();
         assert_eq!(out.len(), rows.len() * trees.len(), "the length of the output");
         let mut found = Vec::new();
-        let rows = self.input(rows.into(), &mut found);
+        let rows = self.input(rows.into(), Output::Leaf, &mut found);
         self.forest.leaves(rows, trees, Some(&numbers.numbers), out);
     }
 
-    /// The rows as the trees take them; `found` holds memory of it.
-    fn input<'a>(&'a self, rows: AnyRows<'a>, found: &'a mut Vec<u32>) -> Input<'a> {
+    /// The rows as the trees take them for an output; `found` holds memory of it.
+    fn input<'a>(
+        &'a self,
+        rows: AnyRows<'a>,
+        output: Output,
+        found: &'a mut Vec<u32>,
+    ) -> Input<'a> {
         match rows {
             AnyRows::Dense(rows) => Input::Dense(rows),
-            AnyRows::Sparse(rows) => Input::Sparse(self.slots.place(rows, found)),
+            AnyRows::Sparse(rows) => {
+                // XGBoost's prediction of leaves does not count entries.
+                let is_counted = self.library() == Library::Xgboost && output != Output::Leaf;
+                let counted = is_counted.then(|| self.features());
+                Input::Sparse(self.slots.place(rows, counted, found))
+            }
         }
     }
 
@@ -210,7 +220,7 @@ impl Model {
         out: &mut [u32],
     ) {
         let mut found = Vec::new();
-        let rows = self.input(rows.into(), &mut found);
+        let rows = self.input(rows.into(), Output::Leaf, &mut found);
         let trees = self.header.trees(&Options { output: Output::Leaf, iterations });
         assert_eq!(out.len(), rows.len() * trees.len(), "the length of the output");
         self.forest.leaves(rows, trees, None, out);

@@ -26,6 +26,8 @@ pub(crate) struct Placed<'a> {
     rows: SparseRows<'a>,
     /// The slot of each id, or [`NONE`].
     found: &'a [u32],
+    /// The number of features if XGBoost counts the entries of a row.
+    counted: Option<usize>,
 }
 
 impl Placed<'_> {
@@ -34,13 +36,31 @@ impl Placed<'_> {
         self.rows.len()
     }
 
-    /// Slots and weights of a row, in the order of its entries. XGBoost drops missing entries
-    /// before the last of several for a feature wins.
+    /// Slots and weights of a row, in the order of its entries, of which the last one for a slot
+    /// counts. XGBoost drops missing entries before the last of several for a feature wins.
+    ///
+    /// A row that XGBoost takes for complete has all slots first, with a value that goes right.
     #[inline]
     pub(crate) fn entries(&self, row: usize) -> impl Iterator<Item = (usize, f32)> {
         let all = self.rows.looked_up(self.found, row);
         let present = all.filter(|(slot, weight)| *slot != NONE && !weight.is_nan());
-        present.map(|(slot, weight)| (slot as usize, weight))
+        let slots = if self.is_complete(row) { self.slots.len() } else { 0 };
+        let right = (0..slots).map(|slot| (slot, f32::INFINITY));
+        right.chain(present.map(|(slot, weight)| (slot as usize, weight)))
+    }
+
+    /// True if XGBoost takes a row for one without missing values: it has as many present entries
+    /// for features as there are features, whether or not some are for the same one. XGBoost then
+    /// compares the missing values of numbers too, which are NaN: they go right. Its versions 1.5.0,
+    /// 3.0.5 and 3.4.1 do so; the latter two also count entries that are for no feature.
+    #[inline]
+    fn is_complete(&self, row: usize) -> bool {
+        let Some(features) = self.counted else { return false };
+        if self.rows.length(row) < features {
+            return false;
+        }
+        let is_present = |(id, weight): &(u64, f32)| *id < features as u64 && !weight.is_nan();
+        self.rows.row(row).filter(is_present).count() == features
     }
 }
 
@@ -88,10 +108,16 @@ impl Slots {
         }
     }
 
-    /// The slots of the ids of `rows`, of which `found` holds the memory.
-    pub(crate) fn place<'a>(&'a self, rows: SparseRows<'a>, found: &'a mut Vec<u32>) -> Placed<'a> {
+    /// The slots of the ids of `rows`, of which `found` holds the memory. `counted` is the number of
+    /// features of a model of XGBoost, which counts the entries of a row.
+    pub(crate) fn place<'a>(
+        &'a self,
+        rows: SparseRows<'a>,
+        counted: Option<usize>,
+        found: &'a mut Vec<u32>,
+    ) -> Placed<'a> {
         *found = rows.look_up(|id| self.get(id).map_or(NONE, |slot| slot as u32));
-        Placed { slots: self, rows, found }
+        Placed { slots: self, rows, found, counted }
     }
 
     /// Bytes held.
@@ -132,6 +158,31 @@ mod tests {
                 prop_assert_eq!(slots.memory() as u64, budget.held());
             }
         }
+    }
+
+    #[test]
+    fn a_row_with_as_many_entries_as_features_has_no_missing_values() {
+        let slots = Slots::new(&[0, 2], &mut Budget::of(1000)).expect("memory");
+        let placed = |row: &[(u64, f32)], counted| {
+            let (ids, weights): (Vec<_>, Vec<_>) = row.iter().copied().unzip();
+            let offsets = [0, row.len() as u32];
+            let rows = SparseRows::new(&ids, &weights, &offsets).expect("a row").truncated();
+            let (mut found, mut values) = (Vec::new(), [None; 2]);
+            let placed = slots.place(rows, counted, &mut found);
+            placed.entries(0).for_each(|(slot, value)| values[slot] = Some(value));
+            values
+        };
+        let right = Some(f32::INFINITY);
+        let twice = [(2, 7.0), (2, 8.0), (1, 1.0)];
+        assert_eq!(placed(&twice, Some(3)), [right, Some(8.0)]);
+        assert_eq!(placed(&twice, None), [None, Some(8.0)]);
+        assert_eq!(placed(&twice, Some(4)), [None, Some(8.0)]);
+        // A missing entry and one for no feature do not count.
+        let others = [(2, 7.0), (2, f32::NAN), (3, 1.0), (1 << 31, 1.0)];
+        assert_eq!(placed(&others, Some(3)), [None, Some(7.0)]);
+        let entries = [&others[..], &[(1, 1.0), (1 | 1 << 32, 1.0)]].concat();
+        assert_eq!(placed(&entries, Some(3)), [right, Some(7.0)]);
+        assert_eq!(placed(&[(0, 1.0), (1, 2.0), (2, 3.0)], Some(3)), [Some(1.0), Some(3.0)]);
     }
 
     #[test]

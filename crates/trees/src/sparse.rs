@@ -8,6 +8,8 @@ use std::{fmt, ops::Range};
 /// An id may occur more than once in a row, in any order. For trees, an id is the number of a
 /// feature: the last weight of an id counts, one that is NaN is missing, a feature without an id
 /// is missing too, and a weight of 0 is a value. Ids that are no features of a model are ignored.
+/// A model of XGBoost takes a row for complete that has as many entries that are not missing as
+/// there are features, and sends what the row lacks right.
 #[derive(Debug, Clone, Copy)]
 pub struct SparseRows<'a> {
     ids: &'a [u64],
@@ -60,6 +62,12 @@ impl<'a> SparseRows<'a> {
     /// True if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The number of entries of the row `at`.
+    #[inline]
+    pub(crate) fn length(&self, at: usize) -> usize {
+        self.entries(at).len()
     }
 
     /// Ids and weights of the row `at`.

@@ -78,9 +78,24 @@ impl Sparse {
         sparse
     }
 
+    /// Rows of which each entry is a line: the number of the row, the id and the weight. The last
+    /// rows may have no entries.
+    fn of_entries((width, entries): &Table, rows: usize) -> Self {
+        let lines: Vec<_> = entries.chunks_exact(*width).collect();
+        let end = |row| lines.partition_point(|line| line[0] < row as f32) as u32;
+        Self {
+            ids: lines.iter().map(|line| line[1] as u64).collect(),
+            weights: lines.iter().map(|line| line[2]).collect(),
+            offsets: (0..=rows).map(end).collect(),
+        }
+    }
+
+    fn rows(&self) -> SparseRows<'_> {
+        SparseRows::new(&self.ids, &self.weights, &self.offsets).expect("rows")
+    }
+
     fn predict(&self, model: &Model, options: &Options, out: &mut [f32]) {
-        let rows = SparseRows::new(&self.ids, &self.weights, &self.offsets).expect("rows");
-        model.predict(rows, options, out);
+        model.predict(self.rows(), options, out);
     }
 }
 
@@ -205,6 +220,38 @@ fn margins_of_some_iterations_are_equal() {
 #[test]
 fn margins_of_infinite_features_are_equal() {
     compare("infinite", "infinite-margin", 0, |_| options(Output::Margin));
+}
+
+/// XGBoost 1.5 was given these rows as they are. XGBoost Serving passes on the lower 32 bits of ids.
+#[test]
+fn ids_that_are_repeated_or_are_no_columns_count_as_in_xgboost() {
+    let mut count = 0;
+    for path in fixtures().into_iter().filter(|path| !is_named(path, "linear")) {
+        let tables = expected(&path);
+        let Some(entries) = tables.get("entries") else { continue };
+        let model = read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        let rows = tables["entries-margin"].1.len() / tables["entries-margin"].0;
+        let plain = Sparse::of_entries(entries, rows);
+        let wide = plain.ids.iter().zip(0..).map(|(id, at)| id | (at % 3) << 32).collect();
+        let wide = Sparse { ids: wide, ..Sparse::of_entries(entries, rows) };
+        for (name, output) in [("margin", Output::Margin), ("leaf", Output::Leaf)] {
+            let Some((columns, expected)) = tables.get(&format!("entries-{name}")) else {
+                continue;
+            };
+            for rows in [plain.rows(), wide.rows().truncated()] {
+                let (options, mut found) = (options(output), vec![f32::NAN; expected.len()]);
+                model.predict(rows, &options, &mut found);
+                assert_eq!((model.columns(&options), &found), (*columns, expected), "{path:?}");
+                for (at, expected) in expected.chunks_exact(*columns).enumerate() {
+                    let mut found = vec![f32::NAN; *columns];
+                    model.predict(rows.slice(at..at + 1), &options, &mut found);
+                    assert_eq!(found, expected, "{path:?}: row {at}");
+                }
+            }
+        }
+        count += 1;
+    }
+    assert!(count > 15, "{count} models");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! outrigger-peers COMMAND  LIBRARY ...        answers lines
-//!                 scores   LIBRARY MODEL...   `time NAME ROWS`, and `margins NAME ROWS KIND`
+//!                 scores   LIBRARY MODEL...   `time NAME ROWS`, `margins NAME ROWS KIND` of dense
+//!                                             rows, and `matrix NAME ROWS KIND` of sparse rows
 //!                 load     LIBRARY            with the path of a model file
 //!                 fm       LIBRARY DIRECTORY  with a number of rows
 //!                 callers  LIBRARY DIRECTORY  `capacity SECONDS`, and `latency RATE SECONDS`
@@ -11,8 +12,8 @@
 //!
 //! LIBRARY is `ours`, `hessboost`, or the path of a `libxgboost.so` or `lib_lightgbm.so`. MODEL is
 //! a path without its ending: `MODEL.json` is a model of XGBoost or CatBoost, or `MODEL.txt` one of
-//! LightGBM, and `MODEL.rows` has rows for it, as the bytes of f32. KIND is `dense` or `missing`.
-//! The program prints `ready`, and for each line of its input a line of JSON: seconds a call, or
+//! LightGBM, and `MODEL.rows` has rows for it, as the bytes of f32. KIND is `dense`, `missing` or
+//! `sparse`. The program prints `ready`, and for each line of its input a line of JSON: seconds a call, or
 //! margins as the numbers that their bits are. Everything but `callers` runs on one thread.
 
 mod callers;
@@ -24,6 +25,7 @@ mod lightgbm;
 mod load;
 mod model;
 mod ours;
+mod rows;
 mod scores;
 mod timer;
 mod xgboost;

@@ -9,7 +9,7 @@ use std::{
 
 use outrigger_trees as trees;
 
-use crate::Result;
+use crate::{Result, rows::Entries};
 
 /// A model with rows.
 pub(crate) struct Model {
@@ -67,6 +67,18 @@ pub(crate) enum Margins<'a> {
     Double(&'a [f64]),
 }
 
+impl Margins<'_> {
+    /// Appends the bits of all margins.
+    pub(crate) fn append_bits(&self, bits: &mut Vec<u64>) {
+        match self {
+            Self::Single(margins) => {
+                bits.extend(margins.iter().map(|margin| u64::from(margin.to_bits())));
+            }
+            Self::Double(margins) => bits.extend(margins.iter().map(|margin| margin.to_bits())),
+        }
+    }
+}
+
 /// A library with a model loaded into it.
 pub(crate) trait Scorer {
     /// Prepares calls for batches of `rows`, of which each has `width` columns. The rows must not
@@ -75,6 +87,11 @@ pub(crate) trait Scorer {
 
     /// The margins of the batch `at` of those that were prepared with `rows`.
     fn margins(&mut self, rows: &[f32], at: usize) -> Result<Margins<'_>>;
+
+    /// The margins of sparse rows, which need no preparation.
+    fn margins_of(&mut self, _: &Entries) -> Result<Margins<'_>> {
+        Err("this library is only asked about dense rows".into())
+    }
 }
 
 /// The place of a batch of rows among all values.

@@ -7,6 +7,7 @@ use outrigger_trees as trees;
 use crate::{
     Result,
     model::{Margins, Model, Scorer, values},
+    rows::Entries,
 };
 
 /// A model loaded into `outrigger-trees`.
@@ -34,26 +35,19 @@ impl<'a> Ours<'a> {
         };
         Self { model: &model.trees, options, width, batches, out }
     }
-}
 
-impl Scorer for Ours<'_> {
-    fn prepare(&mut self, _: &[f32], width: usize, batches: &[Range<usize>]) -> Result<()> {
-        self.width = width;
-        self.batches = batches.to_vec();
-        let most = batches.iter().map(Range::len).max().unwrap_or(0) * self.model.groups();
+    /// Makes room for the margins of at most `rows` rows.
+    fn resize(&mut self, rows: usize) {
+        let most = rows * self.model.groups();
         match &mut self.out {
             Out::Single(out) => out.resize(most, 0.0),
             Out::Double(out) => out.resize(most, 0.0),
         }
-        Ok(())
     }
 
-    fn margins(&mut self, rows: &[f32], at: usize) -> Result<Margins<'_>> {
-        let batch = &self.batches[at];
-        let count = batch.len() * self.model.groups();
-        let rows = trees::Rows::new(&rows[values(batch, self.width)], self.width)
-            .ok_or("the rows are not whole")?;
-        Ok(match &mut self.out {
+    fn predict(&mut self, rows: trees::AnyRows<'_>) -> Margins<'_> {
+        let count = rows.len() * self.model.groups();
+        match &mut self.out {
             Out::Single(out) => {
                 self.model.predict(rows, &self.options, &mut out[..count]);
                 Margins::Single(&out[..count])
@@ -62,6 +56,27 @@ impl Scorer for Ours<'_> {
                 self.model.predict_f64(rows, &self.options, &mut out[..count]);
                 Margins::Double(&out[..count])
             }
-        })
+        }
+    }
+}
+
+impl Scorer for Ours<'_> {
+    fn prepare(&mut self, _: &[f32], width: usize, batches: &[Range<usize>]) -> Result<()> {
+        self.width = width;
+        self.batches = batches.to_vec();
+        self.resize(batches.iter().map(Range::len).max().unwrap_or(0));
+        Ok(())
+    }
+
+    fn margins(&mut self, rows: &[f32], at: usize) -> Result<Margins<'_>> {
+        let values = &rows[values(&self.batches[at], self.width)];
+        let rows = trees::Rows::new(values, self.width).ok_or("the rows are not whole")?;
+        Ok(self.predict(rows.into()))
+    }
+
+    fn margins_of(&mut self, rows: &Entries) -> Result<Margins<'_>> {
+        let rows = trees::SparseRows::new(&rows.ids, &rows.weights, &rows.offsets)?;
+        self.resize(rows.len());
+        Ok(self.predict(rows.into()))
     }
 }

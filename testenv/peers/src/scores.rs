@@ -7,8 +7,9 @@ use serde_json::Value;
 use crate::{
     Result,
     lightgbm::LightGbm,
-    model::{Margins, Model, Scorer},
+    model::{Model, Scorer, values},
     ours::Ours,
+    rows::{Entries, Entry, dense, of_kind},
     timer,
     xgboost::{Library, XGBoost},
 };
@@ -38,17 +39,17 @@ fn scorer<'a>(library: &str, model: &'a Model) -> Result<Box<dyn Scorer + 'a>> {
     }
 }
 
-/// Answers `time NAME ROWS` or `margins NAME ROWS KIND`.
+/// Answers `time NAME ROWS`, `margins NAME ROWS KIND` or `matrix NAME ROWS KIND`.
 pub(crate) fn answer(scorers: &mut Scorers<'_>, question: &str) -> Result<Value> {
     let words: Vec<_> = question.split(' ').collect();
     let (&[what, name, count], kind) = words.split_first_chunk().ok_or("too few words")?;
     let (model, scorer) = scorers.get_mut(name).ok_or_else(|| format!("no model {name}"))?;
+    let (scorer, count) = (&mut **scorer, count.parse()?);
+    let rows = |kind| of_kind(kind, &model.rows).ok_or_else(|| format!("no kind {kind}"));
     match (what, kind) {
-        ("time", []) => seconds(model, &mut **scorer, count.parse()?),
-        ("margins", ["dense"]) => margins(model, &mut **scorer, count.parse()?, &model.rows),
-        ("margins", ["missing"]) => {
-            margins(model, &mut **scorer, count.parse()?, &with_missing(&model.rows))
-        }
+        ("time", []) => seconds(model, scorer, count),
+        ("margins", [kind]) => margins(model, scorer, count, &dense(&rows(kind)?)),
+        ("matrix", [kind]) => margins_of_matrix(model, scorer, count, &rows(kind)?),
         _ => Err(format!("not understood: {question}").into()),
     }
 }
@@ -63,25 +64,28 @@ fn seconds(model: &Model, scorer: &mut dyn Scorer, count: usize) -> Result<Value
     })
 }
 
-/// The bits of the margins of all whole batches of `count` rows.
+/// The bits of the margins of all whole batches of `count` dense rows.
 fn margins(model: &Model, scorer: &mut dyn Scorer, count: usize, rows: &[f32]) -> Result<Value> {
     let batches = model.batches(count);
     scorer.prepare(rows, model.width, &batches)?;
     let mut bits = Vec::new();
     for at in 0..batches.len() {
-        match scorer.margins(rows, at)? {
-            Margins::Single(margins) => {
-                bits.extend(margins.iter().map(|margin| u64::from(margin.to_bits())));
-            }
-            Margins::Double(margins) => bits.extend(margins.iter().map(|margin| margin.to_bits())),
-        }
+        scorer.margins(rows, at)?.append_bits(&mut bits);
     }
     Ok(bits.into())
 }
 
-/// The rows with a tenth of the values missing, spread evenly by the golden ratio.
-fn with_missing(rows: &[f32]) -> Vec<f32> {
-    let is_missing = |at: usize| (at as f64 * 0.618_033_988_749_895).fract() < 0.1;
-    let values = rows.iter().enumerate();
-    values.map(|(at, value)| if is_missing(at) { f32::NAN } else { *value }).collect()
+/// The bits of the margins of all whole batches of `count` rows that are given as sparse ones.
+fn margins_of_matrix(
+    model: &Model,
+    scorer: &mut dyn Scorer,
+    count: usize,
+    rows: &[Entry],
+) -> Result<Value> {
+    let mut bits = Vec::new();
+    for batch in model.batches(count) {
+        let entries = Entries::of(&rows[values(&batch, model.width)], model.width);
+        scorer.margins_of(&entries)?.append_bits(&mut bits);
+    }
+    Ok(bits.into())
 }

@@ -7,12 +7,13 @@ use std::{
     ptr, slice,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     Result,
     dynamic::{self, function},
     model::{Margins, Model, Scorer, values},
+    rows::Entries,
 };
 
 type Handle = *mut c_void;
@@ -21,6 +22,22 @@ type Predict = unsafe extern "C" fn(
     *const c_char,
     *const c_char,
     Handle,
+    *mut *const u64,
+    *mut u64,
+    *mut *const f32,
+) -> c_int;
+type CreateMatrix = unsafe extern "C" fn(
+    *const c_char,
+    *const c_char,
+    *const c_char,
+    u64,
+    *const c_char,
+    *mut Handle,
+) -> c_int;
+type PredictFromMatrix = unsafe extern "C" fn(
+    Handle,
+    Handle,
+    *const c_char,
     *mut *const u64,
     *mut u64,
     *mut *const f32,
@@ -46,6 +63,9 @@ pub(crate) struct Library {
     load: unsafe extern "C" fn(Handle, *const c_char) -> c_int,
     features: unsafe extern "C" fn(Handle, *mut u64) -> c_int,
     predict: Predict,
+    create_matrix: CreateMatrix,
+    predict_from_matrix: PredictFromMatrix,
+    free_matrix: unsafe extern "C" fn(Handle) -> c_int,
     library: &'static libloading::Library,
 }
 
@@ -63,6 +83,9 @@ impl Library {
                 load: function(library, "XGBoosterLoadModel")?,
                 features: function(library, "XGBoosterGetNumFeature")?,
                 predict: function(library, "XGBoosterPredictFromDense")?,
+                create_matrix: function(library, "XGDMatrixCreateFromCSR")?,
+                predict_from_matrix: function(library, "XGBoosterPredictFromDMatrix")?,
+                free_matrix: function(library, "XGDMatrixFree")?,
                 library,
             })))
         }
@@ -133,60 +156,132 @@ impl Drop for Booster {
     }
 }
 
-/// The in-place prediction of dense rows.
+/// The in-place prediction of dense rows, and the prediction of a matrix of sparse rows.
 pub(crate) struct XGBoost {
     booster: Booster,
-    config: CString,
+    in_place: CString,
+    of_matrix: CString,
     /// The description of each batch of rows.
     batches: Vec<CString>,
 }
 
 impl XGBoost {
     pub(crate) fn new(library: &'static Library, model: &Model) -> Result<Self> {
-        let config = json!({
+        let booster = Booster::load(library, &model.file, Threads::One)?;
+        let mut config = json!({
             "type": 1,
+            "training": false,
             "iteration_begin": 0,
             "iteration_end": 0,
             "strict_shape": false,
-            "cache_id": 0,
-            "missing": "NaN",
         });
-        // The format of XGBoost has numbers that JSON does not have.
-        let config = config.to_string().replace("\"NaN\"", "NaN");
-        let booster = Booster::load(library, &model.file, Threads::One)?;
-        Ok(Self { booster, config: CString::new(config)?, batches: Vec::new() })
+        let of_matrix = settings(&config)?;
+        config["cache_id"] = 0.into();
+        config["missing"] = NAN.into();
+        Ok(Self { booster, in_place: settings(&config)?, of_matrix, batches: Vec::new() })
     }
+}
+
+/// Stands for a NaN in settings: the format of XGBoost has numbers that JSON does not have.
+const NAN: &str = "NaN";
+
+/// The text of settings.
+fn settings(settings: &Value) -> Result<CString> {
+    Ok(CString::new(settings.to_string().replace(&format!("\"{NAN}\""), NAN))?)
+}
+
+/// The description of an array of numbers, of which each has the type `kind` in the words of NumPy.
+/// The array must outlive the use of the description.
+fn interface<T>(values: &[T], shape: &[usize], kind: &str) -> Result<CString> {
+    let first = values.as_ptr() as usize;
+    settings(&json!({ "data": [first, true], "shape": shape, "typestr": kind, "version": 3 }))
 }
 
 impl Scorer for XGBoost {
     fn prepare(&mut self, rows: &[f32], width: usize, batches: &[Range<usize>]) -> Result<()> {
-        let described = batches.iter().map(|batch| {
-            let first = rows[values(batch, width)].as_ptr() as usize;
-            let shape = [batch.len(), width];
-            let interface =
-                json!({ "data": [first, true], "shape": shape, "typestr": "<f4", "version": 3 });
-            Ok(CString::new(interface.to_string())?)
-        });
+        let described = batches
+            .iter()
+            .map(|batch| interface(&rows[values(batch, width)], &[batch.len(), width], "<f4"));
         self.batches = described.collect::<Result<_>>()?;
         Ok(())
     }
 
     fn margins(&mut self, _: &[f32], at: usize) -> Result<Margins<'_>> {
         let Booster { library, handle } = &self.booster;
-        let (rows, config) = (self.batches[at].as_ptr(), self.config.as_ptr());
-        let (mut shape, mut dimensions, mut result) = (ptr::null(), 0, ptr::null());
-        let out = (&mut shape, &mut dimensions, &mut result);
+        let (rows, config) = (self.batches[at].as_ptr(), self.in_place.as_ptr());
+        let mut results = Results::default();
+        let out = results.out();
         // SAFETY: the handle is valid, the strings end with a zero, and the rows that the batch
         // describes are there until the last call, as `prepare` requires.
         library.check(unsafe {
             (library.predict)(*handle, rows, config, ptr::null_mut(), out.0, out.1, out.2)
         })?;
+        // SAFETY: the results are those of the last call with the booster, which borrows `self`.
+        unsafe { results.margins() }
+    }
+
+    fn margins_of(&mut self, rows: &Entries) -> Result<Margins<'_>> {
+        let Booster { library, handle } = &self.booster;
+        let columns = self.booster.features()? as u64;
+        let Entries { ids, weights, offsets } = rows;
+        let offsets = interface(offsets, &[offsets.len()], "<u4")?;
+        let ids = interface(ids, &[ids.len()], "<u8")?;
+        let weights = interface(weights, &[weights.len()], "<f4")?;
+        let config = settings(&json!({ "missing": NAN, "nthread": 1 }))?;
+        let [offsets, ids, weights, config] =
+            [&offsets, &ids, &weights, &config].map(|text| text.as_ptr());
+        let mut matrix = ptr::null_mut();
+        // SAFETY: the strings end with a zero, and the arrays that they describe are those of
+        // `rows`. The library copies them.
+        library.check(unsafe {
+            (library.create_matrix)(offsets, ids, weights, columns, config, &mut matrix)
+        })?;
+        let mut results = Results::default();
+        let out = results.out();
+        // SAFETY: both handles are valid, and the settings end with a zero; the matrix is not used
+        // after it is freed, and the results are the booster's.
+        let code = unsafe {
+            let config = self.of_matrix.as_ptr();
+            let code = (library.predict_from_matrix)(*handle, matrix, config, out.0, out.1, out.2);
+            (library.free_matrix)(matrix);
+            code
+        };
+        library.check(code)?;
+        // SAFETY: the results are those of the last call with the booster, which borrows `self`.
+        unsafe { results.margins() }
+    }
+}
+
+/// What a prediction returns: values, whose number is the product of the shape's dimensions.
+struct Results {
+    shape: *const u64,
+    dimensions: u64,
+    values: *const f32,
+}
+
+impl Default for Results {
+    fn default() -> Self {
+        Self { shape: ptr::null(), dimensions: 0, values: ptr::null() }
+    }
+}
+
+impl Results {
+    fn out(&mut self) -> (&mut *const u64, &mut u64, &mut *const f32) {
+        (&mut self.shape, &mut self.dimensions, &mut self.values)
+    }
+
+    /// The values as margins.
+    ///
+    /// # Safety
+    /// A prediction must have succeeded, and its booster must not predict again or be freed before
+    /// the lifetime ends.
+    unsafe fn margins<'a>(&self) -> Result<Margins<'a>> {
         // SAFETY: the library returns a shape of that many dimensions, and as many values as the
-        // shape says, which are valid until the next call with the booster, which borrows `self`.
+        // shape says, which are valid until the next call with the booster.
         unsafe {
-            let shape = slice::from_raw_parts(shape, usize::try_from(dimensions)?);
+            let shape = slice::from_raw_parts(self.shape, usize::try_from(self.dimensions)?);
             let count = shape.iter().product::<u64>();
-            Ok(Margins::Single(slice::from_raw_parts(result, usize::try_from(count)?)))
+            Ok(Margins::Single(slice::from_raw_parts(self.values, usize::try_from(count)?)))
         }
     }
 }
@@ -212,7 +307,6 @@ pub(crate) struct Leaves {
     features: usize,
     create: CreateFromCsr,
     predict: PredictMatrix,
-    free: unsafe extern "C" fn(Handle) -> c_int,
 }
 
 impl Leaves {
@@ -227,8 +321,7 @@ impl Leaves {
             let library = library.library;
             let create = function(library, "XGDMatrixCreateFromCSREx")?;
             let predict = function(library, "XGBoosterPredict")?;
-            let free = function(library, "XGDMatrixFree")?;
-            Ok(Self { booster, features, create, predict, free })
+            Ok(Self { booster, features, create, predict })
         }
     }
 
@@ -251,7 +344,7 @@ impl Leaves {
         // SAFETY: both handles are valid; the matrix is not used after it is freed.
         let code = unsafe {
             let code = (self.predict)(*handle, matrix, Self::LEAVES, 0, 0, &mut count, &mut result);
-            (self.free)(matrix);
+            (library.free_matrix)(matrix);
             code
         };
         library.check(code)?;

@@ -66,46 +66,51 @@ def _predict(
     source: Path, settings: Mapping[str, Any], uplift: Mapping[str, Any] | None
 ) -> Predict:
     """The predictions of the model in `source`; of an uplift model, compared with its control."""
-    readers = {libraries.LIGHTGBM: libraries.lightgbm, libraries.CATBOOST: libraries.catboost}
-    if reader := readers.get(source.name):
-        predict = reader(source, settings)
-        return lambda tensors, output: predict(tensors[FEATURES], output)
-    return _xgboost(source, settings, uplift)
+
+    def read(file: Path) -> libraries.Model:
+        return _READERS[source.name](file, settings)
+
+    files = [libraries.FILES[source.name]] if source.name in libraries.FILES else _FILES
+    model = read(next(source / name for name in files if (source / name).is_file()))
+    if uplift is not None:
+        compare = uplifts.function(model, read, source, uplift)
+        return lambda tensors, output: compare(tensors[FEATURES], tensors.get(uplifts.ARM), output)
+    return lambda tensors, output: model.predict(tensors[FEATURES], output)
 
 
-def _xgboost(
-    source: Path, settings: Mapping[str, Any], uplift: Mapping[str, Any] | None
-) -> Predict:
-    """XGBoost's predictions, and those of uplift models."""
+def _xgboost(file: Path, settings: Mapping[str, Any]) -> libraries.Model:
+    """A model in XGBoost."""
     import xgboost
 
-    file = next(source / name for name in _FILES if (source / name).is_file())
     booster = xgboost.Booster(model_file=file)
     chosen = settings.get("iterations", "all")
-
-    def iterations(of: Any) -> tuple[int, ...]:
-        if chosen == "best":
-            return (0, of.best_iteration + 1)
+    if chosen == "best":
+        iterations = (0, booster.best_iteration + 1)
+    else:
         # XGBoost's spelling of all iterations.
-        return (0, 0) if chosen == "all" else tuple(chosen)
+        iterations = (0, 0) if chosen == "all" else tuple(chosen)
 
-    def predict(of: Any, rows: np.ndarray, output: str) -> np.ndarray:
+    def predict(rows: np.ndarray, output: str) -> np.ndarray:
         missing = settings.get("missing", np.nan)
         if output == LEAF:
             matrix = xgboost.DMatrix(
                 rows,
                 missing=missing,
-                feature_names=of.feature_names,
-                feature_types=of.feature_types,
+                feature_names=booster.feature_names,
+                feature_types=booster.feature_types,
                 enable_categorical=True,
             )
-            leaves = of.predict(matrix, pred_leaf=True, iteration_range=iterations(of))
+            leaves = booster.predict(matrix, pred_leaf=True, iteration_range=iterations)
             return leaves.astype("int32")
-        return of.inplace_predict(
-            rows, iteration_range=iterations(of), predict_type=output, missing=missing
+        return booster.inplace_predict(
+            rows, iteration_range=iterations, predict_type=output, missing=missing
         )
 
-    if uplift is not None:
-        compare = uplifts.function(booster, source, uplift, predict)
-        return lambda tensors, output: compare(tensors[FEATURES], tensors.get(uplifts.ARM), output)
-    return lambda tensors, output: predict(booster, tensors[FEATURES], output)
+    return libraries.Model(booster.feature_names, predict)
+
+
+_READERS = {
+    FRAMEWORK: _xgboost,
+    libraries.LIGHTGBM: libraries.lightgbm,
+    libraries.CATBOOST: libraries.catboost,
+}

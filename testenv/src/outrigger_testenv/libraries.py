@@ -1,6 +1,7 @@
 """Boosters of LightGBM and CatBoost in model packages: their files, and their own scores."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,16 @@ CATBOOST = "catboost"
 # The files of the frameworks.
 FILES = {LIGHTGBM: "model.txt", CATBOOST: "model.json"}
 
-Predict = Callable[[np.ndarray, str], np.ndarray]
-"""Rows and the name of an output to its values."""
+
+@dataclass(frozen=True)
+class Model:
+    """A model file that a library has read."""
+
+    names: Sequence[str] | None
+    """The names of the features, if they have any."""
+    predict: Callable[[np.ndarray, str], np.ndarray]
+    """Rows and the name of an output to its values."""
+
 
 _VALUES = {
     **dict.fromkeys(["Logloss", "CrossEntropy"], "Probability"),
@@ -35,11 +44,11 @@ def save(booster: Any, path: Path) -> None:
     return getattr(booster, "booster_", booster).save_model(path)
 
 
-def lightgbm(directory: Path, settings: Mapping[str, Any]) -> Predict:
-    """LightGBM's predictions of the model in a package, as float32."""
+def lightgbm(file: Path, settings: Mapping[str, Any]) -> Model:
+    """A model in LightGBM, whose predictions are float32."""
     import lightgbm
 
-    booster = lightgbm.Booster(model_file=directory / FILES[LIGHTGBM])
+    booster = lightgbm.Booster(model_file=file)
     chosen = settings.get("iterations", "all")
     first, end = (0, -1) if chosen == "all" else chosen
     iterations = {"start_iteration": first, "num_iteration": end - first if end > 0 else -1}
@@ -50,15 +59,15 @@ def lightgbm(directory: Path, settings: Mapping[str, Any]) -> Predict:
         result = np.asarray(booster.predict(rows, num_threads=1, **iterations, **kind))
         return result.astype("int32" if output == "leaf" else "float32")
 
-    return predict
+    return Model(booster.feature_name(), predict)
 
 
-def catboost(directory: Path, settings: Mapping[str, Any]) -> Predict:
-    """CatBoost's predictions of the model in a package, as float32."""
+def catboost(file: Path, settings: Mapping[str, Any]) -> Model:
+    """A model in CatBoost, whose predictions are float32."""
     import catboost
 
     model = catboost.CatBoost()
-    model.load_model(directory / FILES[CATBOOST], format="json")
+    model.load_model(file, format="json")
     loss = model.get_all_params()["loss_function"].partition(":")[0]
     chosen = settings.get("iterations", "all")
     first, end = (0, 0) if chosen == "all" else chosen
@@ -74,7 +83,7 @@ def catboost(directory: Path, settings: Mapping[str, Any]) -> Predict:
             result = result[:, 1]
         return result.astype("float32")
 
-    return predict
+    return Model(model.feature_names_, predict)
 
 
 def _with_missing(rows: np.ndarray, settings: Mapping[str, Any]) -> np.ndarray:

@@ -152,7 +152,11 @@ def _rows(tensors: Mapping[str, np.ndarray], name: str) -> list[list[tuple[int, 
 
 
 def _leaves(booster: Any, rows: list[list[tuple[int, float]]]) -> np.ndarray:
-    """The leaf of each row in each tree, by XGBoost."""
+    """The leaf of each row in each tree, by XGBoost. Rows are made what they are to XGBoost 1.5,
+    whatever version is installed: the lower 32 bits of an id count, ids that are no columns are
+    ignored, and the last of equal ids counts. Later versions sort the ids of a row, and take any of
+    equal ones if there are more than 16 ids.
+    """
     import scipy.sparse
     import xgboost
 

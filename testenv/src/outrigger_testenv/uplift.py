@@ -1,23 +1,23 @@
-"""Uplift models of boosters: their settings and files in packages, and XGBoost's own scores for
-rows, for their controls, and of the difference.
+"""Uplift models of boosters: their settings and files in packages, and the scores of their own
+libraries for rows, for their controls, and of the difference.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from outrigger_testenv import libraries
 from outrigger_testenv.features import JOINED, Feature, Input
+from outrigger_testenv.libraries import Model
 
 ARM = "arm"
 CONTROL = "control"
 
 _ARMS = "arms"
 
-# An output of a booster for rows, such as `value`.
-Predict = Callable[[Any, np.ndarray, str], np.ndarray]
 # An output of an uplift model for rows and, for a T-learner, the numbers of their arms.
 Compare = Callable[[np.ndarray, np.ndarray | None, str], np.ndarray]
 
@@ -71,17 +71,20 @@ class TLearner:
         target.mkdir(exist_ok=True)
         for name, booster in self.arms.items():
             if booster is not None:
-                booster.save_model(target / f"{name}.ubj")
+                file = libraries.FILES.get(libraries.framework(booster), "model.ubj")
+                libraries.save(booster, target / file.replace("model", name, 1))
 
 
 def function(
-    booster: Any, directory: Path, settings: Mapping[str, Any], predict: Predict
+    model: Model, read: Callable[[Path], Model], directory: Path, settings: Mapping[str, Any]
 ) -> Compare:
-    """The outputs of an uplift model: `booster` is the package's, whose directory and `uplift`
-    settings these are.
+    """The outputs of an uplift model: `model` is the package's, whose directory and `uplift`
+    settings these are, and `read` reads the file of another one.
     """
-    pair = _s_learner if CONTROL in settings else _t_learner
-    both = pair(booster, directory, settings, predict)
+    if CONTROL in settings:
+        both = _s_learner(model, settings[CONTROL])
+    else:
+        both = _t_learner(model, read, directory / _ARMS, settings[_ARMS])
 
     def compare(rows: np.ndarray, arms: np.ndarray | None, output: str) -> np.ndarray:
         base, _, part = output.partition("_")
@@ -95,40 +98,34 @@ def function(
 _Both = Callable[[np.ndarray, np.ndarray | None, str], tuple[np.ndarray, np.ndarray]]
 
 
-def _s_learner(
-    booster: Any, directory: Path, settings: Mapping[str, Any], predict: Predict
-) -> _Both:
+def _s_learner(model: Model, control: Mapping[str, float | None]) -> _Both:
     def both(
         rows: np.ndarray, arms: np.ndarray | None, output: str
     ) -> tuple[np.ndarray, np.ndarray]:
-        names = booster.feature_names or [f"f{at}" for at in range(rows.shape[1])]
+        names = list(model.names or (f"f{at}" for at in range(rows.shape[1])))
         controls = rows.copy()
-        for name, value in settings[CONTROL].items():
+        for name, value in control.items():
             controls[:, names.index(name)] = np.nan if value is None else value
-        return predict(booster, rows, output), predict(booster, controls, output)
+        return model.predict(rows, output), model.predict(controls, output)
 
     return both
 
 
 def _t_learner(
-    booster: Any, directory: Path, settings: Mapping[str, Any], predict: Predict
+    model: Model, read: Callable[[Path], Model], directory: Path, names: Sequence[str]
 ) -> _Both:
-    import xgboost
-
-    boosters = [
-        None if name == CONTROL else xgboost.Booster(model_file=directory / _ARMS / f"{name}.ubj")
-        for name in settings[_ARMS]
-    ]
+    files = {file.stem: file for file in directory.iterdir()}
+    models = [None if name == CONTROL else read(files[name]) for name in names]
 
     def both(
         rows: np.ndarray, arms: np.ndarray | None, output: str
     ) -> tuple[np.ndarray, np.ndarray]:
-        controls = predict(booster, rows, output)
+        controls = model.predict(rows, output)
         scores = controls.copy()
-        for number, each in enumerate(boosters):
+        for number, each in enumerate(models):
             here = np.ravel(arms) == number
             if each is not None and here.any():
-                scores[here] = predict(each, rows[here], output)
+                scores[here] = each.predict(rows[here], output)
         return scores, controls
 
     return both

@@ -9,9 +9,11 @@ import pytest
 
 from outrigger_testenv.bench.figure import Failed, Skipped
 from outrigger_testenv.bench.trees import cache, machine, serving
+from outrigger_testenv.bench.trees.bits import different
 from outrigger_testenv.bench.trees.double_kernels import difference
 from outrigger_testenv.bench.trees.figures import is_fast_intel
-from outrigger_testenv.bench.trees.kernels import different, fastest, microseconds, ratios
+from outrigger_testenv.bench.trees.kernels import fastest, microseconds, ratios
+from outrigger_testenv.bench.trees.peer import Timed, of_kind
 from outrigger_testenv.bench.trees.workers import Worker, seconds_by_turns, started
 
 # Two models, two turns; seconds of ours, one peer, and another one that cannot load B.
@@ -79,6 +81,26 @@ def test_margins_in_f64_are_compared_by_their_relative_difference():
     assert difference(bits(1.0), bits(0.0)) == np.inf
     assert difference(bits(np.nan), bits(1.0)) == np.inf
     assert difference(bits(1.0), bits(1.0, 1.0)) == np.inf
+
+
+def test_rows_of_a_kind_lack_values_or_have_zeros():
+    rows = np.arange(1, 1001, dtype=np.float32).reshape(10, 100)
+    assert of_kind("dense", rows).tolist() == rows.tolist()
+    missing, sparse = of_kind("missing", rows), of_kind("sparse", rows)
+    assert abs(np.isnan(missing).sum() - 100) <= 1
+    assert abs(np.isnan(sparse).sum() - 550) <= 1
+    assert abs((sparse == 0).sum() - 100) <= 1
+    rest = ~np.isnan(sparse) & (sparse != 0)
+    assert sparse[rest].tolist() == rows[rest].tolist()
+
+
+def test_margins_are_asked_as_bits_of_whole_batches():
+    class Sums:
+        def call(self, rows):
+            return lambda: rows.sum(axis=1)
+
+    bits = Timed(Sums(), np.ones((5, 3), np.float32)).margins(2, "dense")
+    assert np.array(bits, np.uint64).view(np.float64).tolist() == [3.0] * 4
 
 
 def test_targets_are_higher_for_intels_processors_with_avx_512():

@@ -12,7 +12,7 @@ use super::*;
 use crate::load;
 
 /// One split, whose sum is the margin.
-const LIGHTGBM_FILE: &str = "tree
+pub(crate) const LIGHTGBM_FILE: &str = "tree
 version=v4
 num_class=1
 num_tree_per_iteration=1
@@ -32,7 +32,7 @@ leaf_value=-1 0
 end of trees
 ";
 
-const CATBOOST_FILE: &str = r#"{"features_info": {"float_features": [
+pub(crate) const CATBOOST_FILE: &str = r#"{"features_info": {"float_features": [
 {"feature_id": "age", "feature_index": 0, "flat_feature_index": 0},
 {"feature_id": "price", "feature_index": 1, "flat_feature_index": 1}]},
 "model_info": {"params": {"loss_function": {"type": "MultiClass"}}},

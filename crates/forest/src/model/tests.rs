@@ -296,13 +296,15 @@ fn sparse_rows_are_scored_as_dense_ones() {
     let rows = [
         vec![(0, 0.0), (1, 20.0)],
         vec![(1, -1.0)],
-        vec![(1, 20.0), (7, 1.0), (0, f32::NAN), (1, -1.0)],
+        vec![(1, 20.0), (7, 1.0), (0, f32::NAN), (1, 3.0), (1, -1.0)],
         vec![((1 << 32) + 1, 20.0)],
+        // As many entries as columns: XGBoost takes the row for complete.
+        vec![(1, 20.0), (1, -1.0)],
     ];
     for (options, expected) in [
-        (None, [2.0, 1.75, 1.75, 1.75]),
-        (Some(r#"{"truncate_ids": true}"#), [2.0, 1.75, 1.75, 2.0]),
-        (Some(r#"{"missing": 20, "iterations": [1, 2]}"#), [0.75; 4]),
+        (None, [2.0, 1.75, 1.75, 1.75, 2.75]),
+        (Some(r#"{"truncate_ids": true}"#), [2.0, 1.75, 1.75, 2.0, 2.75]),
+        (Some(r#"{"missing": 20, "iterations": [1, 2]}"#), [0.75; 5]),
     ] {
         let outputs = model(options).run(sparse_call(&rows)).expect("scores");
         assert_eq!(*floats(&outputs[0]).expect("floats"), expected, "{options:?}");

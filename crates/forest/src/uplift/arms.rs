@@ -13,7 +13,10 @@ use super::{
     Comparison, KEY, Learner,
     distinct::{Distinct, gathered},
 };
-use crate::{Model, Scoring, XGBOOST, files, invalid, libraries::ARMS};
+use crate::{
+    Model, Scoring, files, invalid,
+    libraries::{self, ARMS},
+};
 
 /// The input with the number of each row's arm.
 const ARM: &str = "arm";
@@ -21,8 +24,8 @@ const ARM: &str = "arm";
 /// The name of the control's arm. Its model is the main file of the package.
 const CONTROL: &str = "control";
 
-/// The endings that the files of arms may have.
-const ENDINGS: [&str; 3] = ["ubj", "json", "bin"];
+/// The name of the control's file, before its ending. Files of arms have the same endings.
+const MODEL: &str = "model.";
 
 /// The input with the number of each row's arm.
 pub(super) fn spec() -> TensorSpec {
@@ -124,18 +127,23 @@ impl Arms {
     }
 }
 
-/// Loads the model of the arm called `name`.
+/// Loads the model of the arm called `name`, which is of the library of the control's.
 fn arm(control: &Model, name: &str, directory: &Path, scoring: &Scoring) -> Result<Model, Failure> {
-    let files = ENDINGS.map(|ending| format!("{name}.{ending}"));
+    let library = control.header().library();
+    let layout = libraries::of(library).layout;
+    let endings = layout.files.iter().filter_map(|file| file.strip_prefix(MODEL));
+    let files: Vec<_> = endings.map(|ending| format!("{name}.{ending}")).collect();
     let held: Vec<_> = files.iter().filter(|file| directory.join(file).is_file()).collect();
     let [file] = held[..] else {
-        let within = format!("{}/{ARMS}", XGBOOST.layout.directory);
+        let within = format!("{}/{ARMS}", layout.directory);
         let found = if held.is_empty() { "none" } else { "several" };
         let files = files.join(" or ");
         return Err(problem(&format!("the arm {name:?} needs {files} in {within}, has {found}")));
     };
     let shown = format!("{ARMS}/{file}");
-    let model = Model::new(files::model_at(&directory.join(file), &shown)?, scoring)
+    let trees = files::model_at(&directory.join(file), &shown)?;
+    let model = libraries::check(trees.library(), library)
+        .and_then(|()| Model::new(trees, scoring))
         .map_err(|failure| failure.map_message(|message| format!("{shown}: {message}")))?;
     let (of_arm, of_control) = (model.header(), control.header());
     let features = [of_arm, of_control].map(|header| (header.features(), header.feature_names()));

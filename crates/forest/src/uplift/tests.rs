@@ -13,8 +13,11 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    XGBOOST,
-    libraries::ARMS,
+    CATBOOST, LIGHTGBM, XGBOOST,
+    libraries::{
+        ARMS,
+        tests::{CATBOOST_FILE, LIGHTGBM_FILE},
+    },
     load,
     model::tests::{call, file, package, read, squares, stump},
 };
@@ -292,6 +295,62 @@ fn an_arm_has_one_valid_model_with_the_features_of_the_controls() {
     let two = arms(&[control.clone(), ("mens", squares())], &["mens"]);
     fs::write(two.files.path().join(ARMS).join("mens.ubj"), "").expect("a file");
     assert!(refusal(&two).contains("has several"));
+}
+
+/// A package of two arms: these files, of which the first is the control's, with their contents.
+fn arms_of(files: [(&str, &str); 2]) -> Package {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::create_dir(directory.path().join(ARMS)).expect("a directory");
+    for (name, content) in files {
+        fs::write(directory.path().join(name), content).expect("a file");
+    }
+    Package { files: directory, uplift: of_arms(&["control", "mens"]) }
+}
+
+#[test]
+fn arms_may_be_models_of_lightgbm_or_catboost() {
+    // The other leaf of the arm's tree has 3 more.
+    let of_lightgbm = LIGHTGBM_FILE.replace("leaf_value=-1 0", "leaf_value=-1 3");
+    let of_catboost = CATBOOST_FILE.replace("[1, 2, 3, 3]", "[1, 2, 6, 3]");
+    let lightgbm = arms_of([("model.txt", LIGHTGBM_FILE), ("arms/mens.txt", &of_lightgbm)]);
+    let catboost = arms_of([("model.json", CATBOOST_FILE), ("arms/mens.json", &of_catboost)]);
+    for (package, framework, width) in [(lightgbm, LIGHTGBM, 1), (catboost, CATBOOST, 2)] {
+        let model = package.model();
+        let learner = load(&model).expect("a model");
+        let interface = (framework.interface)(&model, SIGNATURE).expect("an interface");
+        assert_eq!(learner.interface(SIGNATURE), Some(interface));
+        // Two rows for each side of the split, for the control and for the arm.
+        let values = [0.0, 0.0, 0.0, 0.0, 0.0, 0.75, 0.0, 0.75];
+        let rows = call(&[4, 2], &values, &["margin_uplift"]);
+        let outputs = learner.run(with_arms(rows, &[0, 1, 0, 1])).expect("scores");
+        let found = floats(&outputs[0]).expect("floats");
+        let of_first: Vec<_> = found.iter().step_by(width).copied().collect();
+        assert_eq!((found.len(), of_first), (4 * width, vec![0.0, 0.0, 0.0, 3.0]), "{framework:?}");
+        let alone = load(&PackagedModel::from(package.files.path())).expect("a model").memory();
+        assert!(learner.memory() > alone);
+    }
+}
+
+#[test]
+fn an_arm_is_of_the_library_of_the_control() {
+    let squares = squares().to_string();
+    for (control, arm, problem) in [
+        (
+            ("model.txt", LIGHTGBM_FILE),
+            ("arms/mens.txt", CATBOOST_FILE),
+            "its framework is catboost",
+        ),
+        (("model.json", CATBOOST_FILE), ("arms/mens.json", &squares), "its framework is xgboost"),
+        (("model.json", CATBOOST_FILE), ("arms/mens.cbm", "CBM1"), "write it as JSON"),
+        (
+            ("model.txt", LIGHTGBM_FILE),
+            ("arms/mens.json", LIGHTGBM_FILE),
+            "mens.txt in lightgbm/arms",
+        ),
+    ] {
+        let message = refusal(&arms_of([control, arm]));
+        assert!(message.contains(problem), "{message}");
+    }
 }
 
 #[test]

@@ -154,7 +154,7 @@ proptest! {
         let check = |forest: &Forest| {
             let slots = forest.slots(&mut budget()).expect("memory");
             let mut found = Vec::new();
-            let rows = Input::Sparse(slots.place(sparse.rows(), &mut found));
+            let rows = Input::Sparse(slots.place(sparse.rows(), None, &mut found));
             let found = results(forest, rows, 0..count, outputs, double);
             prop_assert_eq!(&expected, &found, "{:?}", forest);
             // Every node has a number, which is that of its leaves.

@@ -177,7 +177,7 @@ mod tests {
             let slots = forest.slots(&mut Budget::of(u64::MAX)).expect("memory");
             let dense = Input::Dense(Rows::new(&rows, width).expect("rows"));
             let mut places = Vec::new();
-            let sparse = Input::Sparse(slots.place(sparse, &mut places));
+            let sparse = Input::Sparse(slots.place(sparse, None, &mut places));
             for kind in Kind::all() {
                 let Forest::Oblivious(_, chosen) = &mut forest else { unreachable!() };
                 *chosen = kind;

@@ -16,7 +16,7 @@ impl Model {
         out: &mut [f64],
     ) {
         let mut found = Vec::new();
-        let rows = self.input(rows.into(), &mut found);
+        let rows = self.input(rows.into(), options.output, &mut found);
         assert_eq!(out.len(), rows.len() * self.columns(options), "the length of the output");
         if self.double.is_some() && options.output != Output::Leaf {
             return self.predict_double(rows, options, out);

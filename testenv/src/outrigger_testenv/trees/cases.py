@@ -205,6 +205,31 @@ def scoring(case: Case) -> np.ndarray:
     return rows
 
 
+def entries() -> list[list[tuple[int, float]]]:
+    """Sparse rows in any order of ids, some of which are there more than once or are no columns,
+    with zeros and missing values among the weights.
+    """
+    draw = np.random.default_rng(4)
+    weights = [0.0, -0.0, np.nan, np.nan, 3.0, 1e30, -1e30]
+
+    def entry() -> tuple[int, float]:
+        id = draw.choice([*range(FEATURES), *range(FEATURES), FEATURES, FEATURES + 1, 2000, 2**31])
+        drawn = round(draw.normal(), 2) if draw.random() < 0.6 else draw.choice(weights)
+        return int(id), float(np.float32(drawn))
+
+    drawn = [[entry() for _ in range(length % 13)] for length in range(26)]
+    chosen = [
+        [(0, 1.0), (0, np.nan)],
+        [(0, np.nan), (0, 1.0)],
+        [(1, 0.5), (1, -0.5)],
+        [(1, -0.5), (0, 2.0), (1, 0.5)],
+        [(2, 1.0), (2, 0.0)],
+        [(FEATURES, 1.0), (2000, 1.0)],
+    ]
+    # XGBoost refuses more entries than columns on average.
+    return [*chosen, *drawn, [entry() for _ in range(40)], *[[]] * 8]
+
+
 def features(case: Case, count: int, draw: np.random.Generator) -> np.ndarray:
     rows = draw.normal(size=(count, FEATURES)).round(2)
     rows[:, 3] = draw.integers(0, 40 if case.categorical else 8, count)

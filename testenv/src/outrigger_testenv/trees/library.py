@@ -63,6 +63,26 @@ class Matrix:
         self._library.call("XGDMatrixFree", self.handle)
 
 
+class SparseMatrix(Matrix):
+    """Rows of ids with weights, as XGBoost Serving gives them to XGBoost: in any order, with ids
+    more than once, and with ids that are no columns. For XGBoost 1.5.
+    """
+
+    def __init__(self, library: Library, rows: list[list[tuple[int, float]]], columns: int):
+        self._library = library
+        self.handle = ctypes.c_void_p()
+        entries = [entry for row in rows for entry in row]
+        offsets = np.cumsum([0, *(len(row) for row in rows)]).astype(np.uint64)
+        ids = np.array([id for id, _ in entries], np.uint32)
+        weights = np.array([weight for _, weight in entries], np.float32)
+        library.call(
+            "XGDMatrixCreateFromCSREx",
+            *(each.ctypes.data_as(ctypes.c_void_p) for each in (offsets, ids, weights)),
+            *(ctypes.c_size_t(size) for size in (len(offsets), len(entries), columns)),
+            ctypes.byref(self.handle),
+        )
+
+
 class Booster:
     """A model."""
 

@@ -1,7 +1,8 @@
 """Writes the fixtures of one version of XGBoost.
 
 A fixture is a model file and a text file beside it with rows and their results: after a line
-`NAME ROWS COLUMNS` come as many lines of numbers, which are exact as f32.
+`NAME ROWS COLUMNS` come as many lines of numbers, which are exact as f32. `entries` has a line for
+each entry of a sparse row: the number of the row, the id and the weight.
 """
 
 import shutil
@@ -11,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from outrigger_testenv.trees.cases import CASES, Case, scoring, training, types
-from outrigger_testenv.trees.library import Booster, Library, Matrix
+from outrigger_testenv.trees.cases import CASES, FEATURES, Case, entries, scoring, training, types
+from outrigger_testenv.trees.library import Booster, Library, Matrix, SparseMatrix
 
 COMMON = {
     "max_depth": 3,
@@ -30,6 +31,9 @@ EXPLAINING = ["1.5.0", "3.0.5"]
 """The versions whose contributions are kept. They have none for leaves with vectors; 3.3 and later
 versions compute them in another way.
 """
+
+SPARSE = "1.5.0"
+"""The version whose results for sparse rows are kept: that of XGBoost Serving."""
 
 
 def main() -> None:
@@ -82,7 +86,9 @@ def write(library: Library, case: Case, version: str, directory: Path) -> None:
         # Loaded anew, because training leaves settings behind that the file may not have.
         loaded = Booster(library, {"nthread": 1, "verbosity": 0}, scored)
         loaded.load(path)
-        results = expected(loaded, scored, rows, case, version)
+        results = [*expected(loaded, scored, rows, case, version)]
+        if version == SPARSE and not case.plain:
+            results += expected_of_entries(library, loaded, case)
     (directory / f"{case.name}.txt").write_text("".join(text(*each) for each in results))
 
 
@@ -124,6 +130,16 @@ def expected(booster: Booster, matrix: Matrix, rows: np.ndarray, case: Case, ver
     infinite[2, :], infinite[3, :] = np.inf, -np.inf
     yield "infinite", infinite
     yield "infinite-margin", booster.predict_in_place(infinite, "margin")
+
+
+def expected_of_entries(library: Library, booster: Booster, case: Case):
+    rows = entries()
+    lines = [(at, *entry) for at, row in enumerate(rows) for entry in row]
+    yield "entries", np.array(lines, np.float32)
+    matrix = SparseMatrix(library, rows, FEATURES)
+    yield "entries-margin", booster.predict(matrix, "margin")
+    if case.rounds > 0:
+        yield "entries-leaf", booster.predict(matrix, "leaf")
 
 
 def text(name: str, values: np.ndarray) -> str:

@@ -27,12 +27,12 @@ COUNTS = (1, 1000)
 """Rows of the calls that are timed."""
 
 
-def margins(_: Setup, effort: Effort) -> Measurement:
-    """The largest relative difference of a margin from LightGBM's, for all models, kinds and
-    numbers of rows, and widths of vectors.
+def margins(library: str, _: Setup, effort: Effort) -> Measurement:
+    """The largest relative difference of a margin from that of LightGBM or CatBoost, for all
+    models, kinds and numbers of rows, and widths of vectors.
     """
     del effort
-    own, other = _own("lightgbm"), _lightgbm()
+    own, other = _own(library), OTHERS[library]()
     worst, compared = {each.name: 0.0 for each in own}, 0
     with started(*own, other):
         for question in product(["margins"], [each.name for each in SHAPES], ROWS, KINDS):
@@ -100,6 +100,14 @@ def _lightgbm() -> Worker:
     return Worker("LightGBM", [program(), "scores", peers.lightgbm(), *models("lightgbm")])
 
 
+def _catboost() -> Worker:
+    return peers.double_worker("catboost", models("catboost"))
+
+
+OTHERS = {"lightgbm": _lightgbm, "catboost": _catboost}
+"""Workers with the libraries, by the names of `models`."""
+
+
 @cache
 def _beside_lightgbm(effort: Effort) -> Times:
     lleaves = peers.double_worker("lleaves", models("lightgbm"))
@@ -109,5 +117,4 @@ def _beside_lightgbm(effort: Effort) -> Times:
 @cache
 def _beside_catboost(effort: Effort) -> Times:
     # Oblivious trees have one kernel, for vectors of any width.
-    other = peers.double_worker("catboost", models("catboost"))
-    return times_of([ours(WIDTHS[0], models("catboost")), other], COUNTS, effort)
+    return times_of([ours(WIDTHS[0], models("catboost")), _catboost()], COUNTS, effort)

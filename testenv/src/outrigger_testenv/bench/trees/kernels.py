@@ -1,10 +1,8 @@
 """The kernels of tree models beside XGBoost's in-place prediction, hessboost, and others."""
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,37 +29,16 @@ WIDTHS = (64, 32, 16)
 is the default.
 """
 
-KINDS = ("dense", "missing")
-"""Rows without missing values, and with a tenth of them missing."""
+KINDS = ("dense", "missing", "sparse")
+"""Rows without missing values, with a tenth of them missing, and with half of the entries absent
+and zeros and missing values among the others.
+"""
 
 VERSIONS = (cached.BEFORE_LAYOUT, cached.NEWEST)
 """The versions of XGBoost that are peers."""
 
 # The seconds a call of each worker, for each turn, by model and number of rows.
 Times = Mapping[tuple[str, int], Sequence[tuple[float | None, ...]]]
-
-
-def bits(_: Setup, effort: Effort) -> Measurement:
-    """The number of margins that differ in any bit from those of either version of XGBoost, for all
-    models, kinds and numbers of rows, and widths of vectors.
-    """
-    del effort
-    own, others = [ours(width) for width in WIDTHS], [_xgboost(each) for each in VERSIONS]
-    differ, compared = Counter(), 0
-    with started(*own, *others):
-        for question in product(["margins"], [each.name for each in SHAPES], ROWS, KINDS):
-            expected = {other.name: other.ask(*question) for other in others}
-            for worker, (name, margins) in product(own, expected.items()):
-                differ[f"{worker.name}; {name}"] += different(worker.ask(*question), margins)
-                compared += len(margins)
-    return Measurement([differ.total()], {"compared": compared, "differ": dict(differ)})
-
-
-def different(own: Sequence[int], others: Sequence[int]) -> int:
-    """The number of margins, as bits, that differ; all if their numbers differ."""
-    if len(own) != len(others):
-        return max(len(own), len(others))
-    return sum(one != other for one, other in zip(own, others, strict=True))
 
 
 def over_xgboost(rows: int, _: Setup, effort: Effort) -> Measurement:
@@ -155,8 +132,9 @@ def ours(width: int, files: Sequence[Path] = ()) -> Worker:
     return Worker(f"{OURS}, {width}", command, variables)
 
 
-def _xgboost(version: str) -> Worker:
-    command = [program(), "scores", cached.xgboost(version), *models()]
+def xgboost(version: str, files: Sequence[Path] = ()) -> Worker:
+    """A version of XGBoost with these models, or those that are timed."""
+    command = [program(), "scores", cached.xgboost(version), *(files or models())]
     return Worker(f"XGBoost {version}", command)
 
 
@@ -169,7 +147,7 @@ def _names() -> list[str]:
 
 @cache
 def _beside_xgboost(effort: Effort) -> Times:
-    workers = [ours(width) for width in WIDTHS] + [_xgboost(each) for each in VERSIONS]
+    workers = [ours(width) for width in WIDTHS] + [xgboost(each) for each in VERSIONS]
     return times_of(workers, ROWS, effort)
 
 

@@ -3,8 +3,9 @@
     python -m outrigger_testenv.bench.trees.peer LIBRARY DIRECTORY MODEL...
 
 Answers lines `time NAME ROWS` with the seconds of a call, or `null` for a model that the library
-cannot load. What takes long to convert or compile is kept in the directory. Each library is called
-through its C interface if it has one, and its input is made before the time is taken.
+cannot load, and `margins NAME ROWS KIND` with the bits of f64, as the program for the other
+libraries does. What takes long to convert or compile is kept in the directory. Each library is
+called through its C interface if it has one, and its input is made before the time is taken.
 """
 
 import ctypes
@@ -238,18 +239,39 @@ class Timed:
                 return elapsed / done
             block = done
 
+    def margins(self, count: int, kind: str) -> list[int]:
+        """The bits of the margins, as f64, of all whole batches of rows of a kind."""
+        rows = Timed(self.library, of_kind(kind, self._rows))
+        margins = [np.ravel(self.library.call(each)()) for each in rows.batches(count)]
+        return np.concatenate(margins).astype(np.float64).view(np.uint64).tolist()
+
     def batches(self, count: int) -> list[np.ndarray]:
         """All whole batches of this number of rows."""
         starts = range(0, len(self._rows) - count + 1, count)
         return [np.ascontiguousarray(self._rows[start : start + count]) for start in starts]
 
 
+def of_kind(kind: str, rows: np.ndarray) -> np.ndarray:
+    """The rows of a kind, made of dense ones as by the program for the other libraries; what is
+    absent is missing.
+    """
+    # Multiples of the golden ratio spread evenly between 0 and 1.
+    place = (np.arange(rows.size) * 0.618033988749895 % 1).reshape(rows.shape)
+    if kind == "sparse":
+        rows = np.where(place < 0.65, np.where(place < 0.55, np.nan, 0), rows)
+    elif kind == "missing":
+        rows = np.where(place < 0.1, np.nan, rows)
+    return rows.astype(np.float32)
+
+
 def answer(models: Mapping[str, Timed]) -> None:
     """Answers questions until the input ends."""
     print("ready", flush=True)
     for line in sys.stdin:
-        _, model, count = line.split()
-        print(json.dumps(models[model].seconds(int(count))), flush=True)
+        what, model, count, *kind = line.split()
+        timed = models[model]
+        found = timed.margins(int(count), *kind) if what == "margins" else timed.seconds(int(count))
+        print(json.dumps(found), flush=True)
 
 
 def rows_of(model: Path, features: int) -> np.ndarray:
