@@ -34,10 +34,10 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// Passes the batch to its output, with the answers for all rows that are not dead. Returns false
-    /// if the output has ended.
-    pub(crate) fn settle(mut self, pieces: Vec<Piece>) -> bool {
+    /// if the output has ended. `is_due`: the batches of the chunk before it are there.
+    pub(crate) fn settle(mut self, pieces: Vec<Piece>, is_due: bool) -> bool {
         let Some(output) = self.output.take() else { return false };
-        self.charge.settle();
+        self.charge.settle(is_due);
         let settled = Box::new(Settled { batch: self, pieces });
         output.send(ToOutput::Settled(settled)).is_ok()
     }

@@ -40,6 +40,10 @@ pub(crate) struct OutputColumn {
     pub(crate) datatype: DataType,
     /// The number of lists around a value: 0 for a tensor of the shape [rows] or [rows, 1].
     pub(crate) depth: usize,
+    /// The sizes of a row that the model's description fixes, one for each list, outermost first; -1
+    /// is any size. None if the hosts describe no sizes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sizes: Vec<i64>,
     /// True if its texts are JSON, and `null` is an absent one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_json: bool,

@@ -1,13 +1,15 @@
 //! Carries out the dispatcher's decisions: sends the requests, checks the answers, and passes
 //! batches that are settled to their outputs.
 
+mod open;
 mod report;
+mod room;
 mod spending;
 mod tally;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -23,7 +25,12 @@ use tokio::{
     time::Instant,
 };
 
-use self::{spending::usage_of, tally::Tally};
+use self::{
+    open::Open,
+    room::{Charged, Room},
+    spending::usage_of,
+    tally::Tally,
+};
 use crate::{
     Answer, Error, Health, Usage,
     batch::{Batch, Death, Piece},
@@ -31,6 +38,7 @@ use crate::{
     discovery::Asked,
     hosts::Hosts,
     language::Quotas,
+    memory::{Allowance, Charge, Memory},
     plan::Scoring,
     readers::Sizes,
 };
@@ -43,9 +51,9 @@ pub(crate) struct Conductor {
     dispatcher: Dispatcher,
     pub(crate) hosts: Hosts,
     scoring: Arc<Scoring>,
-    sizes: Arc<Sizes>,
+    room: Room,
     timeout: Duration,
-    batches: HashMap<BatchId, Open>,
+    batches: BTreeMap<BatchId, Open>,
     last_batch: u64,
     calls: JoinSet<Ended>,
     flights: HashMap<CallId, Flight>,
@@ -63,25 +71,21 @@ pub(crate) struct Conductor {
     health: BTreeMap<HostId, Health>,
 }
 
-/// A batch with rows that are not settled.
-struct Open {
-    batch: Batch,
-    pieces: Vec<Piece>,
-    answer_bytes: u64,
-}
-
 /// A request in flight.
 struct Flight {
     call: Call,
     /// The estimated tokens, for language models.
     tokens: u64,
+    allowance: Arc<Allowance>,
+    /// True if no other call had a part of the reserve when it was sent.
+    is_alone: bool,
     abort: AbortHandle,
 }
 
 impl Conductor {
     /// A conductor without batches. `hosts` are those of the job.
     pub(crate) fn new(
-        (scoring, sizes): (Arc<Scoring>, Arc<Sizes>),
+        (scoring, sizes, memory): (Arc<Scoring>, Arc<Sizes>, Memory),
         (hosts, timeout): (Hosts, Duration),
         settings: Settings,
     ) -> Self {
@@ -90,9 +94,9 @@ impl Conductor {
             dispatcher,
             hosts,
             scoring,
-            sizes,
+            room: Room::new(sizes, memory),
             timeout,
-            batches: HashMap::new(),
+            batches: BTreeMap::new(),
             last_batch: 0,
             calls: JoinSet::new(),
             flights: HashMap::new(),
@@ -169,12 +173,16 @@ impl Conductor {
         self.last_batch += 1;
         let number = BatchId(self.last_batch);
         self.dispatcher.add(number, u32::try_from(batch.rows.len()).unwrap_or(u32::MAX));
-        self.batches.insert(number, Open { batch, pieces: Vec::new(), answer_bytes: 0 });
+        self.batches.insert(number, Open::new(batch));
+        self.room.has_changed();
     }
 
     /// Sends all requests that may be sent now. Returns the time at which to ask again.
     pub(crate) fn send(&mut self) -> Option<Instant> {
-        while let Some(call) = self.dispatcher.next(self.now()) {
+        self.provide();
+        while self.may_send()
+            && let Some(call) = self.dispatcher.next(self.now())
+        {
             self.call(call);
         }
         self.dispatcher.wake_at(self.now()).map(|at| self.start.0 + at.elapsed())
@@ -190,14 +198,17 @@ impl Conductor {
             }
         };
         let (id, endpoint) = (call.id, self.hosts.endpoint(call.host));
+        let is_alone = self.is_alone();
+        let allowance = Arc::new(self.allowance(&call));
+        let ledger = Arc::clone(&allowance);
         let deadline = Instant::now() + self.timeout;
         let abort = self.calls.spawn(async move {
             let (Some(endpoint), Some(request)) = (endpoint, request) else {
                 return (id, Err(CallFailure::not_sent()));
             };
-            (id, endpoint.infer(&Request { deadline, ..request }).await)
+            (id, endpoint.infer(&Request { deadline, ..request }, &*ledger).await)
         });
-        self.flights.insert(id, Flight { call, tokens, abort });
+        self.flights.insert(id, Flight { call, tokens, allowance, is_alone, abort });
     }
 
     /// The end of the next request; `None` while there is none in flight.
@@ -213,7 +224,7 @@ impl Conductor {
     /// Takes the end of a request into account.
     ///
     /// # Errors
-    /// The model's version has changed.
+    /// The model's version has changed, or the answer for one row is larger than the memory.
     pub(crate) fn ended(&mut self, ended: Result<Ended, JoinError>) -> Result<(), Error> {
         let (id, result) = match ended {
             Ok(ended) => ended,
@@ -221,12 +232,23 @@ impl Conductor {
             Err(error) if error.is_cancelled() => return Ok(()),
             Err(error) => return Err(Error::failed(format!("a request panicked: {error}"))),
         };
-        let Some(Flight { call, tokens, .. }) = self.flights.remove(&id) else { return Ok(()) };
-        self.spent(call.host, tokens, usage_of(&result));
+        let Some(flight) = self.flights.remove(&id) else { return Ok(()) };
+        let Flight { call, tokens, .. } = &flight;
+        self.spent(call.host, *tokens, usage_of(&result));
         if let Ok(answer) = &result {
             self.check_version(call.host, answer)?;
         }
-        let (end, answer) = self.end_of(&call, result);
+        let (end, answer) = match self.charged(&flight, &result)? {
+            Charged::Refused(end) => (end, None),
+            Charged::Answer(charge) => {
+                let (end, answer) = self.end_of(call, result);
+                (end, answer.map(|answer| (answer, charge)))
+            }
+        };
+        if end != End::Scored {
+            // Its rows need memory again.
+            self.room.has_changed();
+        }
         self.tally.ended(call.host, &end);
         self.ended += 1;
         self.faults += u64::from(is_fault(&end));
@@ -287,11 +309,16 @@ impl Conductor {
     }
 
     /// Carries out a decision of the dispatcher. `answer` is the one that it is about.
-    fn carry_out(&mut self, decided: Decided, answer: Option<Answer>) -> Result<(), Error> {
+    fn carry_out(
+        &mut self,
+        decided: Decided,
+        answer: Option<(Answer, Charge)>,
+    ) -> Result<(), Error> {
         let Decided { scored, dead, cancel, keep } = decided;
         for id in &cancel {
             let Some(flight) = self.flights.remove(id) else { continue };
             self.tally.withdrawn(flight.call.host);
+            self.cancelled(&flight.call);
             // Its host may have done the work.
             self.spent(flight.call.host, flight.tokens, Usage::default());
             flight.abort.abort();
@@ -302,11 +329,11 @@ impl Conductor {
             let open = self.batches.get(&batch);
             self.reference = open.map(|open| (open.batch.request.part(rows), open.batch.tokens));
         }
-        if let (Some(scored), Some(answer)) = (scored, answer) {
+        if let (Some(scored), Some((answer, charge))) = (scored, answer) {
             self.scored += u64::from(scored.rows.end - scored.rows.start);
             let host = self.hosts.name(scored.host).to_owned();
             if let Some(open) = self.batches.get_mut(&scored.batch) {
-                open.take(Piece { rows: scored.rows, outputs: answer.outputs, host }, &self.sizes);
+                open.take(Piece { rows: scored.rows, outputs: answer.outputs, host }, charge);
             }
             if scored.is_last {
                 self.settle(scored.batch);
@@ -323,6 +350,7 @@ impl Conductor {
         self.tally.dead(dead.reason);
         let death = self.death(&dead);
         let Some(open) = self.batches.get_mut(&dead.batch) else { return };
+        open.left = open.left.saturating_sub(1);
         let row = open.batch.rows.get(dead.row as usize).copied().unwrap_or(u32::MAX);
         open.batch.dead.push((row, death));
         if dead.is_last {
@@ -345,13 +373,17 @@ impl Conductor {
 
     /// Passes a batch on whose rows are all settled.
     fn settle(&mut self, number: BatchId) {
-        let Some(Open { mut batch, pieces, answer_bytes }) = self.batches.remove(&number) else {
+        // Batches of a chunk come in their order.
+        let is_first = self.is_first(number);
+        let Some(Open { mut batch, pieces, answer_bytes, .. }) = self.batches.remove(&number)
+        else {
             return;
         };
         batch.request.inputs.clear();
-        batch.charge.set(batch.keys_bytes + answer_bytes);
+        batch.charge.shrink(batch.keys_bytes + answer_bytes);
+        self.room.settled();
         // An output that has failed reports it.
-        let _ = batch.settle(pieces);
+        let _ = batch.settle(pieces, is_first);
     }
 }
 
@@ -360,19 +392,4 @@ fn is_fault(end: &End) -> bool {
     use Class::{Ambiguous, Lost, Timeout, Unavailable};
     let is_fault = |class| matches!(class, Ambiguous | Lost | Timeout | Unavailable);
     matches!(end, End::Failed(failure) if is_fault(failure.class))
-}
-
-impl Open {
-    /// Takes an answer, with the memory that it has.
-    fn take(&mut self, piece: Piece, sizes: &Sizes) {
-        let bytes: usize = piece.outputs.iter().map(|output| output.data.len()).sum();
-        let rows = u64::from(piece.rows.end - piece.rows.start).max(1);
-        sizes.answer_bytes.fetch_max((bytes as u64).div_ceil(rows), Relaxed);
-        self.answer_bytes += bytes as u64;
-        let used = self.batch.bytes + self.answer_bytes;
-        if used > self.batch.charge.bytes() {
-            self.batch.charge.set(used);
-        }
-        self.pieces.push(piece);
-    }
 }

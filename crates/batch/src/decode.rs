@@ -21,7 +21,7 @@ use crate::columns::OutputColumn;
 /// A tensor is missing, has another type or other dimensions, or a text is not UTF-8.
 pub(crate) fn check(answer: &[Tensor], outputs: &[OutputColumn]) -> Result<(), String> {
     for output in outputs {
-        let OutputColumn { tensor: name, datatype, depth, .. } = output;
+        let OutputColumn { tensor: name, datatype, depth, sizes, .. } = output;
         let tensor = find(answer, name)?;
         if tensor.datatype != *datatype {
             let found = tensor.datatype;
@@ -34,6 +34,13 @@ pub(crate) fn check(answer: &[Tensor], outputs: &[OutputColumn]) -> Result<(), S
         if !is_like {
             let shape = &tensor.shape;
             return Err(format!("output {name} has the shape {shape:?}, unlike those before"));
+        }
+        let found = tensor.shape.get(1..).unwrap_or_default();
+        if sizes.iter().zip(found).any(|(size, found)| *size >= 0 && size != found) {
+            let shape = &tensor.shape;
+            return Err(format!(
+                "output {name} has the shape {shape:?}, and the model has rows of {sizes:?}"
+            ));
         }
         let is_text = *datatype == DataType::Bytes;
         if is_text && tensor.texts().any(|text| std::str::from_utf8(text).is_err()) {
@@ -129,7 +136,7 @@ mod tests {
 
     fn column(datatype: DataType, depth: usize) -> OutputColumn {
         let (column, tensor, is_json) = ("c".to_owned(), "y".to_owned(), false);
-        OutputColumn { column, tensor, datatype, depth, is_json }
+        OutputColumn { column, tensor, datatype, depth, sizes: Vec::new(), is_json }
     }
 
     fn tensor(datatype: DataType, shape: &[i64], data: &[u8]) -> Tensor {
@@ -168,6 +175,18 @@ mod tests {
         let flags = tensor(DataType::Bool, &[2], &[1, 0]);
         let columns = decode(&[flags], &[column(DataType::Bool, 0)]).expect("decoded");
         assert_eq!(columns[0].as_boolean().iter().collect::<Vec<_>>(), [Some(true), Some(false)]);
+    }
+
+    #[test]
+    fn sizes_that_the_model_fixes_hold_for_every_answer() {
+        let sizes = vec![-1, 2];
+        let output = [OutputColumn { sizes, ..column(DataType::Int8, 2) }];
+        let of = |shape: &[i64]| tensor(DataType::Int8, shape, &[7; 12]);
+        for shape in [[2, 3, 2], [1, 6, 2]] {
+            assert_eq!(check(&[of(&shape)], &output), Ok(()), "{shape:?}");
+        }
+        let error = check(&[of(&[2, 2, 3])], &output).expect_err("another size");
+        assert!(error.contains("rows of [-1, 2]"), "{error}");
     }
 
     #[test]

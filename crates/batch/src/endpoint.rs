@@ -4,16 +4,21 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 
 use futures::future::BoxFuture;
 use outrigger_oip::{Tensor, metadata::ModelMetadata};
-use outrigger_oip_client::{Client, Failure, ModelRef, Request};
+use outrigger_oip_client::{Client, Failure, Ledger, ModelRef, Request};
 use tokio::time::Instant;
 
 /// Answers the requests of one host. What follows from an answer or a failure is decided elsewhere.
 pub trait Endpoint: fmt::Debug + Send + Sync + 'static {
-    /// Runs the model once. Ends by the request's deadline, and ends the work if it is dropped.
+    /// Runs the model once. Ends by the request's deadline, and ends the work if it is dropped. The
+    /// memory of an answer that comes from elsewhere is charged to `ledger` before it is taken.
     ///
     /// # Errors
     /// The failure, whose class decides about the rows.
-    fn infer<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Answer, Failure>>;
+    fn infer<'a>(
+        &'a self,
+        request: &'a Request,
+        ledger: &'a dyn Ledger,
+    ) -> BoxFuture<'a, Result<Answer, Failure>>;
 
     /// The description of the model.
     ///
@@ -69,9 +74,13 @@ pub struct Description {
 }
 
 impl Endpoint for Client {
-    fn infer<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn infer<'a>(
+        &'a self,
+        request: &'a Request,
+        ledger: &'a dyn Ledger,
+    ) -> BoxFuture<'a, Result<Answer, Failure>> {
         Box::pin(async move {
-            let reply = self.infer_at(0, request).await?;
+            let reply = self.infer_at(0, request, Some(ledger)).await?;
             let (outputs, version) = (reply.outputs, reply.version);
             Ok(Answer { outputs, version, usage: Usage::default() })
         })

@@ -147,20 +147,24 @@ impl Hosts {
         Ok(number)
     }
 
+    /// The most bytes of an answer.
+    pub(crate) fn max_answer(&self) -> usize {
+        match self.protocol {
+            Protocol::Oip => self.max_message,
+            Protocol::OpenAi => self.max_message.min(language::MOST_ANSWER),
+        }
+    }
+
     fn client_of(&self, mut host: HostConfig) -> Result<Arc<dyn Endpoint>, Error> {
         let endpoint = host.endpoint.clone();
         let (name, value) = LOW_PRIORITY;
         if !host.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
             host.headers.push((name.to_owned(), value.to_owned()));
         }
-        let max_answer = match self.protocol {
-            Protocol::Oip => self.max_message,
-            Protocol::OpenAi => self.max_message.min(language::MOST_ANSWER),
-        };
         let config = Config {
             ca: self.ca.clone(),
             max_request: self.max_message,
-            max_answer,
+            max_answer: self.max_answer(),
             ..Config::new(vec![host])
         };
         let client = Client::new(config, &[Handle::current()])

@@ -16,6 +16,7 @@ mod commit;
 mod compact;
 mod conductor;
 mod control;
+mod dead;
 mod decode;
 mod diff;
 mod discovery;

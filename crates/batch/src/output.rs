@@ -242,9 +242,14 @@ impl Output {
             hosts,
             time: crate::time::now(),
         };
-        if commit.write(&outputs.store)? {
-            outputs.counts.committed.fetch_add(read, Relaxed);
-            outputs.counts.committed_chunks.fetch_add(1, Relaxed);
+        let counts = &outputs.counts;
+        counts.commits(commit.chunk);
+        match commit.write(&outputs.store)? {
+            true => {
+                counts.committed.fetch_add(read, Relaxed);
+                counts.committed_chunks.fetch_add(1, Relaxed);
+            }
+            false => counts.lost(commit.chunk, dead),
         }
         Ok(())
     }

@@ -313,6 +313,7 @@ mod tests {
             tensor: "S".to_owned(),
             datatype: DataType::Fp32,
             depth: 0,
+            sizes: Vec::new(),
             is_json: false,
         }];
         let files = scoring.files.clone();

@@ -18,11 +18,13 @@ use crate::{
     columns::{
         InputTensor, check_outputs, present_inputs, resolve_inputs, resolve_keys, resolve_outputs,
     },
+    decode,
     encode::encode,
     hosts::Hosts,
     input::{Described, Input, Reading, Rows},
     job::{Job, Protocol},
     language,
+    memory::Allowance,
     plan::{Plan, Scoring},
     readers::{self, batch_rows},
     store::Patience,
@@ -81,6 +83,8 @@ pub(crate) async fn prepare(
     let (answer, row_bytes) =
         first_answer(&rows, &scoring.inputs, (job, request), hosts, numbers).await?;
     scoring.outputs = resolve_outputs(&job.outputs, &scoring.keys, (&answer.outputs, &metadata))?;
+    decode::check(&answer.outputs, &scoring.outputs)
+        .map_err(|fault| Error::failed(format!("the first answer: {fault}")))?;
     if has_lines {
         language::mark_json(&mut scoring.outputs);
     }
@@ -219,7 +223,7 @@ async fn first_answer(
         for number in numbers {
             let Some(endpoint) = hosts.endpoint(*number) else { continue };
             request.deadline = Instant::now() + job.timeout.0;
-            match endpoint.infer(&request).await {
+            match endpoint.infer(&request, &Allowance::unlimited()).await {
                 Ok(answer) => return Ok((answer, (bytes as u64).div_ceil(count))),
                 Err(failure) => reason = failure.to_string(),
             }

@@ -1,9 +1,9 @@
 //! The progress of a worker, as it shows and stores it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::Health;
+use crate::{Health, dead::DeadRows};
 
 /// The progress of one worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -127,6 +127,32 @@ pub(crate) struct Counts {
     /// The rows and the number of the chunks that were committed.
     pub(crate) committed: AtomicU64,
     pub(crate) committed_chunks: AtomicU64,
+    /// The chunks that this worker has committed, or is about to.
+    own: Mutex<BTreeSet<u64>>,
+    /// The dead rows of this worker in chunks that another worker has committed.
+    lost_dead: AtomicU64,
+}
+
+impl Counts {
+    /// A chunk is about to be committed.
+    pub(crate) fn commits(&self, chunk: u64) {
+        self.own().insert(chunk);
+    }
+
+    /// The commit of a chunk with so many dead rows was not the first one.
+    pub(crate) fn lost(&self, chunk: u64, dead: u64) {
+        self.lost_dead.fetch_add(dead, Relaxed);
+        self.own().remove(&chunk);
+    }
+
+    /// The dead rows in the commits that this worker does not count itself.
+    pub(crate) fn elsewhere(&self, dead: &DeadRows) -> u64 {
+        dead.without(&self.own()).saturating_sub(self.lost_dead.load(Relaxed))
+    }
+
+    fn own(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Progress {

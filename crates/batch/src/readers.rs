@@ -32,6 +32,9 @@ use crate::{
 
 /// The pause before chunks of other workers are looked at again.
 const ELSEWHERE: Duration = Duration::from_secs(1);
+/// The bytes that an answer takes while it is decoded beside those of its rows: names, shapes, the
+/// limits of a parser.
+pub(crate) const CALL_BYTES: u64 = 64 << 10;
 /// A batch takes at most this part of the memory, whatever its number of rows.
 const SHARE: u64 = 8;
 
@@ -51,6 +54,10 @@ pub(crate) struct Sizes {
 pub(crate) enum Event {
     /// A batch with rows for the hosts.
     Batch(Box<Batch>),
+    /// So many rows cannot be sent.
+    Invalid(u32),
+    /// So many rows are dead in the commits that this worker does not count itself.
+    DeadElsewhere(u64),
     /// A chunk was begun.
     Begun,
     /// The output of a chunk has ended.
@@ -164,6 +171,10 @@ impl Readers {
         let counts = &self.outputs.counts;
         counts.read.fetch_add(read as u64, Relaxed);
         counts.invalid.fetch_add(invalid.len() as u64, Relaxed);
+        if !invalid.is_empty() {
+            let rows = u32::try_from(invalid.len()).unwrap_or(u32::MAX);
+            let _ = self.events.send(Event::Invalid(rows));
+        }
         let columns = keys.columns().iter();
         let keys_bytes: usize =
             columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0)).sum();
@@ -171,7 +182,8 @@ impl Readers {
         let (keys_bytes, bytes) = (keys_bytes as u64, (keys_bytes + 2 * tensor_bytes) as u64);
         self.sizes.row_bytes.fetch_max(bytes / read.max(1) as u64, Relaxed);
         let answer = self.sizes.answer_bytes.load(Relaxed) * rows.len() as u64;
-        let charge = self.memory.take(bytes + answer)?;
+        let call = if rows.is_empty() { 0 } else { CALL_BYTES };
+        let charge = self.memory.take(bytes + answer + call)?;
         let request =
             Request { inputs: tensors, rows: Some(rows.len() as u64), ..self.request.clone() };
         let death = |(row, reason)| (row, Death::invalid(reason));
@@ -199,7 +211,7 @@ impl Readers {
     /// if the job stops.
     fn send(&self, batch: Batch) -> bool {
         if batch.rows.is_empty() {
-            return batch.settle(Vec::new());
+            return batch.settle(Vec::new(), false);
         }
         self.batches.blocking_send(Event::Batch(Box::new(batch))).is_ok()
     }

@@ -1,5 +1,7 @@
 //! A run of a job, from its settings to the manifest.
 
+mod compaction;
+mod found;
 mod parts;
 mod steward;
 
@@ -20,30 +22,25 @@ use tokio::{
 };
 
 use self::{
-    parts::{Begun, Layout, Start, begin, limits, settings, threads},
+    compaction::compact_once,
+    found::{find, hosts, input},
+    parts::{Begun, Layout, Start, begin, dead_rows, limits, settings, threads},
     steward::Steward,
 };
 use crate::{
     Environment, Error, Manifest, Progress, Watch,
-    compact::compact,
     conductor::Conductor,
     control::Control,
     discovery::{Discovery, Finding},
     hosts::Hosts,
-    input::Input,
-    job::{Compaction, Job, Quota},
+    job::{Job, Quota},
     lease::Leases,
     memory::Memory,
-    names::Names,
     plan::Plan,
     prepare::prepare,
     readers::{self, Event, Readers, Sizes},
-    retry::retried,
     store::Store,
 };
-
-/// The most bytes of a message, as a share of the memory.
-const MESSAGE_SHARE: u64 = 4;
 
 /// Runs a job, or goes on with it, in `store`, and then its compaction if it has one. Returns the
 /// manifest, which names the output. `watch` gets the progress each second.
@@ -71,9 +68,11 @@ pub async fn run_in(
     watch: Watch,
 ) -> Result<Manifest, Error> {
     let compaction = job.compact.clone();
-    let manifest = run_job(environment, job, store.clone(), watch).await?;
-    if let Some(Compaction { to, file_size }) = compaction {
-        blocking(move || compact(&store, &Store::at(&to)?, file_size.0)).await?;
+    let manifest = run_job(environment, job, store.clone(), watch.clone()).await?;
+    if let Some(compaction) = compaction {
+        // The number after those of the chunks.
+        let lease = manifest.chunks.len() as u64;
+        compact_once(store, compaction, (lease, &watch)).await?;
     }
     Ok(manifest)
 }
@@ -99,7 +98,13 @@ async fn run_job(
         }
         None => None,
     };
-    let (mut hosts, names) = hosts(environment, &job).await?;
+    // The job's own hosts may be gone for good.
+    let place = store.clone();
+    let named = match planned {
+        Some(_) => blocking(move || Control::read(&place)).await?.hosts,
+        None => None,
+    };
+    let (mut hosts, names) = hosts(environment, &job, named.as_deref()).await?;
     let plan = match planned {
         Some(plan) => plan,
         None => {
@@ -121,12 +126,15 @@ async fn run_job(
     let surroundings = (Arc::clone(&environment.resolver), environment.periods);
     let discovery = Discovery::new(surroundings, model, names);
     let place = store.clone();
-    let (plan, begun) = blocking(move || begin(&plan, &place).map(|begun| (plan, begun))).await?;
+    let settings = job.clone();
+    let begun = move || begin((&plan, &settings), &place).map(|begun| (plan, begun));
+    let (plan, begun) = blocking(begun).await?;
     let start = match begun {
         Begun::Finished(manifest) => return Ok(manifest),
         Begun::Start(start) => *start,
     };
     let mut worker = Worker::start(&job, (hosts, discovery), (&plan, start), watch.clone())?;
+    worker.settings.control.hosts = named;
     let result = tokio::select! {
         result = worker.work() => result,
         () = watch.interrupted() => Err(Error::Interrupted),
@@ -140,7 +148,12 @@ async fn run_job(
     worker.stop().await;
     let output = store.clone();
     let finished = match result {
-        Ok(()) => blocking(move || Manifest::write(&plan, &output)).await,
+        Ok(()) => {
+            // Other workers have found dead rows too.
+            let finish =
+                move || dead_rows(&job, &output).and_then(|_| Manifest::write(&plan, &output));
+            blocking(finish).await
+        }
         Err(error) => Err(error),
     };
     match finished {
@@ -150,52 +163,10 @@ async fn run_job(
     }
 }
 
-/// The hosts of a job, its engines started and its names looked up. A name that has no address now is
-/// looked up again later, unless no host is left.
-async fn hosts(environment: &Environment, job: &Job) -> Result<(Hosts, Names), Error> {
-    let max_message = usize::try_from(job.memory.0 / MESSAGE_SHARE).unwrap_or(usize::MAX);
-    let engines = environment.engines(job).await?;
-    let hosts = Hosts::new(job, engines, max_message);
-    let names = Names::new(hosts.configured(None));
-    let (names, problems) = names.looked_up(&*environment.resolver).await;
-    match problems.is_empty() || !names.hosts().is_empty() {
-        true => Ok((hosts, names)),
-        false => Err(Error::failed(format!("no host has an address: {}", problems.join("; ")))),
-    }
-}
-
-/// The job with its input, which is that of its patterns or of another job's dead letters.
-fn input(job: Job) -> Result<(Job, Input), Error> {
-    match job.retry.clone() {
-        Some(first) => retried(job, &Store::at(&first)?),
-        None => Input::find(&job.input.0, job.format).map(|input| (job.for_lines(), input)),
-    }
-}
-
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     spawn_blocking(work).await.map_err(Error::failed)?
-}
-
-/// The plan of the job in a store, and the manifest if it is finished. Blocks.
-fn find(store: &Store) -> Result<Option<(Plan, Option<Manifest>)>, Error> {
-    match Plan::read(store)? {
-        Some(plan) => Ok(Some((plan, Manifest::read(store)?))),
-        None => check_has_no_other(store).map(|()| None),
-    }
-}
-
-/// Refuses a directory that has something else than a job.
-fn check_has_no_other(store: &Store) -> Result<(), Error> {
-    let root = store.root().display();
-    match store.is_empty() {
-        Ok(true) => Ok(()),
-        // Another worker has begun the job since the plan was looked for.
-        Ok(false) if Plan::read(store)?.is_some() => Ok(()),
-        Ok(false) => Err(Error::usage(format!("output: {root} exists already and is not a job"))),
-        Err(error) => Err(Error::usage(format!("output: {root}: {error}"))),
-    }
 }
 
 /// One worker on a job: its threads, and the state of its run.
@@ -229,7 +200,7 @@ impl Worker {
         watch: Watch,
     ) -> Result<Self, Error> {
         let name = format!("{:08x}", rand::random::<u32>());
-        let Start { outputs, work, before } = start;
+        let Start { outputs, work, before, dead } = start;
         let work = work.beginning_with(job.worker);
         let layout = Layout::of(job.memory.0, outputs.store.buffer());
         let (batch_sender, batches) = mpsc::channel(layout.readers);
@@ -239,11 +210,12 @@ impl Worker {
             answer_bytes: AtomicU64::new(plan.answer_bytes),
             row_bytes: AtomicU64::new(0),
         });
+        let memory = Memory::with_reserve(layout.batches, layout.reserve(hosts.max_answer()));
         let readers = Arc::new(Readers {
             scoring: plan.scoring.clone(),
             request: readers::request(&plan.scoring),
             sizes: Arc::clone(&sizes),
-            memory: Memory::new(layout.batches),
+            memory: memory.clone(),
             places: Memory::new(layout.places),
             work: Mutex::new(work),
             leases: Arc::new(Leases::new(outputs.store.clone(), &name)),
@@ -253,9 +225,10 @@ impl Worker {
         });
         let scoring = Arc::new(plan.scoring.clone());
         let settings = settings(job);
-        let mut conductor = Conductor::new((scoring, sizes), (hosts, job.timeout.0), settings);
+        let mut conductor =
+            Conductor::new((scoring, sizes, memory), (hosts, job.timeout.0), settings);
         discovery.ask(conductor.set_hosts(&discovery.hosts())?);
-        let steward = Arc::new(Steward::new(&name, (plan, before), &readers, watch));
+        let steward = Arc::new(Steward::new(&name, (plan, before, dead), &readers, watch));
         let threads = threads(layout.readers, &readers, &steward)?;
         let (batch_size, concurrency) = (job.batch_size, job.concurrency);
         let (quota, control) = (job.quota(), Control::default());
@@ -289,16 +262,18 @@ impl Worker {
                 Some(ended) = self.conductor.answer(), if !is_silent => self.conductor.ended(ended)?,
                 Some(event) = self.batches.recv(), if has_room => self.event(event)?,
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
+                () = self.readers.memory.changed(), if self.conductor.is_held() => {}
                 finding = self.discovery.next() => self.found(finding)?,
                 _ = second.tick() => self.tick()?,
             }
         }
-        Ok(())
+        self.check_stop()
     }
 
     /// Does the work of each second.
     fn tick(&mut self) -> Result<(), Error> {
         self.conductor.review_hosts()?;
+        self.conductor.review_memory();
         let unresolved = self.discovery.problems.clone();
         self.steward.report(Progress { unresolved, ..self.conductor.progress() });
         let (ended, failed) = self.conductor.calls();
@@ -318,6 +293,8 @@ impl Worker {
     fn event(&mut self, event: Event) -> Result<(), Error> {
         match event {
             Event::Batch(batch) => self.conductor.add(*batch),
+            Event::Invalid(rows) => self.conductor.dispatcher().refused(rows),
+            Event::DeadElsewhere(rows) => self.conductor.dispatcher().set_dead_elsewhere(rows),
             Event::Begun => self.open += 1,
             Event::Ended(ended) => {
                 self.open -= 1;

@@ -29,6 +29,7 @@ use crate::{
     hosts::Hosts,
     input::Rows,
     job::Period,
+    memory::Allowance,
     plan::{Plan, Scoring},
     readers,
 };
@@ -287,7 +288,7 @@ impl<'a> Scorer<'a> {
         for number in &self.numbers {
             let Some(endpoint) = self.hosts.endpoint(*number) else { continue };
             request.deadline = Instant::now() + self.timeout;
-            match endpoint.infer(&request).await {
+            match endpoint.infer(&request, &Allowance::unlimited()).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => reason = failure.to_string(),
             }

@@ -58,6 +58,9 @@ pub enum End {
     /// The caller gave the call up for a reason of its own: its rows wait again, and the call says
     /// nothing about them or the host.
     Withdrawn,
+    /// As [`Self::Withdrawn`], and the caller cannot take so large an answer: the rows are sent again
+    /// in two parts, unless there is only one.
+    Oversized,
 }
 
 /// The failure of a call.

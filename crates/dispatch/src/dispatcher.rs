@@ -28,6 +28,8 @@ pub struct Dispatcher {
     /// The time since which no call has succeeded and some have failed.
     pub(crate) failing: Option<Moment>,
     pub(crate) is_paused: bool,
+    /// Rows of later batches than this one are not sent.
+    pub(crate) held_after: Option<BatchId>,
     pub(crate) stop: Option<Stop>,
     rng: StdRng,
 }
@@ -64,6 +66,7 @@ impl Dispatcher {
             reference: None,
             failing: None,
             is_paused: false,
+            held_after: None,
             stop: None,
             rng: StdRng::seed_from_u64(seed),
         }
@@ -135,6 +138,19 @@ impl Dispatcher {
         self.settings.limits = limits;
     }
 
+    /// Counts rows that the caller has found dead without a call.
+    pub fn refused(&mut self, rows: u32) {
+        self.count(rows, true);
+    }
+
+    /// Sets the number of dead rows that others have settled, or this caller before. They count for
+    /// the number of [`MaxErrors`](crate::MaxErrors), and not for the share.
+    pub fn set_dead_elsewhere(&mut self, rows: u64) {
+        if self.errors.elsewhere(rows) {
+            self.stop.get_or_insert(Stop::MaxErrors);
+        }
+    }
+
     /// Makes no more calls until [`Self::resume`]. Those in flight go on.
     pub fn pause(&mut self) {
         self.is_paused = true;
@@ -146,6 +162,12 @@ impl Dispatcher {
             // The pause was not the hosts' fault.
             self.failing = None;
         }
+    }
+
+    /// Sends only rows of the batches up to this one, and none to a second host because the first one
+    /// is slow: the caller has no memory for more answers. `None` ends that. Calls in flight go on.
+    pub fn hold_after(&mut self, batch: Option<BatchId>) {
+        self.held_after = batch;
     }
 
     /// The reason why the job was stopped. [`Self::next`] returns no more calls then.
@@ -163,6 +185,7 @@ impl Dispatcher {
             End::Scored => self.scored(&flight, now, &mut settled),
             End::Failed(failure) => self.failed(&flight, failure, now, &mut settled),
             End::Withdrawn => self.withdrawn(&flight),
+            End::Oversized => self.oversized(&flight, now, &mut settled),
         }
         self.forget_hosts();
         settled

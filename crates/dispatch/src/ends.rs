@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outrigger_core::Moment;
-use outrigger_resilience::{Class, Outcome};
+use outrigger_resilience::{Class, Cut, Outcome};
 
 use crate::{
     call::{CallId, Failure, HostId, Scored, Settled},
@@ -33,6 +33,15 @@ impl Dispatcher {
         if let Some(id) = flight.piece.filter(|id| self.is_resting(*id)) {
             self.pool.ready.push_back(id);
         }
+    }
+
+    pub(crate) fn oversized(&mut self, flight: &Flight, now: Moment, settled: &mut Settled) {
+        let resting = flight.piece.filter(|id| flight.rows > 1 && self.is_resting(*id));
+        let Some(id) = resting else { return self.withdrawn(flight) };
+        if let Some(host) = self.hosts.get_mut(&flight.host) {
+            host.forget(flight.is_probe);
+        }
+        self.too_large(id, flight.host, Class::TooLarge(Cut::default()), now, settled);
     }
 
     /// True if the piece is not in flight.

@@ -9,6 +9,8 @@ use crate::settings::MaxErrors;
 pub(crate) struct Errors {
     most: MaxErrors,
     dead: u64,
+    /// Dead rows that were not settled here.
+    elsewhere: u64,
     /// The last rows in the order in which they were settled: runs of rows with the same fate.
     last: VecDeque<(u64, bool)>,
     last_rows: u64,
@@ -17,7 +19,7 @@ pub(crate) struct Errors {
 
 impl Errors {
     pub(crate) fn new(most: MaxErrors) -> Self {
-        Self { most, dead: 0, last: VecDeque::new(), last_rows: 0, last_dead: 0 }
+        Self { most, dead: 0, elsewhere: 0, last: VecDeque::new(), last_rows: 0, last_dead: 0 }
     }
 
     pub(crate) fn dead(&self) -> u64 {
@@ -30,8 +32,17 @@ impl Errors {
         if is_dead {
             self.dead += rows;
         }
-        let is_over = self.most.rows.is_some_and(|most| self.dead > most);
-        is_over | self.is_share_over(rows, is_dead)
+        self.is_over() | self.is_share_over(rows, is_dead)
+    }
+
+    /// Sets the number of dead rows that were not settled here. Returns true if there are too many.
+    pub(crate) fn elsewhere(&mut self, rows: u64) -> bool {
+        self.elsewhere = rows;
+        self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
+        self.most.rows.is_some_and(|most| self.dead.saturating_add(self.elsewhere) > most)
     }
 
     fn is_share_over(&mut self, rows: u64, is_dead: bool) -> bool {
@@ -86,6 +97,15 @@ mod tests {
         assert!(errors.settled(1, true));
         assert!(!errors.settled(100, false));
         assert!(!errors.settled(10, true), "the earlier ones are forgotten");
+    }
+
+    #[test]
+    fn dead_rows_of_others_count_for_the_number() {
+        let mut errors = Errors::new(MaxErrors { rows: Some(5), share: None });
+        assert!(!errors.elsewhere(3) && !errors.settled(2, true));
+        assert!(errors.elsewhere(4));
+        assert!(!errors.elsewhere(3) && errors.settled(1, true));
+        assert_eq!(errors.dead(), 3);
     }
 
     #[test]

@@ -115,14 +115,26 @@ impl Dispatcher {
         let admitted =
             |id: &&PieceId| self.pool.get(**id).is_some_and(|piece| self.admits(piece, host, now));
         let ready = self.pool.ready.iter().find(admitted);
-        ready.or_else(|| self.pool.fresh.front()).copied()
+        let is_sent = |id: &&PieceId| self.pool.get(**id).is_some_and(|piece| !self.is_held(piece));
+        ready.or_else(|| self.pool.fresh.front().filter(is_sent)).copied()
+    }
+
+    /// True if a piece waits to be sent that is not held.
+    fn has_sendable(&self) -> bool {
+        let next = self.pool.ready.iter().chain(self.pool.fresh.front());
+        next.filter_map(|id| self.pool.get(*id)).any(|piece| !self.is_held(piece))
+    }
+
+    /// True if the caller has no memory for the answer to a piece.
+    fn is_held(&self, piece: &Piece) -> bool {
+        self.held_after.is_some_and(|last| piece.batch > last)
     }
 
     /// True if the host may get the piece: it has not failed on it, unless there is no other host;
     /// and a piece that may end its host is sent to two hosts at most, to each without another such
     /// piece beside it.
     fn admits(&self, piece: &Piece, host: &Host, now: Moment) -> bool {
-        if piece.is_fragile() && host.fragile > 0 {
+        if self.is_held(piece) || (piece.is_fragile() && host.fragile > 0) {
             return false;
         }
         let mut others = self.allowed(piece).filter(|other| !piece.has_strike_at(other.id));
@@ -152,8 +164,9 @@ impl Dispatcher {
     /// The pieces that may be sent to a host, too, with the times from which on; the earliest sent
     /// first.
     fn hedges<'a>(&'a self, host: &'a Host) -> impl Iterator<Item = (Moment, PieceId)> + 'a {
+        let may_hedge = self.held_after.is_none();
         self.flights.values().filter_map(move |flight| {
-            let id = flight.piece.filter(|_| flight.host != host.id)?;
+            let id = flight.piece.filter(|_| may_hedge && flight.host != host.id)?;
             let piece = self.pool.get(id)?;
             let is_clean = piece.strikes.is_empty() && !piece.is_fragile();
             let fits = piece.flights.len() == 1 && host.most_rows.is_none_or(|m| m >= piece.len());
@@ -166,7 +179,7 @@ impl Dispatcher {
     /// and if nothing else can be sent, smaller pieces are the only way to a first success. Returns
     /// false if there is no such piece.
     fn begin_without_evidence(&mut self, now: Moment) -> bool {
-        if self.reference.is_some() || !self.flights.is_empty() || !self.pool.is_idle() {
+        if self.reference.is_some() || !self.flights.is_empty() || self.has_sendable() {
             return false;
         }
         let is_long = |id: &&PieceId| self.pool.get(**id).is_some_and(|piece| piece.len() > 1);

@@ -24,7 +24,7 @@ use crate::{
     hosts::{Hosts, NoHost, Turn},
     message, parts,
     policy::{Attempts, Cut, Next, Place, RetryBudget},
-    room::Room,
+    room::{Ledger, Room},
 };
 
 /// A client of several hosts that have the same models. Dropping it closes its connections.
@@ -138,12 +138,17 @@ impl Client {
 
     /// Makes one attempt at the host numbered `host`, for callers that decide on hosts, limits and
     /// retries by themselves. The attempt counts neither for the withdrawal nor for the limit of the
-    /// host.
+    /// host. The answer is charged to `ledger` while it arrives and is decoded.
     ///
     /// # Errors
     /// The failure of the attempt.
-    pub async fn infer_at(&self, host: usize, request: &Request) -> Result<Reply, Failure> {
-        let result = self.send(request, host).await;
+    pub async fn infer_at(
+        &self,
+        host: usize,
+        request: &Request,
+        ledger: Option<&dyn Ledger>,
+    ) -> Result<Reply, Failure> {
+        let result = self.send(request, host, ledger).await;
         result.map_err(|failure| failure.at(&self.list[host].name))
     }
 
@@ -151,7 +156,12 @@ impl Client {
     async fn attempt(&self, request: &Request, turn: Turn<'_>) -> Result<Reply, Failure> {
         let index = turn.host;
         let result = match self.fits(request, index) {
-            Ok(()) => self.send(request, index).await,
+            Ok(()) => {
+                let open = |account: &Account| account.open(Owner::of(&self.prefix));
+                let charge = self.answers.as_ref().map(open);
+                let ledger = charge.as_ref().map(|charge| charge as &dyn Ledger);
+                self.send(request, index, ledger).await
+            }
             Err(too_large) => Err(too_large),
         };
         let failure = result.as_ref().err().map(|failure: &Failure| failure.class);
@@ -163,12 +173,16 @@ impl Client {
     }
 
     /// Sends a request to one host within the time of an attempt, and checks the answer.
-    async fn send(&self, request: &Request, index: usize) -> Result<Reply, Failure> {
+    async fn send(
+        &self,
+        request: &Request,
+        index: usize,
+        ledger: Option<&dyn Ledger>,
+    ) -> Result<Reply, Failure> {
         let host = &self.list[index];
         let until = self.until(request.deadline);
         let id = format!("{}-{}", self.prefix, self.next.fetch_add(1, Relaxed));
-        let charge = self.answers.as_ref().map(|account| account.open(Owner::of(&self.prefix)));
-        let room = Room::new(self.config.max_answer, charge);
+        let room = Room::new(self.config.max_answer, ledger);
         let answer = timeout_at(until, host.infer(request, &id, &room)).await;
         let (answer, form) = answer.map_err(|_| Failure::timeout())??;
         let (outputs, version) = message::check(answer, request, &id)?;

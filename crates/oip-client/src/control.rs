@@ -209,7 +209,7 @@ async fn over_http(
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         body = Bytes::from_static(b"{}");
     }
-    let read = host.rest().call((method, &path), headers, body).await?;
+    let read = host.rest().call((method, &path), headers, body, None).await?;
     match control {
         Control::Metadata(_) => {
             serde_json::from_slice(&read.body).map(Answer::Metadata).map_err(Failure::invalid)

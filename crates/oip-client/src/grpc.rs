@@ -66,7 +66,7 @@ impl Grpc {
         &self,
         request: &Request,
         id: &str,
-        (headers, room): (&HeaderMap, &Room),
+        (headers, room): (&HeaderMap, &Room<'_>),
     ) -> Result<InferResponse, Failure> {
         let (model, version) = (&*request.model, request.version.as_deref().unwrap_or_default());
         let message = request.message(id, Parameters::default());
@@ -102,7 +102,7 @@ impl Grpc {
         head: &Head,
         message: &impl Message,
         (deadline, headers): (Instant, &HeaderMap),
-        room: &Room,
+        room: &Room<'_>,
     ) -> Result<Bytes, Failure> {
         let size = message.encoded_len();
         if size > self.max_request {

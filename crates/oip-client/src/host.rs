@@ -95,7 +95,7 @@ impl Host {
         &self,
         request: &Request,
         id: &str,
-        room: &Room,
+        room: &Room<'_>,
     ) -> Result<(InferResponse, Form), Failure> {
         let headers = self.headers(&request.headers).await?;
         let mut form = self.form_of(&request.model);

@@ -32,4 +32,5 @@ pub use self::{
     failure::{Failure, Status},
     message::{Reply, Request},
     plain::Answered,
+    room::Ledger,
 };

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
 use tokio::time::{Instant, timeout_at};
 
-use crate::{Client, Failure, rest::Read};
+use crate::{Client, Failure, Ledger, rest::Read};
 
 /// An answer with a status of success.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub struct Answered {
 
 impl Client {
     /// Sends a body of JSON to a path at the host numbered `host`, once. The call counts neither for
-    /// the withdrawal nor for the limit of the host.
+    /// the withdrawal nor for the limit of the host. The answer is charged to `ledger`.
     ///
     /// # Errors
     /// No answer came by the deadline, it has another status than success, or it is larger than the
@@ -28,9 +28,9 @@ impl Client {
         &self,
         host: usize,
         (path, body): (&str, Bytes),
-        deadline: Instant,
+        (deadline, ledger): (Instant, &dyn Ledger),
     ) -> Result<Answered, Failure> {
-        self.plain(host, (Method::POST, path, body), deadline).await
+        self.plain(host, (Method::POST, path, body), (deadline, Some(ledger))).await
     }
 
     /// Gets a path at the host numbered `host`, once.
@@ -43,14 +43,14 @@ impl Client {
         path: &str,
         deadline: Instant,
     ) -> Result<Answered, Failure> {
-        self.plain(host, (Method::GET, path, Bytes::new()), deadline).await
+        self.plain(host, (Method::GET, path, Bytes::new()), (deadline, None)).await
     }
 
     async fn plain(
         &self,
         host: usize,
         (method, path, body): (Method, &str, Bytes),
-        deadline: Instant,
+        (deadline, ledger): (Instant, Option<&dyn Ledger>),
     ) -> Result<Answered, Failure> {
         let until = self.until(deadline);
         let host = self.host(host);
@@ -59,7 +59,7 @@ impl Client {
             if method == Method::POST {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             }
-            host.rest().call((method, path), headers, body).await
+            host.rest().call((method, path), headers, body, ledger).await
         };
         let answer = timeout_at(until, call).await.unwrap_or_else(|_| Err(Failure::timeout()));
         let Read { status, headers, body } = answer.map_err(|failure| failure.at(&host.name))?;

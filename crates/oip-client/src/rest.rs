@@ -17,7 +17,11 @@ use reqwest::{Client, Response, Url};
 
 pub(crate) use outrigger_oip::rest::{escaped, model_path};
 
-use crate::{Class, Failure, Form, Status, message::Request, room::Room};
+use crate::{
+    Class, Failure, Form, Status,
+    message::Request,
+    room::{Ledger, Room},
+};
 
 /// The length of the JSON at the beginning of a body with binary tensors.
 pub(crate) const JSON_LENGTH: HeaderName = HeaderName::from_static(rest::HEADER_LENGTH);
@@ -60,7 +64,7 @@ impl Rest {
         request: &Request,
         id: &str,
         (form, headers, is_trial): (Form, &HeaderMap, bool),
-        room: &Room,
+        room: &Room<'_>,
     ) -> Result<InferResponse, Failure> {
         let sent = encode(request, id, form)?;
         if sent.size() > self.max_request {
@@ -83,14 +87,15 @@ impl Rest {
         decode(&answer, room)
     }
 
-    /// Makes a call that is no inference.
+    /// Makes a call that is no inference. Its answer is charged to `ledger`.
     pub(crate) async fn call(
         &self,
         call: (Method, &str),
         headers: HeaderMap,
         body: Bytes,
+        ledger: Option<&dyn Ledger>,
     ) -> Result<Read, Failure> {
-        self.send(call, headers, body, &Room::new(self.max_answer, None)).await
+        self.send(call, headers, body, &Room::new(self.max_answer, ledger)).await
     }
 
     /// Sends a request, and reads the answer. A status other than success is a failure.
@@ -99,7 +104,7 @@ impl Rest {
         (method, path): (Method, &str),
         mut headers: HeaderMap,
         body: Bytes,
-        room: &Room,
+        room: &Room<'_>,
     ) -> Result<Read, Failure> {
         let url = format!("{}{path}", self.base);
         let url = Url::parse(&url).map_err(|_| Failure::refused(format!("{path:?} is no path")))?;
@@ -124,7 +129,7 @@ impl Rest {
 }
 
 /// The body of an answer, decompressed.
-async fn read(mut response: Response, room: &Room) -> Result<Bytes, Failure> {
+async fn read(mut response: Response, room: &Room<'_>) -> Result<Bytes, Failure> {
     let encoding = response.headers().get(CONTENT_ENCODING).cloned();
     let mut body = BytesMut::new();
     while let Some(chunk) = response.chunk().await.map_err(failed)? {
@@ -139,7 +144,7 @@ async fn read(mut response: Response, room: &Room) -> Result<Bytes, Failure> {
     }
 }
 
-fn decompressed(mut reader: impl std::io::Read, room: &Room) -> Result<Bytes, Failure> {
+fn decompressed(mut reader: impl std::io::Read, room: &Room<'_>) -> Result<Bytes, Failure> {
     let (mut body, mut piece) = (BytesMut::new(), vec![0; PIECE]);
     loop {
         let read = reader.read(&mut piece);
@@ -152,7 +157,7 @@ fn decompressed(mut reader: impl std::io::Read, room: &Room) -> Result<Bytes, Fa
 }
 
 /// Adds a piece to a body if there is room for it.
-fn add(body: &mut BytesMut, piece: &[u8], room: &Room) -> Result<(), Failure> {
+fn add(body: &mut BytesMut, piece: &[u8], room: &Room<'_>) -> Result<(), Failure> {
     if body.len() + piece.len() > room.limit() {
         return Err(Failure::invalid(format!("it is larger than {} bytes", room.limit())));
     }
@@ -170,7 +175,7 @@ fn encode(request: &Request, id: &str, form: Form) -> Result<Encoded, Failure> {
 
 /// Decodes an answer into `room`. Its binary tensors are found by the header alone: one server leaves out the
 /// content type.
-fn decode(answer: &Read, room: &Room) -> Result<InferResponse, Failure> {
+fn decode(answer: &Read, room: &Room<'_>) -> Result<InferResponse, Failure> {
     let length = answer.headers.get(JSON_LENGTH).map(|value| {
         let length = value.to_str().ok().and_then(|text| text.trim().parse::<usize>().ok());
         length

@@ -1,6 +1,9 @@
 //! The room for one answer: a limit of its size, and a charge for the memory that it takes.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
 
 use outrigger_budget::Charge;
 use outrigger_core::{Failure as Refusal, Reason};
@@ -9,19 +12,41 @@ use outrigger_rpc as rpc;
 
 use crate::{Class, Failure};
 
-/// The room for one answer, in whatever form it comes. The charge is released with it.
+/// The account of one answer's memory, in bytes. It is charged before the memory is taken.
+pub trait Ledger: fmt::Debug + Send + Sync {
+    /// Charges further memory.
+    ///
+    /// # Errors
+    /// It does not fit, which ends the call. With [`Reason::Overloaded`] it may fit later.
+    fn charge(&self, bytes: u64) -> Result<(), Refusal>;
+
+    /// Releases all that was charged: the answer comes again, in another form.
+    fn release(&self);
+}
+
+impl Ledger for Charge {
+    fn charge(&self, bytes: u64) -> Result<(), Refusal> {
+        self.grow(bytes)
+    }
+
+    fn release(&self) {
+        self.shrink(u64::MAX);
+    }
+}
+
+/// The room for one answer, in whatever form it comes.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct Room<'a> {
     limit: usize,
-    charge: Option<Charge>,
+    ledger: Option<&'a dyn Ledger>,
     /// The reason why the account has refused the answer.
     refusal: Mutex<Option<Refusal>>,
 }
 
-impl Room {
-    /// Room for an answer of at most `limit` bytes, which is charged to `charge`.
-    pub(crate) fn new(limit: usize, charge: Option<Charge>) -> Self {
-        Self { limit, charge, refusal: Mutex::default() }
+impl<'a> Room<'a> {
+    /// Room for an answer of at most `limit` bytes, which is charged to `ledger`.
+    pub(crate) fn new(limit: usize, ledger: Option<&'a dyn Ledger>) -> Self {
+        Self { limit, ledger, refusal: Mutex::default() }
     }
 
     /// The most bytes of the answer, also when it is decompressed.
@@ -39,14 +64,14 @@ impl Room {
 
     /// Releases what was charged for an answer of another form.
     pub(crate) fn empty(&self) {
-        if let Some(charge) = &self.charge {
-            charge.shrink(u64::MAX);
+        if let Some(ledger) = self.ledger {
+            ledger.release();
         }
     }
 
     fn charged(&self, bytes: u64) -> Result<(), ()> {
-        let Some(charge) = &self.charge else { return Ok(()) };
-        charge.grow(bytes).map_err(|refusal| {
+        let Some(ledger) = self.ledger else { return Ok(()) };
+        ledger.charge(bytes).map_err(|refusal| {
             *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
         })
     }
@@ -65,7 +90,7 @@ impl Room {
     }
 }
 
-impl rpc::Room for Room {
+impl rpc::Room for Room<'_> {
     fn limit(&self) -> usize {
         self.limit
     }
@@ -84,27 +109,28 @@ mod tests {
     #[test]
     fn an_answer_is_charged_until_it_is_dropped() {
         let account = Budget::new(1 << 20).answers;
-        let room = Room::new(1 << 30, Some(account.open(Owner::of(&0))));
+        let charge = account.open(Owner::of(&0));
+        let room = Room::new(1 << 30, Some(&charge));
         room.take(1000).expect("room");
         rpc::Room::take(&room, 24).expect("room");
         assert_eq!(account.used(), 1024);
         room.empty();
         assert_eq!(account.used(), 0);
         room.take(10).expect("room");
-        drop(room);
+        drop(charge);
         assert_eq!(account.used(), 0);
     }
 
     #[test]
     fn what_others_hold_is_an_overload_and_what_never_fits_is_not_valid() {
         let account = Budget::new(1 << 20).answers;
-        let open = |owner: u8| Room::new(1 << 30, Some(account.open(Owner::of(&owner))));
+        let charges = [0_u8, 1].map(|owner| account.open(Owner::of(&owner)));
         let share = account.limit() / 2;
-        let (one, other) = (open(0), open(1));
+        let [one, other] = charges.each_ref().map(|charge| Room::new(1 << 30, Some(charge)));
         one.take(share).expect("room");
         let overloaded = other.take(share).expect_err("refused");
         assert_eq!(overloaded.class, Class::Overloaded);
-        drop(one);
+        one.empty();
         let invalid = other.take(share + 1).expect_err("refused");
         assert_eq!((invalid.class, invalid.status), (Class::Ambiguous, crate::Status::Invalid));
     }

@@ -243,11 +243,16 @@ pub(crate) fn resolve_outputs(
             [_, 1] if !is_open => 0,
             shape => shape.len().saturating_sub(1),
         };
+        // A description of other dimensions than the answers have says nothing about them.
+        let sizes = described.and_then(|output| output.shape.get(1..));
+        let sizes = sizes.filter(|sizes| sizes.len() == depth).unwrap_or_default();
+        let is_fixed = sizes.iter().any(|size| *size >= 0);
         OutputColumn {
             column: column.to_owned(),
             tensor: tensor.name.to_string(),
             datatype: tensor.datatype,
             depth,
+            sizes: if is_fixed { sizes.to_vec() } else { Vec::new() },
             is_json: false,
         }
     };

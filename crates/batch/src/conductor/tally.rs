@@ -36,7 +36,7 @@ impl Tally {
                 failed(failure)
             }
             End::Scored => "scored",
-            End::Withdrawn => "withdrawn",
+            End::Withdrawn | End::Oversized => "withdrawn",
         };
         *ends.counts.entry(name).or_default() += 1;
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use outrigger_oip_client::{Failure, Request};
+use outrigger_oip_client::{Failure, Ledger, Request};
 use tokio::time::timeout;
 
 use super::*;
@@ -28,7 +28,11 @@ struct Host {
 }
 
 impl Endpoint for Host {
-    fn infer<'a>(&'a self, _: &'a Request) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn infer<'a>(
+        &'a self,
+        _: &'a Request,
+        _: &'a dyn Ledger,
+    ) -> BoxFuture<'a, Result<Answer, Failure>> {
         unreachable!("the question has no rows")
     }
 

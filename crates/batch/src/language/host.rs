@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 use http::StatusCode;
-use outrigger_oip_client::{Client, Failure, ModelRef, Request, Status};
+use outrigger_oip_client::{Client, Failure, Ledger, ModelRef, Request, Status};
 use tokio::time::Instant;
 
 use super::{answer::answer, line::Line, metadata};
@@ -16,11 +16,15 @@ const MODELS: &str = "/v1/models";
 pub(crate) struct LanguageHost(pub(crate) Client);
 
 impl Endpoint for LanguageHost {
-    fn infer<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn infer<'a>(
+        &'a self,
+        request: &'a Request,
+        ledger: &'a dyn Ledger,
+    ) -> BoxFuture<'a, Result<Answer, Failure>> {
         Box::pin(async move {
             let line = Line::of(request).ok_or_else(Failure::not_sent)?;
             let body = line.body.clone();
-            let answered = self.0.post_at(0, (line.url, body), request.deadline).await?;
+            let answered = self.0.post_at(0, (line.url, body), (request.deadline, ledger)).await?;
             answer(&line, &answered).map_err(|mut failure| {
                 failure.host = self.0.addresses().next().cloned();
                 failure

@@ -1,6 +1,7 @@
 //! The parts of a worker.
 
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     thread::{self, JoinHandle},
 };
@@ -12,13 +13,14 @@ use crate::{
     Error, Manifest,
     columns::output_schema,
     control::Control,
+    dead::DeadRows,
     history,
     input::{self, PAGES},
     job::{Job, MaxErrors},
     output::Outputs,
     plan::{PLAN, Plan},
     progress::Counts,
-    readers::Readers,
+    readers::{CALL_BYTES, Readers},
     store::Store,
     work::Work,
 };
@@ -50,6 +52,12 @@ impl Layout {
         let readers = cores.min(MOST_READERS).min(usize::try_from(places).unwrap_or(1));
         let held = places * open + readers as u64 * PAGES;
         Self { readers, places, batches: memory.saturating_sub(held) }
+    }
+
+    /// The part of the memory for batches that is kept for the answers of the first one, which have at
+    /// most `max_answer` bytes.
+    pub(super) fn reserve(&self, max_answer: usize) -> u64 {
+        (max_answer as u64 + 2 * CALL_BYTES).min(self.batches / 2)
     }
 }
 
@@ -86,13 +94,15 @@ pub(super) struct Start {
     pub(super) work: Work,
     /// The rows that are committed.
     pub(super) before: u64,
+    /// The dead ones of them, if the job has a number of `max_errors`.
+    pub(super) dead: Option<DeadRows>,
 }
 
 /// Begins to work on the job in a store. Revokes its cancellation. Blocks.
 ///
 /// # Errors
 /// The store failed, or does not hold what a commit needs.
-pub(super) fn begin(plan: &Plan, store: &Store) -> Result<Begun, Error> {
+pub(super) fn begin((plan, job): (&Plan, &Job), store: &Store) -> Result<Begun, Error> {
     if let Some(manifest) = Manifest::read(store)? {
         return Ok(Begun::Finished(manifest));
     }
@@ -104,7 +114,22 @@ pub(super) fn begin(plan: &Plan, store: &Store) -> Result<Begun, Error> {
     // More histories than there should be are no reason not to work.
     let _ = history::make_room(store);
     let (work, before) = Work::new(plan, store)?;
-    Ok(Begun::Start(Box::new(Start { outputs: outputs(plan, store)?, work, before })))
+    let dead = dead_rows(job, store)?;
+    Ok(Begun::Start(Box::new(Start { outputs: outputs(plan, store)?, work, before, dead })))
+}
+
+/// The dead rows that are committed, if the job has a number of `max_errors`. Blocks.
+///
+/// # Errors
+/// There are too many, or the store failed.
+pub(super) fn dead_rows(job: &Job, store: &Store) -> Result<Option<DeadRows>, Error> {
+    let Some(MaxErrors::Rows(most)) = job.max_errors else { return Ok(None) };
+    let mut dead = DeadRows::default();
+    dead.refresh(store)?;
+    if dead.without(&BTreeSet::new()) > most {
+        return Err(Error::TooManyDead);
+    }
+    Ok(Some(dead))
 }
 
 /// The output of the plan's chunks.

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::{
     Control, Progress, Watch,
     commit::{self, WORKERS},
+    dead::DeadRows,
     history::History,
     lease::{Leases, RENEWAL},
     memory::Memory,
@@ -21,6 +22,8 @@ use crate::{
 
 /// The time between two readings of the control object.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The time between two counts of the dead rows in commits.
+const DEAD_ROWS: Duration = Duration::from_secs(10);
 /// The time between two storings of the history.
 const HISTORY: Duration = Duration::from_secs(10);
 
@@ -38,13 +41,15 @@ pub(super) struct Steward {
     latest: Mutex<Option<Progress>>,
     /// The history of this run, and the rows that are in it.
     history: Mutex<(History, u64)>,
+    /// The dead rows that are committed, if their number may stop the job.
+    dead: Mutex<Option<DeadRows>>,
 }
 
 impl Steward {
     /// The steward of the worker with this name. `before` is the number of rows that were committed.
     pub(super) fn new(
         worker: &str,
-        (plan, before): (&Plan, u64),
+        (plan, before, dead): (&Plan, u64, Option<DeadRows>),
         readers: &Readers,
         watch: Watch,
     ) -> Self {
@@ -59,6 +64,7 @@ impl Steward {
             watch,
             latest: Mutex::default(),
             history: Mutex::default(),
+            dead: Mutex::new(dead),
         }
     }
 
@@ -97,10 +103,16 @@ impl Steward {
     /// decides about rows must succeed.
     pub(super) fn run(&self) {
         let (mut renewed, mut stored): (_, Option<Instant>) = (Instant::now(), None);
+        let mut counted = Instant::now();
+        self.count_dead(false);
         loop {
             if let Ok(control) = Control::read(&self.outputs.store) {
                 // A job that has stopped does not listen.
                 let _ = self.events.send(Event::Control(control));
+            }
+            if counted.elapsed() >= DEAD_ROWS {
+                self.count_dead(true);
+                counted = Instant::now();
             }
             if renewed.elapsed() >= RENEWAL && self.leases.renew().is_ok() {
                 renewed = Instant::now();
@@ -117,6 +129,18 @@ impl Steward {
         self.store_history();
         // A worker without a report is not at work.
         let _ = self.outputs.store.remove(&self.name());
+    }
+
+    /// Reports the dead rows in the commits of other workers and of earlier runs. `is_due`: there may
+    /// be further commits.
+    fn count_dead(&self, is_due: bool) {
+        let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(dead) = &mut *dead else { return };
+        if is_due && dead.refresh(&self.outputs.store).is_err() {
+            // They are counted the next time.
+            return;
+        }
+        let _ = self.events.send(Event::DeadElsewhere(self.outputs.counts.elsewhere(dead)));
     }
 
     fn name(&self) -> String {

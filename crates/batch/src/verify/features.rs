@@ -151,6 +151,7 @@ mod tests {
             tensor: (*name).to_owned(),
             datatype: *datatype,
             depth: *depth,
+            sizes: Vec::new(),
             is_json: false,
         };
         Scoring {

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use outrigger_batch::{Error, Job, Manifest, MaxErrors, Source};
+use outrigger_batch::{Error, Job, Manifest, MaxErrors, Source, Watch, run};
 use outrigger_testkit::oip::{Answer, Protocol, Server, identity};
 
 use crate::harness::{Place, expected, host, ids, model, score, scored};
@@ -132,4 +132,43 @@ async fn a_job_with_too_many_dead_rows_stops() {
     job.max_errors = Some(MaxErrors::Rows(5));
     let error = score(job).await.expect_err("too many");
     assert_eq!(error, Error::TooManyDead);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_cannot_be_sent_count_for_max_errors() {
+    for most in [MaxErrors::Rows(50), MaxErrors::Share(0.1)] {
+        let (place, host) = (Place::new(), host().await);
+        // The first rows are valid, and all others have no numbers.
+        let file = place.rows("a.parquet", (0..20_000).map(|id| if id < 100 { id } else { -1 }));
+        let mut job = place.job(&[&file], &[&host.address()]);
+        (job.batch_size, job.chunk_rows) = (10, Some(100));
+        job.max_errors = Some(most);
+        let watch = Watch::default();
+        let error = run(job, place.store(), watch.clone()).await.expect_err("too many");
+        assert_eq!(error, Error::TooManyDead, "{most:?}");
+        assert!(watch.get().dead < 19_900, "{most:?}: it stops before the end");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_rows_of_earlier_runs_count_for_max_errors() {
+    let (place, host) = (Place::new(), host().await);
+    // Two rows of each chunk are dead.
+    let file = place.rows("a.parquet", (0..70).map(|id| if id % 7 > 4 { -1 } else { id }));
+    let mut job = place.job(&[&file], &[&host.address()]);
+    job.max_errors = Some(MaxErrors::Rows(11));
+    assert_eq!(score(job.clone()).await, Err(Error::TooManyDead));
+    let commits = place.store().list("commit").expect("commits").len() as u64;
+    assert!(commits > 0);
+    // What is committed counts, and nothing else.
+    job.max_errors = Some(MaxErrors::Rows(2 * commits - 1));
+    let sent = host.count("/ModelInfer");
+    assert_eq!(score(job.clone()).await, Err(Error::TooManyDead));
+    assert_eq!(host.count("/ModelInfer"), sent, "it stops before the first row");
+    job.max_errors = Some(MaxErrors::Rows(19));
+    assert_eq!(score(job.clone()).await, Err(Error::TooManyDead));
+    assert_eq!(Manifest::read(&place.store()), Ok(None));
+    job.max_errors = Some(MaxErrors::Rows(20));
+    let manifest = score(job).await.expect("scored");
+    assert_eq!((manifest.scored, manifest.dead), (50, 20));
 }

@@ -19,6 +19,7 @@
 
 mod checks;
 mod compactions;
+mod damage;
 mod diffs;
 mod disk;
 mod faults;
@@ -26,12 +27,15 @@ mod formats;
 mod harness;
 mod kills;
 mod language;
+mod live;
+mod memory;
 mod names;
 mod objects;
 mod outage;
 mod parts;
 mod runs;
 mod scripted;
+mod shapes;
 mod verifications;
 mod versions;
 mod workers;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use outrigger_batch::{Compacted, Compaction, Error, MaxErrors, Size, Store};
 use outrigger_testkit::oip::identity;
 
 use crate::harness::{Place, expected, host, score, scored};
@@ -31,4 +32,47 @@ async fn two_workers_on_one_job_double_nothing() {
         .map(|entry| format!("data/{}", entry.expect("an entry").file_name().to_string_lossy()))
         .collect();
     assert_eq!(found, named);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_rows_of_all_workers_count_for_max_errors() {
+    let (place, host) = (Place::new(), host().await);
+    host.script(|seen| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        identity::server(seen)
+    });
+    // Two rows of each of 40 chunks are dead.
+    let file = place.rows("a.parquet", (0..280).map(|id| if id % 7 > 4 { -1 } else { id }));
+    let job = || {
+        let mut job = place.job(&[&file], &[&host.address()]);
+        job.max_errors = Some(MaxErrors::Rows(79));
+        job
+    };
+    let workers = [tokio::spawn(score(job())), tokio::spawn(score(job()))];
+    for worker in workers {
+        let result = worker.await.expect("no panic");
+        assert_eq!(result, Err(Error::TooManyDead));
+    }
+    let mut job = job();
+    job.max_errors = Some(MaxErrors::Rows(80));
+    assert_eq!(score(job).await.expect("scored").dead, 80);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_workers_on_a_job_with_a_compaction_both_succeed() {
+    let (place, host) = (Place::new(), host().await);
+    let file = place.rows("a.parquet", 0..300);
+    let to = place.path("large");
+    let job = || {
+        let mut job = place.job(&[&file], &[&host.address()]);
+        job.compact = Some(Compaction { to: to.clone(), file_size: Size(100_000) });
+        job
+    };
+    let workers = [tokio::spawn(score(job())), tokio::spawn(score(job()))];
+    for worker in workers {
+        let manifest = worker.await.expect("no panic").expect("scored");
+        assert_eq!(manifest.scored, 300);
+    }
+    let compacted = Compacted::open(&Store::local(&to)).expect("readable").expect("compacted");
+    assert_eq!(compacted.rows, 300);
 }

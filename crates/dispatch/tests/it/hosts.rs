@@ -207,6 +207,42 @@ fn a_call_that_is_withdrawn_says_nothing() {
 }
 
 #[test]
+fn rows_whose_answer_is_too_large_for_the_caller_are_sent_in_two_parts() {
+    let mut dispatcher = dispatcher(&[A], 1, 5);
+    let call = dispatcher.next(at(0)).expect("a call");
+    dispatcher.ended(call.id, End::Oversized, at(1));
+    let parts = calls(&mut dispatcher, at(1));
+    let rows: Vec<_> = parts.iter().map(|call| call.rows.clone()).collect();
+    assert_eq!(rows, [0..2, 2..5]);
+    assert!(dispatcher.ended(parts[1].id, End::Scored, at(2)).dead.is_empty());
+    dispatcher.ended(parts[0].id, End::Oversized, at(3));
+    let parts = calls(&mut dispatcher, at(3));
+    assert_eq!(parts.iter().map(|call| call.rows.clone()).collect::<Vec<_>>(), [0..1, 1..2]);
+    dispatcher.ended(parts[0].id, End::Oversized, at(4));
+    assert_eq!(dispatcher.next(at(4)).expect("the same row").rows, 0..1);
+    assert_eq!(dispatcher.snapshot(at(4)).hosts[0].totals.failed, 0);
+}
+
+#[test]
+fn rows_of_later_batches_wait_while_they_are_held() {
+    let mut dispatcher = dispatcher(&[A, B], 3, 4);
+    let sent = dispatcher.next(at(0)).expect("a call");
+    dispatcher.hold_after(Some(BatchId(0)));
+    assert_eq!(dispatcher.next(at(0)), None);
+    dispatcher.ended(sent.id, End::Withdrawn, at(1));
+    assert_eq!(dispatcher.next(at(1)).expect("a call").batch, BatchId(0));
+    assert_eq!(
+        dispatcher.next(at(3_600_000)),
+        None,
+        "there is no second call for slow rows either"
+    );
+    dispatcher.hold_after(Some(BatchId(1)));
+    assert_eq!(dispatcher.next(at(3_600_000)).expect("a call").batch, BatchId(1));
+    dispatcher.hold_after(None);
+    assert_eq!(dispatcher.next(at(3_600_000)).expect("a call").batch, BatchId(2));
+}
+
+#[test]
 fn a_batch_is_cut_to_the_size_that_a_host_names() {
     let mut dispatcher = dispatcher(&[A], 2, 10);
     let call = dispatcher.next(at(0)).expect("a call");

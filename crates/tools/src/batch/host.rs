@@ -7,7 +7,7 @@ use outrigger_batch::{Answer, Description, Endpoint, Usage};
 use outrigger_feature_table::{described, optional};
 use outrigger_features::Plan;
 use outrigger_oip::metadata::ModelMetadata;
-use outrigger_oip_client::{Class, Failure, ModelRef, Request};
+use outrigger_oip_client::{Class, Failure, Ledger, ModelRef, Request};
 use outrigger_score::Scorer;
 use tokio::{
     sync::watch,
@@ -88,7 +88,11 @@ async fn supervise(mut loaded: InEngine, launch: Launch, state: watch::Sender<St
 }
 
 impl Endpoint for Host {
-    fn infer<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn infer<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a dyn Ledger,
+    ) -> BoxFuture<'a, Result<Answer, Failure>> {
         Box::pin(async move {
             let outputs = table::score(self.scorer()?, request).await;
             let outputs = outputs.map_err(|(class, failure)| {

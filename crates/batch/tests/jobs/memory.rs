@@ -1,0 +1,205 @@
+//! Answers that are larger than those before, and rows of very different sizes, within the memory.
+
+use std::{
+    fs::File,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use arrow_array::{
+    Array as _, ArrayRef, Int64Array, ListArray, RecordBatch, cast::AsArray as _,
+    types::Float32Type,
+};
+use outrigger_batch::{Error, Job, Manifest, Progress, Size, Store, Watch, run};
+use outrigger_oip::DataType;
+use outrigger_proto::inference::model_infer_response::InferOutputTensor;
+use outrigger_tables::{BatchWriter, Limits, Root, Table};
+use outrigger_testkit::oip::{Answer, Protocol, Seen, Server, identity};
+use serde_json::{Value, json};
+
+use crate::harness::{Place, host, scored};
+
+/// The least memory of a job; a message has a quarter of it.
+const MEMORY: u64 = 64 << 20;
+
+/// Runs a job, and returns its last progress too.
+async fn watched(job: Job) -> (Result<Manifest, Error>, Progress) {
+    let (store, watch) = (Store::local(&job.output), Watch::default());
+    let result = run(job, store, watch.clone()).await;
+    (result, watch.get())
+}
+
+/// The answer with a text of `bytes` for each row, in JSON over HTTP/1.1 and else in a message.
+fn texts(protocol: Protocol, seen: &Seen, bytes: usize) -> Answer {
+    if protocol == Protocol::Http1 {
+        return identity::json_with(seen, |reply| {
+            let output = &mut reply["outputs"][0];
+            let rows = output["shape"][0].as_u64().expect("rows");
+            output["shape"] = json!([rows]);
+            output["datatype"] = json!("BYTES");
+            output["data"] = (0..rows).map(|_| Value::from("a".repeat(bytes))).collect();
+        });
+    }
+    identity::grpc_with(seen, |reply| {
+        let rows = reply.outputs[0].shape[0];
+        let (name, datatype) = (reply.outputs[0].name.clone(), "BYTES".to_owned());
+        reply.outputs = vec![InferOutputTensor {
+            name,
+            datatype,
+            shape: vec![rows],
+            ..InferOutputTensor::default()
+        }];
+        let text = [&u32::try_from(bytes).expect("a length").to_le_bytes()[..], &vec![b'a'; bytes]];
+        reply.raw_output_contents = vec![text.concat().repeat(rows as usize).into()];
+    })
+}
+
+/// Hosts whose first `small` calls have answers of a few bytes a row, and the others of `bytes`.
+async fn growing(
+    protocol: Protocol,
+    count: usize,
+    (small, bytes): (usize, usize),
+) -> (Vec<Server>, Vec<String>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let mut servers = Vec::new();
+    for _ in 0..count {
+        let calls = Arc::clone(&calls);
+        let server = Server::start(protocol, move |seen| match seen.call.ends_with("nfer") {
+            true => {
+                let is_small = calls.fetch_add(1, Relaxed) < small;
+                texts(protocol, seen, if is_small { 10 } else { bytes })
+            }
+            // It does not describe its model.
+            false if protocol == Protocol::Http1 => Answer::json(501, "{}"),
+            false => identity::server(seen),
+        });
+        servers.push(server.await);
+    }
+    let addresses = servers.iter().map(Server::address).collect();
+    (servers, addresses)
+}
+
+/// A job of the least memory with one row in a request.
+fn job(place: &Place, file: &str, hosts: &[String]) -> Job {
+    let hosts: Vec<_> = hosts.iter().map(String::as_str).collect();
+    let mut job = place.job(&[file], &hosts);
+    job.memory = Size(MEMORY);
+    (job.batch_size, job.chunk_rows) = (1, Some(1000));
+    job
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_grow_to_the_limit_of_a_message_stay_within_the_memory() {
+    let place = Place::new();
+    // 16 calls are in flight at a time, and answers of 15 MiB fit two at a time.
+    let (_servers, hosts) = growing(Protocol::Http2, 8, (40, 15 << 20)).await;
+    let file = place.rows("a.parquet", 0..60);
+    let (result, progress) = watched(job(&place, &file, &hosts)).await;
+    let manifest = result.expect("scored");
+    assert_eq!((manifest.scored, manifest.dead), (60, 0));
+    let Progress { memory_peak, memory_limit, .. } = progress;
+    assert!(memory_peak <= memory_limit, "{memory_peak} of {memory_limit}");
+    assert!(memory_peak > 15 << 20, "{memory_peak}: the answers were charged");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_whose_answers_do_not_fit_together_are_sent_in_parts() {
+    let place = Place::new();
+    // JSON takes three times its bytes while it is read: the answer for four rows does not fit.
+    let (_servers, hosts) = growing(Protocol::Http1, 2, (5, 3 << 20)).await;
+    let file = place.rows("a.parquet", 0..32);
+    let mut job = job(&place, &file, &hosts);
+    job.batch_size = 4;
+    let (result, progress) = watched(job).await;
+    let manifest = result.expect("scored");
+    assert_eq!((manifest.scored, manifest.dead), (32, 0));
+    let Progress { memory_peak, memory_limit, .. } = progress;
+    assert!(memory_peak <= memory_limit, "{memory_peak} of {memory_limit}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_does_not_fit_alone_stops_the_job_until_it_has_more_memory() {
+    let place = Place::new();
+    let (_servers, hosts) = growing(Protocol::Http1, 1, (12, 12 << 20)).await;
+    let file = place.rows("a.parquet", 0..16);
+    let first = job(&place, &file, &hosts);
+    let (result, progress) = watched(first.clone()).await;
+    let error = result.expect_err("it does not fit");
+    let is_clear =
+        matches!(&error, Error::Failed(it) if it.contains("does not fit into the memory"));
+    assert!(is_clear, "{error}");
+    assert!(progress.memory_peak <= progress.memory_limit, "{progress:?}");
+    assert_eq!(progress.dead, 0);
+    let (result, progress) = watched(Job { memory: Size(4 * MEMORY), ..first }).await;
+    let manifest = result.expect("scored");
+    assert_eq!((manifest.scored, manifest.dead), (16, 0));
+    assert!(progress.memory_peak <= progress.memory_limit, "{progress:?}");
+}
+
+/// Writes rows with lists of these lengths, in which each number is the id.
+fn lists(place: &Place, name: &str, lengths: &[usize]) -> String {
+    let ids = Int64Array::from_iter_values(0..lengths.len() as i64);
+    let x = lengths.iter().enumerate().map(|(id, length)| Some(vec![Some(id as f32); *length]));
+    let x: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(x));
+    let table = RecordBatch::try_from_iter([("id", Arc::new(ids) as ArrayRef), ("x", x)]);
+    let table = table.expect("a table");
+    let path = place.path(name);
+    let mut writer =
+        BatchWriter::new(File::create(&path).expect("a file"), &table.schema()).expect("a writer");
+    writer.write(&table).expect("written");
+    writer.finish().expect("finished");
+    path.to_string_lossy().into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_very_different_sizes_stay_within_the_memory() {
+    let (place, host) = (Place::new(), host().await);
+    let lengths: Vec<_> = (0..300).map(|row| [7, 100_000, 1, 1000][row % 4]).collect();
+    let file = lists(&place, "a.parquet", &lengths);
+    let mut job = job(&place, &file, &[host.address()]);
+    job.batch_size = 64;
+    job.inputs.get_mut("x").expect("an input").shape = Some(vec![-1]);
+    let (result, progress) = watched(job).await;
+    assert_eq!(result.expect("scored").scored, 300);
+    let rows = scored(&place.output());
+    for (row, (id, scores)) in rows.iter().enumerate() {
+        assert_eq!((*id, scores.len()), (row as i64, lengths[row]));
+        assert!(scores.iter().all(|score| *score == row as f32), "row {row}");
+    }
+    assert!(progress.memory_peak <= progress.memory_limit, "{progress:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn embeddings_of_512_by_512_stay_within_the_memory() {
+    const SIDE: i64 = 512;
+    let (place, host) = (Place::new(), host().await);
+    let file = lists(&place, "a.parquet", &[(SIDE * SIDE) as usize; 24]);
+    let mut job = job(&place, &file, &[host.address()]);
+    job.batch_size = 64;
+    let x = job.inputs.get_mut("x").expect("an input");
+    (x.datatype, x.shape) = (Some(DataType::Fp32), Some(vec![SIDE, SIDE]));
+    let (result, progress) = watched(job).await;
+    let manifest = result.expect("scored");
+    assert_eq!((manifest.scored, manifest.dead), (24, 0));
+    assert!(progress.memory_peak <= progress.memory_limit, "{progress:?}");
+    let mut id = 0;
+    for data in manifest.files() {
+        let path = place.output().join(&data.name);
+        let table = Table::open(&Root::Any, &path, Limits::default()).expect("a table");
+        let all = 0..table.rows();
+        let mut rows = table.read(std::slice::from_ref(&all), &["OUT_x"]).expect("its rows");
+        while let Some(batch) = rows.next(1).expect("readable") {
+            let column = batch.column_by_name("OUT_x").expect("scores").as_list::<i32>();
+            let lines = column.value(0);
+            let lines = lines.as_list::<i32>();
+            assert_eq!(lines.len(), SIDE as usize);
+            let numbers = lines.values().as_primitive::<Float32Type>();
+            assert_eq!(numbers.len(), (SIDE * SIDE) as usize);
+            assert!(numbers.values().iter().all(|number| *number == id as f32));
+            id += 1;
+        }
+    }
+    assert_eq!(id, 24);
+}
