@@ -36,6 +36,7 @@
 //! those of XGBoost Serving.
 
 mod describe;
+mod divide;
 mod files;
 mod gbdt_fm;
 mod libraries;

@@ -10,7 +10,7 @@ use outrigger_run::{
 use outrigger_trees::{self as trees, AnyRows, Library, Options, Output, Rows};
 
 use crate::{
-    Scoring,
+    Scoring, divide,
     sparse::{CallRows, XGBOOST_FEATURES},
 };
 
@@ -157,6 +157,20 @@ impl local::Model for Model {
             [] => OUTPUTS.iter().map(|(name, _)| self.predict(&Arc::from(*name), rows)).collect(),
             wanted => wanted.iter().map(|name| self.predict(name, rows)).collect(),
         }
+    }
+
+    fn rows(&self, call: &Call) -> Option<usize> {
+        divide::rows(call, &[&XGBOOST_FEATURES])
+    }
+
+    fn divide(&self, call: &Call, rows: usize) -> Option<Vec<Call>> {
+        // The message about an infinite weight has the number of its row in the whole call.
+        let weights = call.input(XGBOOST_FEATURES.weights).ok();
+        let is_infinite = |weights: Cow<'_, [f32]>| weights.iter().any(|it| it.is_infinite());
+        if weights.is_some_and(|weights| floats(weights).map_or(true, is_infinite)) {
+            return None;
+        }
+        divide::parts(call, &[&XGBOOST_FEATURES], rows)
     }
 
     fn contributions(&self) -> Result<usize, RunError> {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::{
     XGBOOST, files,
-    testing::{Entries, sparse},
+    testing::{Entries, assert_divisible, sparse},
 };
 
 /// A tree with one split: rows whose feature `column` is less than `threshold` score `left`, others
@@ -304,6 +304,7 @@ fn sparse_rows_are_scored_as_dense_ones() {
         (Some(r#"{"truncate_ids": true}"#), [2.0, 1.75, 1.75, 2.0]),
         (Some(r#"{"missing": 20, "iterations": [1, 2]}"#), [0.75; 4]),
     ] {
+        assert_divisible(&model(options), &sparse_call(&rows));
         let outputs = model(options).run(sparse_call(&rows)).expect("scores");
         assert_eq!(*floats(&outputs[0]).expect("floats"), expected, "{options:?}");
     }
@@ -332,6 +333,7 @@ fn a_signature_has_sparse_rows() {
 #[test]
 fn sparse_rows_that_xgboost_refuses_are_errors() {
     let infinite = sparse_call(&[vec![(0, 1.0)], vec![(1, f32::INFINITY)]]);
+    assert!(model(None).divide(&infinite, 1).is_none(), "the error has the row of the whole call");
     let error = model(None).run(infinite).expect_err("infinity").to_string();
     assert!(error.contains("row 1: the feature 1 is infinite"), "{error}");
     let error = model(None).explain(sparse_call(&[])).expect_err("no contributions");

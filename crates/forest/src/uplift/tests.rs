@@ -17,6 +17,7 @@ use crate::{
     libraries::ARMS,
     load,
     model::tests::{call, file, package, read, squares, stump},
+    testing::assert_divisible,
 };
 
 /// Columns of the models of these tests: two of the user, then two of the treatment.
@@ -157,7 +158,9 @@ proptest! {
                 (&alone, row.to_vec(), &alone, other)
             })
             .collect();
-        let outputs = learner.run(rows(&rows_of_users)).expect("scores");
+        let call = rows(&rows_of_users);
+        assert_divisible(&*learner, &call);
+        let outputs = learner.run(call).expect("scores");
         prop_assert_eq!(bits(&outputs), expected(&pairs));
     }
 
@@ -181,7 +184,9 @@ proptest! {
             .map(|(row, arm)| (&alone[*arm], row.to_vec(), &alone[1], row.to_vec()))
             .collect();
         let numbers: Vec<_> = draw.iter().take(pairs.len()).map(|arm| *arm as i64).collect();
-        let outputs = learner.run(with_arms(rows(&rows_of_users), &numbers)).expect("scores");
+        let call = with_arms(rows(&rows_of_users), &numbers);
+        assert_divisible(&*learner, &call);
+        let outputs = learner.run(call).expect("scores");
         prop_assert_eq!(bits(&outputs), expected(&pairs));
     }
 }
