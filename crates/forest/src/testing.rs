@@ -42,7 +42,7 @@ pub(crate) fn assert_divisible(model: &dyn Model, call: &Call) {
             let parts = || parts.iter().map(|outputs| &outputs[at]);
             assert!(parts().all(|part| part.shape[1..] == whole.shape[1..]), "{whole:?}");
             assert_eq!(parts().map(|part| part.shape[0]).sum::<i64>(), whole.shape[0]);
-            let joined: Vec<_> = parts().flat_map(|part| bytes(part)).copied().collect();
+            let joined: Vec<_> = parts().flat_map(bytes).copied().collect();
             assert!(joined == bytes(whole), "{} in parts of {of_part}", whole.name);
         }
     }

@@ -1,16 +1,19 @@
 //! The threads that run calls which may be long.
 //!
-//! There are as many threads as processors, however many calls there are. Work has parts; the
-//! threads take one part of each work in turn, so that a work of few parts does not wait for all
+//! There are as many threads as processors, however many calls there are; and as many of a lower
+//! priority, for calls from threads of a lower priority, once there is such a call. Work has parts;
+//! the threads take one part of each work in turn, so that a work of few parts does not wait for all
 //! parts of another one.
 
 use std::{
     collections::VecDeque,
-    fmt,
+    fmt, io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, LazyLock, Mutex},
+    sync::{Arc, Condvar, LazyLock, Mutex, OnceLock},
     thread::{self, available_parallelism},
 };
+
+use rustix::process::getpriority_process;
 
 use super::lock;
 
@@ -23,10 +26,21 @@ pub(super) trait Work: Send + Sync + 'static {
     fn run(&self, part: usize, queue: &Queue);
 }
 
-/// Threads with a queue of work. They end when all clones are dropped, each after its current part.
+/// Threads that run work, and as many more that run the work of callers of a lower priority. They
+/// end when all clones are dropped, each after its current part.
 #[derive(Clone)]
-pub(super) struct Pool(Arc<Threads>);
+pub(super) struct Pool(Arc<Both>);
 
+struct Both {
+    threads: Threads,
+    /// The nice value of these threads.
+    nice: i32,
+    /// The threads of a lower priority. They are started by the first of their callers, whose
+    /// priority they have. None if they cannot be created.
+    lower: OnceLock<Option<Threads>>,
+}
+
+/// Threads with a queue of work.
 struct Threads {
     count: usize,
     queue: Arc<Queue>,
@@ -68,23 +82,47 @@ impl Pool {
     /// # Panics
     /// Panics if a thread cannot be created, as at the start of the process.
     pub(super) fn start(count: usize) -> Self {
-        let (count, queue) = (count.max(1), Arc::<Queue>::default());
-        for number in 0..count {
-            let queue = Arc::clone(&queue);
-            let thread = thread::Builder::new().name(format!("scoring-{number}"));
-            thread.spawn(move || queue.work()).expect("a thread for scoring");
-        }
-        Self(Arc::new(Threads { count, queue }))
+        let threads = Threads::start("scoring", count.max(1)).expect("threads for scoring");
+        Self(Arc::new(Both { threads, nice: nice(), lower: OnceLock::new() }))
     }
 
-    /// The number of threads.
+    /// The number of threads of each priority.
     pub(super) fn threads(&self) -> usize {
-        self.0.count
+        self.0.threads.count
     }
 
-    /// Adds work of one part, behind all other.
+    /// Adds work of one part, behind all other of the caller's priority.
     pub(super) fn submit(&self, work: Arc<dyn Work>) {
-        self.0.queue.add(work, 1);
+        let Both { threads, nice: usual, lower } = &*self.0;
+        let start = || {
+            let threads = Threads::start("scoring-low", threads.count);
+            let failed = |error| tracing::warn!(%error, "no threads of a lower priority for runs");
+            threads.map_err(failed).ok()
+        };
+        let lower = if nice() > *usual { lower.get_or_init(start).as_ref() } else { None };
+        lower.unwrap_or(threads).queue.add(work, 1);
+    }
+}
+
+/// The nice value of the calling thread: a higher one is a lower priority.
+fn nice() -> i32 {
+    // Linux has one for each thread. The call does not fail for the calling thread.
+    getpriority_process(None).unwrap_or(0)
+}
+
+impl Threads {
+    /// Starts threads that have the priority of this one.
+    ///
+    /// # Errors
+    /// One cannot be created.
+    fn start(name: &str, count: usize) -> io::Result<Self> {
+        let threads = Self { count, queue: Arc::default() };
+        for number in 0..count {
+            let queue = Arc::clone(&threads.queue);
+            let thread = thread::Builder::new().name(format!("{name}-{number}"));
+            thread.spawn(move || queue.work())?;
+        }
+        Ok(threads)
     }
 }
 
@@ -147,7 +185,7 @@ impl Queue {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("threads", &self.0.count).finish_non_exhaustive()
+        f.debug_struct("Pool").field("threads", &self.threads()).finish_non_exhaustive()
     }
 }
 

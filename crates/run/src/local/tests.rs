@@ -138,15 +138,6 @@ async fn short_runs_move_to_the_callers_thread() {
     assert!(bound.run(call(WAIT)).now_or_never().is_some());
 }
 
-#[tokio::test]
-async fn a_run_that_hangs_ends_for_its_caller_at_the_deadline() {
-    let bound = bound(2);
-    let answer = bound.run(call(Duration::from_millis(1))).await;
-    assert!(matches!(answer, Err(RunError::DeadlineExceeded)), "{answer:?}");
-    // Lets the run end.
-    bound.run(call(WAIT)).await.expect("two runs are under way");
-}
-
 /// A model with one contribution for each row, whose explanation waits for `self.0` to be dropped.
 struct Explained(Mutex<Option<std::sync::mpsc::Receiver<()>>>);
 

@@ -100,6 +100,17 @@ impl Gated {
     }
 }
 
+/// Waits until all calls of the pool have had a turn, without a timer.
+async fn turn(pool: &Pool) {
+    let (ends, ended) = oneshot::channel::<()>();
+    let ends = Mutex::new(Some(ends));
+    let last = bind_on(pool, echo(move |_| drop(lock(&ends).take())));
+    let mut last = last.run(parts(1));
+    // The first poll gives the call to the pool, which may have answered it at once.
+    let _ = (&mut last).now_or_never();
+    ended.await.expect_err("dropped by the run");
+}
+
 #[tokio::test]
 async fn the_parts_of_a_call_are_joined_in_their_order() {
     let seen = Arc::new(Mutex::new(0));
@@ -142,15 +153,39 @@ async fn a_small_call_passes_a_large_one() {
     assert_eq!(*lock(&seen), ["large 0", "large 1", "small", "large 2", "large 3"]);
 }
 
-#[tokio::test]
-async fn parts_that_have_not_begun_at_the_deadline_are_dropped() {
+#[tokio::test(start_paused = true)]
+async fn a_run_that_hangs_ends_for_its_caller_at_the_deadline_and_other_parts_are_dropped() {
     let pool = Pool::start(1);
-    let Gated { model, gate, seen, .. } = Gated::new();
-    let late = bind_on(&pool, model).run(rows(4 * ROWS, Duration::from_millis(50))).await;
+    let Gated { model, begun, gate, seen } = Gated::new();
+    let bound = bind_on(&pool, model);
+    let mut hanging = bound.run(parts(4));
+    assert!((&mut hanging).now_or_never().is_none());
+    begun.recv().expect("the first part begins");
+    // The clock goes to the deadline, because nothing else is to be done.
+    let late = hanging.await;
     assert!(matches!(late, Err(RunError::DeadlineExceeded)), "{late:?}");
     drop(gate);
-    bind_on(&pool, echo(|_| {})).run(parts(4)).await.expect("the thread is free");
-    assert!(lock(&seen).len() <= 1, "{seen:?}");
+    turn(&pool).await;
+    assert_eq!(*lock(&seen), ["large 0"]);
+}
+
+#[tokio::test]
+async fn a_call_whose_turn_comes_after_the_deadline_does_not_run() {
+    let pool = Pool::start(1);
+    let Gated { model, begun, gate, .. } = Gated::new();
+    let first = bind_on(&pool, model);
+    let mut first = first.run(parts(1));
+    assert!((&mut first).now_or_never().is_none());
+    begun.recv().expect("it begins");
+    let runs = Arc::<Mutex<Vec<usize>>>::default();
+    let list = Arc::clone(&runs);
+    let late = bind_on(&pool, echo(move |part| lock(&list).push(part)));
+    let late = late.run(rows(4 * ROWS, Duration::from_millis(1))).await;
+    assert!(matches!(late, Err(RunError::DeadlineExceeded)), "{late:?}");
+    drop(gate);
+    first.await.expect("outputs");
+    turn(&pool).await;
+    assert!(lock(&runs).is_empty(), "{runs:?}");
 }
 
 #[tokio::test]
@@ -163,7 +198,7 @@ async fn parts_that_have_not_begun_are_dropped_with_the_call() {
     begun.recv().expect("the first part begins");
     drop(abandoned);
     drop(gate);
-    bind_on(&pool, echo(|_| {})).run(parts(4)).await.expect("the thread is free");
+    turn(&pool).await;
     assert_eq!(*lock(&seen), ["large 0"]);
 }
 

@@ -3,6 +3,8 @@ use std::sync::{
     mpsc,
 };
 
+use rustix::process::setpriority_process;
+
 use super::*;
 
 /// Work that counts its parts, and reports its end when it is dropped.
@@ -46,16 +48,45 @@ fn each_part_runs_once_and_work_that_is_over_is_dropped() {
     pool.submit(Arc::new(Counted::default()));
     let (over, dropped) = Counted::reporting();
     over.over.store(true, SeqCst);
-    pool.0.queue.add(Arc::new(over), 10);
+    pool.0.threads.queue.add(Arc::new(over), 10);
     let (work, ended) = Counted::reporting();
-    pool.0.queue.add(Arc::new(work), 1000);
+    pool.0.threads.queue.add(Arc::new(work), 1000);
     assert_eq!((dropped.recv(), ended.recv()), (Ok(0), Ok(1000)), "also after a panic");
+}
+
+/// Work that reports the nice value of its thread.
+struct Priority(mpsc::Sender<i32>);
+
+impl Work for Priority {
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    fn run(&self, _: usize, _: &Queue) {
+        self.0.send(nice()).ok();
+    }
+}
+
+#[test]
+fn work_keeps_the_priority_of_its_caller() {
+    let (pool, (found, priorities)) = (Pool::start(1), mpsc::channel());
+    let usual = nice();
+    let low = thread::scope(|scope| {
+        let lowered = scope.spawn(|| {
+            setpriority_process(None, usual + 3).expect("a lower priority");
+            pool.submit(Arc::new(Priority(found.clone())));
+        });
+        lowered.join().expect("the work is submitted");
+        priorities.recv()
+    });
+    pool.submit(Arc::new(Priority(found)));
+    assert_eq!((low, priorities.recv()), (Ok(usual + 3), Ok(usual)));
 }
 
 #[test]
 fn the_threads_end_with_the_pool() {
     let pool = Pool::start(3);
-    let queue = Arc::downgrade(&pool.0.queue);
+    let queue = Arc::downgrade(&pool.0.threads.queue);
     assert_eq!(pool.threads(), 3);
     drop(pool);
     while queue.strong_count() > 0 {
