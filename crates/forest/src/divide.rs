@@ -35,7 +35,10 @@ pub(crate) fn parts(call: &Call, sparse: &[&SparseInput], rows: usize) -> Option
     }
     let is_sparse = |tensor: &Tensor| present.iter().any(|input| input.has(&tensor.name));
     for tensor in call.inputs.iter().filter(|tensor| !is_sparse(tensor)) {
-        inputs.push(Input::Dense(Slices::new(tensor, all)?));
+        inputs.push(match &*tensor.name {
+            model::LIMIT => Input::Whole(tensor),
+            _ => Input::Dense(Slices::new(tensor, all)?),
+        });
     }
     let starts = (0..all).step_by(rows.max(1)).enumerate();
     let part = |(part, start): (usize, usize)| Call {
@@ -52,6 +55,8 @@ pub(crate) fn parts(call: &Call, sparse: &[&SparseInput], rows: usize) -> Option
 
 /// An input, and how it is divided.
 enum Input<'c> {
+    /// An input that is the same for all rows.
+    Whole(&'c Tensor),
     Dense(Slices<'c>),
     /// The tensors of ids, weights and lengths, and the entry at which each part begins and the last
     /// one ends.
@@ -83,6 +88,7 @@ impl<'c> Input<'c> {
     /// The tensors of the part with this number and these rows.
     fn part(&self, part: usize, rows: Range<usize>) -> Vec<Tensor> {
         match self {
+            Self::Whole(tensor) => vec![(*tensor).clone()],
             Self::Dense(slices) => vec![slices.get(rows)],
             Self::Sparse([ids, weights, lengths], starts) => {
                 let entries = starts[part]..starts[part + 1];
