@@ -20,6 +20,8 @@ pub struct GivenRows {
     pub rows: usize,
     /// The inputs.
     pub inputs: Vec<GivenInput>,
+    /// A further input of the model with one number, int64 `[1]`: its tensor, and the number.
+    pub number: Option<(&'static str, i64)>,
     /// The tensor of the output that is the answer.
     pub output: &'static str,
 }
@@ -100,7 +102,8 @@ impl Plan {
         Ok(Packed { tensors, users: vec![user], counts, treatments, single_wanted, raw: None })
     }
 
-    /// The rows as the tensors of the model's inputs, in the order of [`Self::input_names`].
+    /// The rows as the tensors of the model's inputs, in the order of [`Self::input_names`], and
+    /// behind them the number.
     fn given_tensors(&self, given: &GivenRows) -> Result<Vec<Tensor>, String> {
         let is_sparse = |join: &Join| join.weights.is_some();
         if self.joins.is_empty() || !self.joins.iter().all(is_sparse) {
@@ -121,6 +124,12 @@ impl Plan {
             of_lists.extend([weights, lengths]);
         }
         tensors.append(&mut of_lists);
+        tensors.extend(given.number.map(|(name, number)| Tensor {
+            name: name.into(),
+            dtype: DType::Int64,
+            shape: vec![1],
+            content: Content::Bytes(Bytes::copy_from_slice(&number.to_le_bytes())),
+        }));
         Ok(tensors)
     }
 

@@ -19,9 +19,9 @@ use outrigger_run::{
 use serde::Deserialize;
 
 use crate::{
-    describe, invalid, model,
+    describe, divide, invalid, model,
     scoring::read_options,
-    sparse::{CallRows, FM_FEATURES, XGBOOST_FEATURES},
+    sparse::{CallRows, FM_FEATURES, SparseInput, XGBOOST_FEATURES},
 };
 
 /// The framework of models with two classes. Its describer is that of both frameworks.
@@ -49,6 +49,9 @@ const OVERHEAD: u64 = 4 << 20;
 
 /// The outputs by name.
 const OUTPUTS: [(&str, Output); 2] = [("score", Output::Value), ("margin", Output::Margin)];
+
+/// The inputs.
+const INPUTS: [&SparseInput; 2] = [&XGBOOST_FEATURES, &FM_FEATURES];
 
 type ReadInterface = fn(&PackagedModel, &str) -> Result<Interface, Failure>;
 
@@ -234,6 +237,14 @@ impl local::Model for GbdtFm {
             [] => OUTPUTS.iter().map(|(name, _)| self.score(&Arc::from(*name), rows)).collect(),
             wanted => wanted.iter().map(|name| self.score(name, rows)).collect(),
         }
+    }
+
+    fn rows(&self, call: &Call) -> Option<usize> {
+        divide::rows(call, &INPUTS)
+    }
+
+    fn divide(&self, call: &Call, rows: usize) -> Option<Vec<Call>> {
+        divide::parts(call, &INPUTS, rows)
     }
 
     fn memory(&self) -> usize {

@@ -18,7 +18,8 @@
 //! The signature `sparse` has rows of ids with weights in place of `features`: the inputs
 //! `xgboost_features`, int64 `[N]`, the ids of all rows; `xgboost_features_weights`, float32 `[N]`;
 //! and `xgboost_features_lengths`, int64 `[R]`, the number of ids of each row. An id is the number of
-//! a column.
+//! a column. The optional input `ntree_limit`, int64 `[1]`, limits the trees of each output that
+//! count, to those of whole iterations; 0 is no limit.
 //!
 //! # Trees with a factorisation machine
 //!
@@ -36,6 +37,7 @@
 //! those of XGBoost Serving.
 
 mod describe;
+mod divide;
 mod files;
 mod gbdt_fm;
 mod libraries;

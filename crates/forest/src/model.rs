@@ -5,12 +5,12 @@ use std::{borrow::Cow, ops::Range, sync::Arc, time::Instant};
 use outrigger_core::{DType, Failure, Interface, Shape, Tensor, TensorSpec};
 use outrigger_run::{
     Call, RunError,
-    local::{self, floats, integers, malformed, tensor},
+    local::{self, floats, integers, malformed, tensor, unsigned},
 };
 use outrigger_trees::{self as trees, AnyRows, Library, Options, Output, Rows};
 
 use crate::{
-    Scoring,
+    Scoring, divide,
     sparse::{CallRows, XGBOOST_FEATURES},
 };
 
@@ -21,6 +21,8 @@ pub(crate) const SPARSE: &str = "sparse";
 /// All signatures.
 pub(crate) const SIGNATURES: [&str; 2] = [SIGNATURE, SPARSE];
 const FEATURES: &str = "features";
+/// The optional input of the signature [`SPARSE`] that limits the trees, called as in XGBoost Serving.
+pub(crate) const LIMIT: &str = "ntree_limit";
 /// The name of the tensor of contributions.
 const CONTRIBUTIONS: &str = "contributions";
 /// The outputs by name.
@@ -40,8 +42,8 @@ pub struct Model {
 enum Values<'c> {
     /// Rows of features, with NaN for each missing value.
     Dense(Cow<'c, [f32]>),
-    /// Rows of ids with weights, with NaN for each missing one.
-    Sparse(CallRows<'c>),
+    /// Rows of ids with weights, with NaN for each missing one, and the iterations that count.
+    Sparse(CallRows<'c>, Range<u32>),
 }
 
 impl Model {
@@ -92,15 +94,35 @@ impl Model {
         let rows = rows.map_weights(|weights| self.with_missing(weights));
         match rows.get().infinite() {
             Some((row, id)) => Err(malformed(format!("row {row}: the feature {id} is infinite"))),
-            None => Ok(Values::Sparse(rows)),
+            None => Ok(Values::Sparse(rows, self.limited(call)?)),
+        }
+    }
+
+    /// The iterations that count for a call: as many of the model's as its [`LIMIT`] has trees for,
+    /// which is in trees of each output. XGBoost takes a limit below one iteration for none.
+    fn limited(&self, call: &Call) -> Result<Range<u32>, RunError> {
+        let Range { start, end } = self.iterations;
+        let Ok(limit) = call.input(LIMIT) else { return Ok(start..end) };
+        let [limit] = unsigned(limit)?[..] else {
+            return Err(malformed(format!("{LIMIT} must be one number")));
+        };
+        let count = limit / u64::from(self.header().parallel_trees());
+        let limit = u32::try_from(count).ok().filter(|count| *count > 0);
+        Ok(start..limit.map_or(end, |count| end.min(start.saturating_add(count))))
+    }
+
+    fn iterations_of(&self, values: &Values<'_>) -> Range<u32> {
+        match values {
+            Values::Dense(_) => self.iterations.clone(),
+            Values::Sparse(_, iterations) => iterations.clone(),
         }
     }
 
     fn rows_of<'a>(&self, values: &'a Values<'_>) -> AnyRows<'a> {
         match values {
             Values::Dense(values) => self.rows(values).into(),
-            Values::Sparse(rows) if self.truncate_ids => rows.get().truncated().into(),
-            Values::Sparse(rows) => rows.get().into(),
+            Values::Sparse(rows, _) if self.truncate_ids => rows.get().truncated().into(),
+            Values::Sparse(rows, _) => rows.get().into(),
         }
     }
 
@@ -115,28 +137,33 @@ impl Model {
 
     /// The predictions for whole rows: the columns of the output, row after row.
     pub(crate) fn scores(&self, output: Output, values: &[f32]) -> Vec<f32> {
-        self.scores_of(output, self.rows(values).into())
+        self.scores_of(output, self.rows(values).into(), &self.iterations)
     }
 
-    fn scores_of(&self, output: Output, rows: AnyRows<'_>) -> Vec<f32> {
-        let mut scores = vec![0.0; rows.len() * self.width(output)];
-        let options = Options { output, iterations: Some(self.iterations.clone()) };
+    fn scores_of(&self, output: Output, rows: AnyRows<'_>, iterations: &Range<u32>) -> Vec<f32> {
+        let mut scores = vec![0.0; rows.len() * width(self.header(), iterations, output)];
+        let options = Options { output, iterations: Some(iterations.clone()) };
         self.trees.predict(rows, &options, &mut scores);
         scores
     }
 
-    /// The predictions for `rows` as the output called `name`.
-    fn predict(&self, name: &Arc<str>, rows: AnyRows<'_>) -> Result<Tensor, RunError> {
+    /// The predictions for `rows` by these iterations as the output called `name`.
+    fn predict(
+        &self,
+        name: &Arc<str>,
+        rows: AnyRows<'_>,
+        iterations: &Range<u32>,
+    ) -> Result<Tensor, RunError> {
         let output = OUTPUTS.iter().find(|(known, _)| *known == &**name);
         let (_, output) = *output.ok_or_else(|| no_output(name))?;
-        let width = self.width(output);
+        let width = width(self.header(), iterations, output);
         let (name, shape) = (Arc::clone(name), sizes(rows.len(), width));
         if output == Output::Leaf {
             let mut leaves = vec![0; rows.len() * width];
-            self.trees.leaves(rows, Some(self.iterations.clone()), &mut leaves);
+            self.trees.leaves(rows, Some(iterations.clone()), &mut leaves);
             return Ok(integers(name, shape, &leaves));
         }
-        Ok(tensor(name, shape, &self.scores_of(output, rows)))
+        Ok(tensor(name, shape, &self.scores_of(output, rows, iterations)))
     }
 
     /// Columns of an output.
@@ -152,11 +179,26 @@ impl local::Model for Model {
 
     fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
         let values = self.input(&call)?;
-        let rows = self.rows_of(&values);
+        let (rows, iterations) = (self.rows_of(&values), self.iterations_of(&values));
+        let predict = |name: &Arc<str>| self.predict(name, rows, &iterations);
         match &call.outputs[..] {
-            [] => OUTPUTS.iter().map(|(name, _)| self.predict(&Arc::from(*name), rows)).collect(),
-            wanted => wanted.iter().map(|name| self.predict(name, rows)).collect(),
+            [] => OUTPUTS.iter().map(|(name, _)| predict(&Arc::from(*name))).collect(),
+            wanted => wanted.iter().map(predict).collect(),
         }
+    }
+
+    fn rows(&self, call: &Call) -> Option<usize> {
+        divide::rows(call, &[&XGBOOST_FEATURES])
+    }
+
+    fn divide(&self, call: &Call, rows: usize) -> Option<Vec<Call>> {
+        // The message about an infinite weight has the number of its row in the whole call.
+        let weights = call.input(XGBOOST_FEATURES.weights).ok();
+        let is_infinite = |weights: Cow<'_, [f32]>| weights.iter().any(|it| it.is_infinite());
+        if weights.is_some_and(|weights| floats(weights).map_or(true, is_infinite)) {
+            return None;
+        }
+        divide::parts(call, &[&XGBOOST_FEATURES], rows)
     }
 
     fn contributions(&self) -> Result<usize, RunError> {
@@ -194,7 +236,11 @@ pub(crate) fn interface(
     let inputs = match signature {
         SIGNATURE => vec![features_spec(header)],
         // LightGBM and CatBoost take features that a sparse row lacks for zero, and not for missing.
-        SPARSE if header.library() == Library::Xgboost => XGBOOST_FEATURES.specs(false).into(),
+        SPARSE if header.library() == Library::Xgboost => {
+            let limit = TensorSpec::new(LIMIT, DType::Int64.into(), Shape::of(&[1]));
+            let limit = TensorSpec { optional: true, ..limit };
+            XGBOOST_FEATURES.specs(false).into_iter().chain([limit]).collect()
+        }
         _ => return None,
     };
     let outputs = OUTPUTS.map(|(name, output)| {

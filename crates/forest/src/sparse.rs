@@ -50,6 +50,11 @@ impl SparseInput {
         call.inputs.iter().any(|tensor| &*tensor.name == self.ids)
     }
 
+    /// True if one of the tensors is called `name`.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        [self.ids, self.weights, self.lengths].contains(&name)
+    }
+
     /// Reads the rows of a call.
     ///
     /// # Errors

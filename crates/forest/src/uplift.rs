@@ -20,7 +20,7 @@ use outrigger_trees::{self as trees, Output};
 
 use self::{arms::Arms, control::Control};
 use crate::{
-    Model, Scoring,
+    Model, Scoring, divide,
     model::{self, SIGNATURE, no_output, output_spec, sizes},
 };
 
@@ -146,6 +146,14 @@ impl<L: Learner> local::Model for Effects<L> {
             Some(tensor(name, sizes(values.len() / width, width), &values))
         });
         Ok(tensors.collect())
+    }
+
+    fn rows(&self, call: &Call) -> Option<usize> {
+        divide::rows(call, &[])
+    }
+
+    fn divide(&self, call: &Call, rows: usize) -> Option<Vec<Call>> {
+        divide::parts(call, &[], rows)
     }
 
     fn memory(&self) -> usize {

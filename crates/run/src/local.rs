@@ -1,7 +1,10 @@
 //! An engine in this process, built from a function that loads a model.
 
+mod cost;
 mod floats;
+mod large;
 mod loader;
+mod pool;
 
 use std::{
     collections::HashMap,
@@ -16,13 +19,17 @@ use outrigger_core::{
     engine::{Condition, FromEngine, ToEngine},
 };
 use tokio::{
-    sync::mpsc,
+    sync::{Semaphore, mpsc},
     task::{JoinSet, spawn_blocking},
     time::{Instant, timeout_at},
 };
 
 pub use self::floats::{floats, integers, malformed, tensor, unsigned};
-use self::loader::{Held, Loader};
+use self::{
+    cost::Cost,
+    loader::{Held, Loader},
+    pool::Pool,
+};
 use crate::{
     Call, Engine, Event, Failed, Framework, Location, Pace, PackagedModel, Run, RunError, Start,
     Target, run::UNEXPLAINED,
@@ -38,6 +45,22 @@ pub trait Model: Send + Sync + 'static {
     /// # Errors
     /// [`RunError`].
     fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError>;
+
+    /// The number of rows of the call, if it may be divided. None also if its inputs are not those
+    /// of the model, which [`Self::run`] reports.
+    fn rows(&self, call: &Call) -> Option<usize> {
+        let _ = call;
+        None
+    }
+
+    /// Divides a call of which [`Self::rows`] knows the number of rows into calls of `rows` rows
+    /// each, which is not 0; the last one may have fewer. Each output must have a row for each row,
+    /// and the outputs of the parts, one after the other, must be those of the whole call in every
+    /// bit. None if the call is to run as a whole.
+    fn divide(&self, call: &Call, rows: usize) -> Option<Vec<Call>> {
+        let _ = (call, rows);
+        None
+    }
 
     /// See [`Run::contributions`].
     ///
@@ -65,7 +88,8 @@ pub trait Model: Send + Sync + 'static {
 pub type Load = fn(&PackagedModel) -> Result<Arc<dyn Model>, Failure>;
 
 /// An engine in this process. A run that is expected to be short takes place on the caller's thread,
-/// any other on a thread that may block.
+/// any other on the threads of a pool, of which the process has one. A call of many rows is divided
+/// into parts there, which run on several threads if those are free.
 ///
 /// Models are loaded into the memory of this process. While a model is read, the memory that this
 /// takes is charged to the account of packages, and a model that needs more than the account has is
@@ -79,6 +103,9 @@ pub struct Local {
 /// The published versions, and the loaded models.
 struct Models {
     loader: Loader,
+    pool: Pool,
+    /// A permit for each explanation that may be computed at the same time.
+    explanations: Arc<Semaphore>,
     published: Mutex<HashMap<ServableId, (Digest, PackagedModel)>>,
     loaded: Mutex<HashMap<ServableId, Arc<Held>>>,
 }
@@ -86,14 +113,23 @@ struct Models {
 impl Local {
     /// Creates an engine for models of `frameworks`, loaded by `load`, whose memory is charged to
     /// `budget`.
+    ///
+    /// # Panics
+    /// Panics if the threads of the process's pool cannot be created.
     pub fn new(frameworks: Vec<Framework>, load: Load, budget: &Budget) -> Self {
+        Self::on(Pool::of_process(), frameworks, load, budget)
+    }
+
+    /// An engine whose long runs are on this pool.
+    fn on(pool: Pool, frameworks: Vec<Framework>, load: Load, budget: &Budget) -> Self {
         // At most two messages per version wait, so the number of versions bounds the queue.
         let (inbox, received) = mpsc::unbounded_channel();
         let received = Mutex::new(Some(received));
         let loader = Loader { frameworks, load, budget: budget.clone() };
-        let models =
-            Arc::new(Models { loader, published: Mutex::default(), loaded: Mutex::default() });
-        Self { models, inbox, received }
+        let explanations = Arc::new(Semaphore::new(pool.threads()));
+        let (published, loaded) = Default::default();
+        let models = Models { loader, pool, explanations, published, loaded };
+        Self { models: Arc::new(models), inbox, received }
     }
 }
 
@@ -210,7 +246,8 @@ impl Engine for Local {
     }
 
     fn bind(&self, target: Target) -> Arc<dyn Run> {
-        Arc::new(Bound { id: target.id, models: Arc::clone(&self.models), pace: Arc::default() })
+        let (models, estimates) = (Arc::clone(&self.models), Arc::default());
+        Arc::new(Bound { id: target.id, models, estimates })
     }
 
     fn interface<'a>(
@@ -256,7 +293,14 @@ impl Models {
 struct Bound {
     id: ServableId,
     models: Arc<Models>,
-    pace: Arc<Pace>,
+    estimates: Arc<Estimates>,
+}
+
+/// Estimates from the runs of a version.
+#[derive(Debug, Default)]
+struct Estimates {
+    pace: Pace,
+    cost: Cost,
 }
 
 impl Run for Bound {
@@ -265,13 +309,13 @@ impl Run for Bound {
             if call.deadline <= Instant::now() {
                 return Err(RunError::DeadlineExceeded);
             }
-            let (held, pace) = (self.models.get(&self.id)?, Arc::clone(&self.pace));
+            let (held, pace) = (self.models.get(&self.id)?, &self.estimates.pace);
             let bytes = call.inputs.iter().map(Tensor::size).sum();
             if pace.is_short(bytes) {
-                return timed(&*held.model, call, bytes, &pace);
+                return timed(&*held.model, call, bytes, pace);
             }
-            let deadline = call.deadline;
-            aside(deadline, move || timed(&*held.model, call, bytes, &pace)).await
+            let estimates = Arc::clone(&self.estimates);
+            large::run(&self.models.pool, held, estimates, call, bytes).await
         })
     }
 
@@ -283,7 +327,16 @@ impl Run for Bound {
         Box::pin(async move {
             let held = self.models.get(&self.id)?;
             held.model.contributions()?;
-            aside(call.deadline, move || held.model.explain(call)).await
+            let permits = Arc::clone(&self.models.explanations);
+            let permit = timeout_at(call.deadline, permits.acquire_owned()).await;
+            let permit = permit.map_err(|_| RunError::DeadlineExceeded)?;
+            let permit = permit.expect("the semaphore is never closed");
+            aside(call.deadline, move || {
+                // The permit is held as long as the work, which may last longer than the call.
+                let _permit = permit;
+                held.model.explain(call)
+            })
+            .await
         })
     }
 }
@@ -296,8 +349,7 @@ async fn aside<T: Send + 'static>(
 ) -> Result<T, RunError> {
     let ended = timeout_at(deadline, spawn_blocking(work)).await;
     let ended = ended.map_err(|_| RunError::DeadlineExceeded)?;
-    let (code, message) = ("Internal".to_owned(), "the run panicked".to_owned());
-    ended.unwrap_or(Err(RunError::Failed { code, message }))
+    ended.unwrap_or_else(|_| Err(large::panicked()))
 }
 
 /// Runs the model on this thread, and records the time it took.

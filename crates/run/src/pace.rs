@@ -36,15 +36,20 @@ impl Pace {
 
     /// Records the duration of a run for a request of `bytes` bytes.
     pub fn record(&self, bytes: usize, took: Duration) {
-        let trust = self.trust.load(Relaxed);
+        let (trust, longest) = (self.trust.load(Relaxed), self.longest.load(Relaxed));
         let short = took <= SHORT;
-        let next = if short { (trust + 1).min(MOST) } else { trust.saturating_sub(PENALTY) };
+        let next = match short {
+            true => (trust + 1).min(MOST),
+            // The run was not expected to be short, and says nothing about smaller requests.
+            false if bytes > longest => trust,
+            false => trust.saturating_sub(PENALTY),
+        };
         // A concurrent update may be lost; an estimate tolerates that. Skipping the write
         // when nothing changes keeps the cache line shared between threads.
         if next != trust {
             self.trust.store(next, Relaxed);
         }
-        if short && bytes > self.longest.load(Relaxed) {
+        if short && bytes > longest {
             self.longest.store(bytes, Relaxed);
         }
     }
@@ -73,6 +78,14 @@ mod tests {
         assert!(!pace.is_short(101));
         pace.record(101, SHORT);
         assert!(pace.is_short(101));
+    }
+
+    #[test]
+    fn long_runs_of_larger_requests_say_nothing_about_small_ones() {
+        let pace = Pace::default();
+        record(&pace, TRUSTED, 100, SHORT);
+        record(&pace, MOST, 101, LONG);
+        assert!(pace.is_short(100) && !pace.is_short(101));
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub struct Header {
     pub(crate) objective: Objective,
     /// The first tree of each iteration, and the number of trees.
     iterations: Vec<u32>,
+    /// Trees of each output in an iteration.
+    parallel: u32,
     best_iteration: Option<u32>,
 }
 
@@ -44,6 +46,7 @@ impl Header {
             outputs: content.outputs(),
             objective: Objective::named(&content.objective, content.version()),
             iterations: std::mem::take(&mut content.iterations),
+            parallel: u32::try_from(content.parallel.max(1)).unwrap_or(u32::MAX),
             best_iteration: content.best_iteration,
         }
     }
@@ -71,6 +74,11 @@ impl Header {
     /// Boosting iterations.
     pub fn iterations(&self) -> u32 {
         u32::try_from(self.iterations.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Trees of each output in an iteration: XGBoost's `num_parallel_tree`, at least 1.
+    pub fn parallel_trees(&self) -> u32 {
+        self.parallel
     }
 
     /// The best iteration, counted from 0, if the model was trained with early stopping. It is not

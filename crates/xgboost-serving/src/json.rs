@@ -44,7 +44,8 @@ impl Asked {
         let wanted = written.filter(|(input, _)| inputs.contains(input));
         let inputs: Vec<GivenInput> =
             wanted.map(|(input, written)| written.finish(input)).collect::<Result<_, _>>()?;
-        let rows = GivenRows { rows, inputs, output: answer.tensor() };
+        let number = found.options.number(platform);
+        let rows = GivenRows { rows, inputs, number, output: answer.tensor() };
         Ok(Self { spec, rows, answer })
     }
 }

@@ -43,7 +43,7 @@ impl Answer {
     /// The output of a platform that the options select.
     ///
     /// # Errors
-    /// `REQUEST_MALFORMED`: there is no such output, or the options ask for what the model decides.
+    /// `REQUEST_MALFORMED`: there is no such output, or not with a limit of trees.
     pub(crate) fn of(platform: Platform, options: Options) -> Result<Self, Failure> {
         match platform {
             // Both options are XGBoost's, and concern no other platform.
@@ -51,13 +51,13 @@ impl Answer {
             Platform::AlphafmSoftmax => return Ok(Self::Scores),
             Platform::Xgboost => {}
         }
-        if options.ntree_limit != 0 {
-            let message = "must be 0: `iterations` in the model's options.json limits the trees";
-            return Err(invalid("ntree_limit", message));
-        }
         match options.option_mask {
             0 => Ok(Self::Value),
             1 => Ok(Self::Margin),
+            2 if options.ntree_limit != 0 => {
+                let message = "must be 0 with `option_mask` 2: a model has an index for each tree";
+                Err(invalid("ntree_limit", message))
+            }
             2 => Ok(Self::Index),
             other => {
                 let message = format!("must be 0 (value), 1 (margin) or 2 (index), is {other}");
@@ -90,6 +90,14 @@ impl Answer {
 pub(crate) struct Options {
     pub(crate) option_mask: i32,
     pub(crate) ntree_limit: u32,
+}
+
+impl Options {
+    /// The input of a model on this platform that limits its trees, if there is a limit.
+    pub(crate) fn number(self, platform: Platform) -> Option<(&'static str, i64)> {
+        let has_limit = platform == Platform::Xgboost && self.ntree_limit != 0;
+        has_limit.then(|| ("ntree_limit", self.ntree_limit.into()))
+    }
 }
 
 /// The failure of a request without an input that the platform needs.
@@ -148,7 +156,8 @@ impl Asked {
         admit(inputs.iter().map(|rows| rows.size().bytes()).sum())?;
         let inputs: Vec<GivenInput> =
             inputs.into_iter().map(Rows::write).collect::<Result<_, _>>()?;
-        let rows = GivenRows { rows, inputs, output: answer.tensor() };
+        let number = options.number(platform);
+        let rows = GivenRows { rows, inputs, number, output: answer.tensor() };
         Ok(Self { spec, rows, answer })
     }
 }

@@ -40,13 +40,23 @@ fn input(tensor: &'static str, rows: &[&[(u64, f32)]]) -> GivenInput {
 }
 
 fn given(inputs: Vec<GivenInput>, rows: usize) -> GivenRows {
-    GivenRows { rows, inputs, output: "score" }
+    GivenRows { rows, inputs, number: None, output: "score" }
 }
 
 /// More ids than the list of the metadata has room for: that limit is for the named feature.
 fn two_rows() -> GivenRows {
     let trees: &[&[(u64, f32)]] = &[&[(u64::MAX, 1.0), (7, 2.0), (7, f32::NAN)], &[]];
     given(vec![input("machine", &[&[], &[(1, 0.5)]]), input("trees", trees)], 2)
+}
+
+#[test]
+fn a_number_is_a_tensor_of_its_own() {
+    let given = GivenRows { number: Some(("limit", -7)), ..two_rows() };
+    let packed = pack(&plan(), &given).expect("rows");
+    let (number, rows) = packed.tensors.split_last().expect("tensors");
+    assert_eq!(rows, pack(&plan(), &two_rows()).expect("rows").tensors);
+    assert_eq!((&*number.name, number.dtype, &number.shape[..]), ("limit", DType::Int64, &[1][..]));
+    assert_eq!(number.content, Content::Bytes((-7_i64).to_le_bytes().to_vec().into()));
 }
 
 fn pack(plan: &Plan, given: &GivenRows) -> Result<Packed, Failure> {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::{
     XGBOOST, load,
-    testing::{Entries, fixture, sparse},
+    testing::{Entries, assert_divisible, fixture, sparse},
 };
 
 /// The files of a model of the fixtures, in the directory `directory` of a package.
@@ -75,6 +75,7 @@ fn scores_are_those_of_the_reference_in_both_precisions() {
             ("double", Some(r#"{"precision": "float64"}"#)),
         ] {
             let model = model(&format!("{fm}.fm"), options);
+            assert_divisible(&model, &call(rows(), &["margin", "score"]));
             let outputs = model.run(call(rows(), &["margin", "score"])).expect("scores");
             let margins = floats(&outputs[0]).expect("floats");
             assert_eq!(*margins, expected[&format!("{precision}-margin")], "{fm}: {precision}");
@@ -105,6 +106,10 @@ fn the_features_of_the_machine_alone_may_be_left_out() {
     let model = model("serving.fm", None);
     let inputs = sparse("xgboost_features", &[row("2:1 0:0.5"), row("")]);
     let both = [inputs.clone(), sparse("fm_features", &[row(""), row("")])].concat();
+    assert_divisible(&model, &call(inputs.clone(), &[]));
+    let unequal = [inputs.clone(), sparse("fm_features", &[row("")])].concat();
+    assert!(model.divide(&call(unequal.clone(), &[]), 1).is_none());
+    model.run(call(unequal, &[])).expect_err("different numbers of rows");
     let all = model.run(call(inputs, &[])).expect("scores");
     let names: Vec<_> = all.iter().map(|output| &*output.name).collect();
     assert_eq!(names, ["score", "margin"]);

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::{
     XGBOOST, files,
-    testing::{Entries, sparse},
+    testing::{Entries, assert_divisible, int64, sparse},
 };
 
 /// A tree with one split: rows whose feature `column` is less than `threshold` score `left`, others
@@ -306,6 +306,7 @@ fn sparse_rows_are_scored_as_dense_ones() {
         (Some(r#"{"truncate_ids": true}"#), [2.0, 1.75, 1.75, 2.0, 2.75]),
         (Some(r#"{"missing": 20, "iterations": [1, 2]}"#), [0.75; 5]),
     ] {
+        assert_divisible(&model(options), &sparse_call(&rows));
         let outputs = model(options).run(sparse_call(&rows)).expect("scores");
         assert_eq!(*floats(&outputs[0]).expect("floats"), expected, "{options:?}");
     }
@@ -315,11 +316,57 @@ fn sparse_rows_are_scored_as_dense_ones() {
 }
 
 #[test]
+fn a_call_may_limit_the_trees() {
+    // Three iterations, in which the margin has two trees.
+    let mut file = squares();
+    let booster = &mut file["learner"]["gradient_booster"]["model"];
+    let sums = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
+    booster["trees"] = sums.map(|sum| stump(0, 1.0, sum, 0.0)).to_vec().into();
+    booster["tree_info"] = vec![0; 6].into();
+    booster["iteration_indptr"] = [0, 2, 4, 6].to_vec().into();
+    booster["gbtree_model_param"] = json!({"num_trees": "6", "num_parallel_tree": "2"});
+    let rows = [vec![(0, 0.0)], vec![(0, 9.0)], vec![]];
+    let limited = |limit: &[u64], outputs: &[&str]| {
+        let mut call = sparse_call(&rows);
+        call.inputs.push(int64("ntree_limit", limit));
+        call.outputs = outputs.iter().map(|name| Arc::from(*name)).collect();
+        call
+    };
+    let model = |options| read(package("model.json", &file, options).path()).expect("a model");
+    let (all, last) = (model(None), model(Some(r#"{"iterations": [1, 3]}"#)));
+    for (model, limit, sum) in [
+        (&all, 0, 63.0),
+        (&all, 1, 63.0),
+        (&all, 2, 3.0),
+        (&all, 3, 3.0),
+        (&all, 4, 15.0),
+        (&all, 6, 63.0),
+        (&all, u64::MAX, 63.0),
+        (&last, 0, 60.0),
+        (&last, 2, 12.0),
+        (&last, 4, 60.0),
+    ] {
+        let call = limited(&[limit], &["margin"]);
+        assert_divisible(model, &call);
+        let outputs = model.run(call).expect("scores");
+        let expected = [0.5 + sum, 0.5, 0.5 + sum];
+        assert_eq!(*floats(&outputs[0]).expect("floats"), expected, "{limit}");
+    }
+    let leaves = all.run(limited(&[2], &["leaf"])).expect("leaves");
+    assert_eq!(leaves[0].shape, [3, 2]);
+    for refused in [&[][..], &[1, 2]] {
+        let error = all.run(limited(refused, &["margin"])).expect_err("not one number").to_string();
+        assert!(error.contains("ntree_limit must be one number"), "{error}");
+    }
+}
+
+#[test]
 fn a_signature_has_sparse_rows() {
     let model = model(None);
     let interface = model.interface("sparse").expect("the signature");
     let inputs: Vec<_> = interface.inputs.iter().map(|input| &*input.name).collect();
-    let expected = ["xgboost_features", "xgboost_features_lengths", "xgboost_features_weights"];
+    let expected =
+        ["ntree_limit", "xgboost_features", "xgboost_features_lengths", "xgboost_features_weights"];
     assert_eq!(inputs, expected);
     let dense = model.interface("serving_default").expect("the signature");
     assert_eq!(interface.outputs, dense.outputs);
@@ -334,6 +381,7 @@ fn a_signature_has_sparse_rows() {
 #[test]
 fn sparse_rows_that_xgboost_refuses_are_errors() {
     let infinite = sparse_call(&[vec![(0, 1.0)], vec![(1, f32::INFINITY)]]);
+    assert!(model(None).divide(&infinite, 1).is_none(), "the error has the row of the whole call");
     let error = model(None).run(infinite).expect_err("infinity").to_string();
     assert!(error.contains("row 1: the feature 1 is infinite"), "{error}");
     let error = model(None).explain(sparse_call(&[])).expect_err("no contributions");

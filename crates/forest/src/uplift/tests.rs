@@ -20,6 +20,7 @@ use crate::{
     },
     load,
     model::tests::{call, file, package, read, squares, stump},
+    testing::assert_divisible,
 };
 
 /// Columns of the models of these tests: two of the user, then two of the treatment.
@@ -160,7 +161,9 @@ proptest! {
                 (&alone, row.to_vec(), &alone, other)
             })
             .collect();
-        let outputs = learner.run(rows(&rows_of_users)).expect("scores");
+        let call = rows(&rows_of_users);
+        assert_divisible(&*learner, &call);
+        let outputs = learner.run(call).expect("scores");
         prop_assert_eq!(bits(&outputs), expected(&pairs));
     }
 
@@ -184,7 +187,9 @@ proptest! {
             .map(|(row, arm)| (&alone[*arm], row.to_vec(), &alone[1], row.to_vec()))
             .collect();
         let numbers: Vec<_> = draw.iter().take(pairs.len()).map(|arm| *arm as i64).collect();
-        let outputs = learner.run(with_arms(rows(&rows_of_users), &numbers)).expect("scores");
+        let call = with_arms(rows(&rows_of_users), &numbers);
+        assert_divisible(&*learner, &call);
+        let outputs = learner.run(call).expect("scores");
         prop_assert_eq!(bits(&outputs), expected(&pairs));
     }
 }

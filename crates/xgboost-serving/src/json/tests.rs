@@ -55,6 +55,22 @@ fn the_platforms_read_what_concerns_them() {
     assert!(read(Platform::Xgboost, &options.to_string()).is_err());
 }
 
+#[test]
+fn a_limit_of_trees_is_an_input_of_the_model() {
+    let number = |platform, mask: i32, limit: u32| {
+        let document = json!({
+            "xgboost_features": [], "fm_features": [], "option_mask": mask, "ntree_limit": limit,
+        });
+        read(platform, &document.to_string()).map(|asked| asked.rows.number)
+    };
+    assert_eq!(number(Platform::Xgboost, 1, 7), Ok(Some(("ntree_limit", 7))));
+    assert_eq!(number(Platform::Xgboost, 0, 0), Ok(None));
+    assert_eq!(number(Platform::Alphafm, 0, 7), Ok(None));
+    assert_eq!(number(Platform::Xgboost, 2, 0), Ok(None));
+    let failure = number(Platform::Xgboost, 2, 7).expect_err("an index for each tree");
+    assert!(failure.message.contains("must be 0 with `option_mask` 2"), "{failure}");
+}
+
 /// Wrong types end XGBoost Serving's process.
 #[test]
 fn documents_that_are_not_valid_are_refused() {

@@ -37,6 +37,16 @@ async fn rows_are_scored_by_trees() {
 }
 
 #[tokio::test]
+async fn a_request_may_limit_the_trees() {
+    let stack = start(&[]).await;
+    for (ntree_limit, sums) in [(1, [2.0, 4.0]), (2, SUMS), (9, SUMS)] {
+        let response = predict(&stack, PredictRequest { ntree_limit, ..trees(ROWS) }).await;
+        let scores = floats(response.expect("an answer"), &[2]);
+        assert_eq!(scores, sums.map(|sum| sum + f32::from(BIAS)), "{ntree_limit}");
+    }
+}
+
+#[tokio::test]
 async fn leaves_are_numbers_of_nodes() {
     let stack = start(&[]).await;
     let response = predict(&stack, PredictRequest { option_mask: 2, ..trees(ROWS) }).await;
@@ -129,7 +139,7 @@ async fn requests_that_are_not_valid_are_refused_as_there() {
         (with(|request| request.inputs.clear()), malformed),
         (with(|request| request.option_mask = 3), malformed),
         (with(|request| request.option_mask = -1), malformed),
-        (with(|request| request.ntree_limit = 1), malformed),
+        (with(|request| (request.option_mask, request.ntree_limit) = (2, 1)), malformed),
         (ids(&[1], &[1.0, 2.0]), malformed),
         (ids(&[1], &[f32::INFINITY]), (Code::InvalidArgument, "FEATURE_NOT_FINITE")),
         (
