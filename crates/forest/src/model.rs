@@ -166,6 +166,31 @@ impl Model {
         Ok(tensor(name, shape, &self.scores_of(output, rows, iterations)))
     }
 
+    /// The contributions to the margins of whole rows, `[rows, margins, columns + 1]`: those of the
+    /// columns, and behind them the base value.
+    ///
+    /// # Errors
+    /// DEADLINE; CONTRIBUTIONS_UNSUPPORTED.
+    pub(crate) fn contributions_to(
+        &self,
+        values: &[f32],
+        deadline: Instant,
+    ) -> Result<Vec<f32>, RunError> {
+        let (explainer, rows) = (self.explainer()?, self.rows(values));
+        let mut contributions = vec![0.0; rows.len() * explainer.columns()];
+        match explainer.explain(rows, &mut contributions, &|| Instant::now() < deadline) {
+            true => Ok(contributions),
+            false => Err(RunError::DeadlineExceeded),
+        }
+    }
+
+    /// The output for contributions to the margins of whole rows.
+    pub(crate) fn contributions_tensor(&self, contributions: &[f32]) -> Tensor {
+        let (margins, columns) = (self.trees.groups(), self.trees.features() + 1);
+        let rows = contributions.len() / (margins * columns);
+        tensor(CONTRIBUTIONS.into(), [rows, margins, columns].map(size).into(), contributions)
+    }
+
     /// Columns of an output.
     pub(crate) fn width(&self, output: Output) -> usize {
         width(self.header(), &self.iterations, output)
@@ -210,15 +235,9 @@ impl local::Model for Model {
             let text = "contributions are those of dense features, and its rows are sparse";
             return Err(RunError::Unexplained(text.to_owned()));
         }
-        let (explainer, values) = (self.explainer()?, self.values(&call)?);
-        let rows = self.rows(&values);
-        let mut contributions = vec![0.0; rows.len() * explainer.columns()];
-        let deadline = call.deadline.into_std();
-        if !explainer.explain(rows, &mut contributions, &|| Instant::now() < deadline) {
-            return Err(RunError::DeadlineExceeded);
-        }
-        let shape = [rows.len(), self.trees.groups(), self.trees.features() + 1].map(size);
-        Ok(tensor(CONTRIBUTIONS.into(), shape.into(), &contributions))
+        let values = self.values(&call)?;
+        let contributions = self.contributions_to(&values, call.deadline.into_std())?;
+        Ok(self.contributions_tensor(&contributions))
     }
 
     fn memory(&self) -> usize {

@@ -69,6 +69,10 @@ pub(crate) fn load(
     })
 }
 
+/// The reason why a learner has no contributions.
+const UNEXPLAINED: &str =
+    "two models make the score of a T-learner, and the feature that picks them is in neither";
+
 /// A part of the comparison of rows with their controls.
 #[derive(Debug, Clone, Copy)]
 enum Part {
@@ -113,6 +117,23 @@ trait Learner: Send + Sync + 'static {
     /// The call's inputs are not those of the model.
     fn compare(&self, call: &Call, outputs: &[Output]) -> Result<Vec<Comparison>, RunError>;
 
+    /// See [`Run::contributions`](outrigger_run::Run::contributions).
+    ///
+    /// # Errors
+    /// CONTRIBUTIONS_UNSUPPORTED.
+    fn contributions(&self) -> Result<usize, RunError> {
+        Err(RunError::Unexplained(UNEXPLAINED.to_owned()))
+    }
+
+    /// The contributions to the differences between the margins of the rows of a call and those of
+    /// their controls.
+    ///
+    /// # Errors
+    /// Those of [`local::Model::explain`].
+    fn explain(&self, _: &Call) -> Result<Tensor, RunError> {
+        Err(RunError::Unexplained(UNEXPLAINED.to_owned()))
+    }
+
     /// Columns of an output.
     fn width(&self, output: Output) -> usize;
 
@@ -154,6 +175,14 @@ impl<L: Learner> local::Model for Effects<L> {
 
     fn divide(&self, call: &Call, rows: usize) -> Option<Vec<Call>> {
         divide::parts(call, &[], rows)
+    }
+
+    fn contributions(&self) -> Result<usize, RunError> {
+        self.learner.contributions()
+    }
+
+    fn explain(&self, call: Call) -> Result<Tensor, RunError> {
+        self.learner.explain(&call)
     }
 
     fn memory(&self) -> usize {

@@ -62,7 +62,12 @@ impl Local {
     pub(super) fn list(&self, directory: &str) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in entries(&self.path(directory))? {
-            let name = entry?.file_name().into_string();
+            let entry = entry?;
+            // Another program may keep something beside the files, such as a table's log.
+            if entry.file_type()?.is_dir() {
+                continue;
+            }
+            let name = entry.file_name().into_string();
             names.extend(name.ok().filter(|name| !name.starts_with('.')));
         }
         names.sort_unstable();

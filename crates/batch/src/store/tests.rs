@@ -25,6 +25,15 @@ fn an_object_is_created_once() {
 }
 
 #[test]
+fn a_directory_is_no_object() {
+    let (directory, store) = store();
+    store.create("data/0.parquet", b"rows").expect("created");
+    std::fs::create_dir(directory.path().join("data/_delta_log")).expect("a directory");
+    assert_eq!(store.list("data").expect("listed"), ["0.parquet"]);
+    store.sweep("data").expect("it is left alone");
+}
+
+#[test]
 fn an_object_that_is_not_finished_is_not_there() {
     let (_directory, store) = store();
     let mut object = store.begin("data/0").expect("begun");

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use outrigger_core::Failure;
+use outrigger_core::{Failure, Tensor};
 use outrigger_run::{Call, RunError, local::Model as _};
 use outrigger_trees::{Header, Output};
 
@@ -72,11 +72,12 @@ pub(super) struct Single {
     control: Control,
 }
 
-impl Learner for Single {
-    fn compare(&self, call: &Call, outputs: &[Output]) -> Result<Vec<Comparison>, RunError> {
+impl Single {
+    /// The rows of a call, and behind them the control of each distinct one. Rows that differ only in
+    /// the columns of the control have one control.
+    fn with_controls(&self, call: &Call) -> Result<(Vec<f32>, Distinct), RunError> {
         let rows = self.model.values(call)?;
         let width = self.model.header().features();
-        // Rows that differ only in the columns of the control have one control, scored once.
         let distinct = Distinct::new(&rows, width, &self.control.others);
         let mut all = Vec::with_capacity(rows.len() + width * distinct.kept.len());
         all.extend_from_slice(&rows);
@@ -85,6 +86,13 @@ impl Learner for Single {
             all.extend_from_slice(&rows[row * width..][..width]);
             self.control.values.iter().for_each(|(column, value)| all[start + column] = *value);
         }
+        Ok((all, distinct))
+    }
+}
+
+impl Learner for Single {
+    fn compare(&self, call: &Call, outputs: &[Output]) -> Result<Vec<Comparison>, RunError> {
+        let (all, distinct) = self.with_controls(call)?;
         let compare = |output: &Output| {
             let width = self.width(*output);
             let mut rows = self.model.scores(*output, &all);
@@ -92,6 +100,20 @@ impl Learner for Single {
             Comparison { rows, controls: distinct.spread(&controls, width) }
         };
         Ok(outputs.iter().map(compare).collect())
+    }
+
+    fn contributions(&self) -> Result<usize, RunError> {
+        self.model.contributions()
+    }
+
+    fn explain(&self, call: &Call) -> Result<Tensor, RunError> {
+        let (all, distinct) = self.with_controls(call)?;
+        let mut rows = self.model.contributions_to(&all, call.deadline.into_std())?;
+        let width = self.model.contributions()?;
+        let controls = rows.split_off(distinct.of_rows.len() * width);
+        let controls = distinct.spread(&controls, width);
+        rows.iter_mut().zip(controls).for_each(|(row, control)| *row -= control);
+        Ok(self.model.contributions_tensor(&rows))
     }
 
     fn width(&self, output: Output) -> usize {
