@@ -54,9 +54,9 @@ pub(crate) struct Sizes {
 pub(crate) enum Event {
     /// A batch with rows for the hosts.
     Batch(Box<Batch>),
-    /// So many rows cannot be sent.
+    /// This number of rows cannot be sent.
     Invalid(u32),
-    /// So many rows are dead in the commits that this worker does not count itself.
+    /// This number of rows is dead in the commits that this worker does not count itself.
     DeadElsewhere(u64),
     /// A chunk was begun.
     Begun,

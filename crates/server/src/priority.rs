@@ -66,7 +66,7 @@ pub(crate) struct Low {
     others: Arc<Others>,
 }
 
-/// What requests of low priority have seen of the others.
+/// The other requests, as those of low priority have seen them.
 #[derive(Debug, Default)]
 struct Others {
     /// The number of requests of low priority in progress.

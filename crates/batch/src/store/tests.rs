@@ -28,7 +28,7 @@ fn an_object_is_created_once() {
 fn a_directory_is_no_object() {
     let (directory, store) = store();
     store.create("data/0.parquet", b"rows").expect("created");
-    std::fs::create_dir(directory.path().join("data/_delta_log")).expect("a directory");
+    std::fs::create_dir(directory.path().join("a/b/data/_delta_log")).expect("a directory");
     assert_eq!(store.list("data").expect("listed"), ["0.parquet"]);
     store.sweep("data").expect("it is left alone");
 }

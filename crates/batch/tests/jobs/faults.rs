@@ -160,7 +160,7 @@ async fn dead_rows_of_earlier_runs_count_for_max_errors() {
     assert_eq!(score(job.clone()).await, Err(Error::TooManyDead));
     let commits = place.store().list("commit").expect("commits").len() as u64;
     assert!(commits > 0);
-    // What is committed counts, and nothing else.
+    // Only committed rows count.
     job.max_errors = Some(MaxErrors::Rows(2 * commits - 1));
     let sent = host.count("/ModelInfer");
     assert_eq!(score(job.clone()).await, Err(Error::TooManyDead));

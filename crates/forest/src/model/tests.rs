@@ -298,7 +298,7 @@ fn sparse_rows_are_scored_as_dense_ones() {
         vec![(1, -1.0)],
         vec![(1, 20.0), (7, 1.0), (0, f32::NAN), (1, 3.0), (1, -1.0)],
         vec![((1 << 32) + 1, 20.0)],
-        // As many entries as columns: XGBoost takes the row for complete.
+        // XGBoost takes a row with an entry for each column, by number, for complete.
         vec![(1, 20.0), (1, -1.0)],
     ];
     for (options, expected) in [

@@ -225,7 +225,7 @@ fn contributions_of_an_s_learner_add_up_to_the_difference_of_its_margins() {
     assert_eq!(explained.shape, [2, 1, 5]);
     let expected = [[0.0, 0.0, 2.0, 0.0, 0.0], [0.0; 5]];
     assert_eq!(*floats(&explained).expect("floats"), expected.concat());
-    let late = Call { deadline: tokio::time::Instant::now(), ..rows(&[7.0; 4000]) };
+    let late = Call { deadline: tokio::time::Instant::now(), ..rows(&[7.0; 4000 * COLUMNS]) };
     assert_eq!(learner.explain(late).expect_err("it is late").reason(), Reason::Deadline);
 }
 
