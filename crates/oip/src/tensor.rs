@@ -97,7 +97,7 @@ impl Tensor {
             (&other.name, other.datatype) == (&first.name, first.datatype)
                 && other.shape.get(1..) == Some(row)
         };
-        if !others.iter().all(|other| is_alike(other)) {
+        if !others.iter().all(is_alike) {
             return None;
         }
         let mut data = BytesMut::with_capacity(parts.iter().map(|part| part.data.len()).sum());
