@@ -89,6 +89,8 @@ struct Window {
     in_flight: AtomicU32,
     /// True if requests waited or were refused.
     has_waited: AtomicBool,
+    /// The longest run beside the load, in microseconds.
+    beside: AtomicU64,
 }
 
 /// A request that asks to be admitted.
@@ -236,6 +238,12 @@ impl Load {
         }
     }
 
+    /// Records a run that is no part of the load, such as one of low priority. Requests that had to
+    /// wait for it took longer, and not because there are too many of them.
+    pub fn ran_beside(&self, took: Duration) {
+        self.window.beside.fetch_max(micros_of(took), Relaxed);
+    }
+
     fn admit(self: &Arc<Self>, now: u64) -> Running {
         self.in_flight.fetch_add(1, SeqCst);
         Running {
@@ -310,6 +318,7 @@ impl Load {
             always: window.in_flight.swap(in_flight, Relaxed),
             in_flight,
             has_waited: window.has_waited.swap(false, Relaxed) || is_waiting,
+            beside: window.beside.swap(0, Relaxed),
         }
     }
 

@@ -212,7 +212,11 @@ impl Predictor {
     ) -> Result<E::Answer, Failure> {
         let (lease, terms) = (attempts.lease(), attempts.terms());
         let start = Instant::now();
-        let outputs = run(call, lease, terms, packed).await?;
+        let outputs = run(call, lease, terms, packed).await;
+        if call.is_low() {
+            lease.load.ran_beside(start.elapsed());
+        }
+        let outputs = outputs?;
         if let Some(latency) = exchange.latency() {
             latency.record(&call.served_as(), start.elapsed());
         }

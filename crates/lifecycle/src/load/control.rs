@@ -39,6 +39,9 @@ const SAMPLES: u32 = 16;
 const MISSED: u32 = 20;
 /// The least step and the greatest value of that estimate.
 const EARLY: (u64, u64) = (10_000, 500_000);
+/// The longest run beside the load that excuses requests which take longer than usual. Runs of low
+/// priority take longer themselves while there are too many requests.
+const BESIDE: u64 = 10_000;
 /// The shortest time over which answers are measured.
 const WINDOW: u64 = 100_000;
 /// The longest time over which answers are measured.
@@ -106,6 +109,8 @@ pub(super) struct Measured {
     pub(super) in_flight: u32,
     /// True if requests waited or were refused.
     pub(super) has_waited: bool,
+    /// The longest run beside the load.
+    pub(super) beside: u64,
 }
 
 impl Control {
@@ -151,7 +156,7 @@ impl Control {
         self.estimate(window, is_crowded);
         let is_slow = window.always > 0
             && window.in_flight >= self.limit
-            && mean.is_some_and(|mean| mean > self.usual * 2);
+            && mean.is_some_and(|mean| mean > self.usual * 2 + window.beside.min(BESIDE));
         if window.has_waited || is_slow {
             self.crowded_until = window.now + CROWDED;
         }

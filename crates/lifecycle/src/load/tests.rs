@@ -38,6 +38,32 @@ fn p99_of_others(played: &Played) -> Duration {
     (1..5).map(|it| played.by_caller[&it].p99()).max().expect("there are callers")
 }
 
+/// A request that waits for a run of low priority takes longer than usual, and would not be faster
+/// with fewer others.
+#[test]
+fn a_run_beside_the_load_does_not_make_a_version_crowded() {
+    let after = |mean: u64, beside: u64| {
+        let (mut control, now) = (Control::default(), 1_000_000);
+        let window = |now, mean: u64, beside| Measured {
+            now,
+            lasted: 100_000,
+            answers: 100,
+            missed: 0,
+            took: 100 * mean,
+            always: 4,
+            in_flight: 4,
+            has_waited: false,
+            beside,
+        };
+        control.measure(&window(now, 1000, 0));
+        control.measure(&window(now + 100_000, mean, beside));
+        control.crowded_until > now
+    };
+    assert!(!after(1900, 0) && after(2100, 0));
+    assert!(!after(2900, 1000) && after(3100, 1000));
+    assert!(after(12_100, 100_000), "an engine with too much to do is slow for all");
+}
+
 #[test]
 fn below_capacity_nothing_is_refused() {
     for sources in [vec![open(1, 320, 1000)], vec![open(1, 120, 200), open(2, 120, 200)]] {
