@@ -252,7 +252,7 @@ impl Scorer for XGBoost {
     }
 }
 
-/// What a prediction returns: values, whose number is the product of the shape's dimensions.
+/// The result of a prediction: values, whose number is the product of the sizes in the shape.
 struct Results {
     shape: *const u64,
     dimensions: u64,
