@@ -28,8 +28,6 @@ const DURATION: (Duration, Duration) = (Duration::from_micros(250), Duration::fr
 /// A request whose rows may be taken off it.
 pub(super) struct Pieces {
     rest: InferRequest,
-    /// The rows of `rest`.
-    left: usize,
     answered: Vec<InferResponse>,
 }
 
@@ -48,7 +46,7 @@ impl Pieces {
         let rows = request.inputs.first().and_then(Tensor::rows)?;
         let is_table = request.inputs.iter().all(|input| input.rows() == Some(rows));
         let is_split = is_table && rows > FIRST && predictor.has_others();
-        is_split.then(|| Self { rest: request.clone(), left: rows, answered: Vec::new() })
+        is_split.then(|| Self { rest: request.clone(), answered: Vec::new() })
     }
 
     /// Answers the request piece by piece. `whole` is all of it, which takes `memory` bytes beside its
@@ -66,7 +64,7 @@ impl Pieces {
     ) -> Result<InferResponse, Failure> {
         let rows = whole.check(&lease.scorer)?;
         let (mut size, mut patience) = (FIRST, YIELD);
-        while self.left > 0 {
+        while self.rest.inputs.first().and_then(Tensor::rows) > Some(0) {
             if !self.answered.is_empty() {
                 patience = predictor.give_way_again(call, &lease.load, patience).await?;
             }
@@ -94,8 +92,6 @@ impl Pieces {
 
     /// The next piece, of at most `count` rows.
     fn take(&mut self, count: usize) -> InferRequest {
-        let count = count.min(self.left);
-        self.left -= count;
         let inputs = self.rest.inputs.iter_mut().map(|input| input.split_rows(count)).collect();
         let InferRequest { id, parameters, outputs, .. } = &self.rest;
         InferRequest {

@@ -109,10 +109,11 @@ impl<'r> Rows<'r> {
     /// # Errors
     /// It is not, or it does not fit the model.
     pub(super) fn check(&self, scorer: &Scorer) -> Result<usize, Failure> {
-        self.within(&limits(scorer), scorer).map(|table| table.rows)
+        self.within(&limits(scorer), scorer).map(|(table, _)| table.rows)
     }
 
-    fn within(&self, limits: &Limits, scorer: &Scorer) -> Result<Table<'_>, Failure> {
+    /// The table and its encoded size in bytes, if both are within the limits.
+    fn within(&self, limits: &Limits, scorer: &Scorer) -> Result<(Table<'_>, usize), Failure> {
         let table = self.table(scorer)?;
         if table.rows > limits.max_users {
             let message = format!("{} rows, at most {} are allowed", table.rows, limits.max_users);
@@ -126,13 +127,12 @@ impl<'r> Rows<'r> {
             let message = format!("the rows take {encoded} bytes, at most {most} are allowed");
             return Err(Failure::new(Reason::TooLarge, message));
         }
-        Ok(table)
+        Ok((table, encoded))
     }
 
     fn packed(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
         let limits = limits(scorer);
-        let table = self.within(&limits, scorer)?;
-        let encoded = table.encoded_size();
+        let (table, encoded) = self.within(&limits, scorer)?;
         let meter = Beside { call: self.call, bytes: self.memory + encoded as u64 };
         meter.admit(0)?;
         let requests = table.requests()?;
