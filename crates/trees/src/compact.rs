@@ -3,11 +3,15 @@
 
 mod build;
 mod nodes;
+mod tables;
 mod top;
 
 pub(crate) use build::used;
 pub(crate) use nodes::{Nodes, Wide};
+pub(crate) use tables::{Part, SPLITS, Tables};
 pub(crate) use top::{EXITS, LEVELS, Record, Top};
+
+use std::ops::Range;
 
 use crate::budget::Budget;
 
@@ -82,6 +86,8 @@ pub(crate) struct Compact {
     pub(crate) tops: Vec<Top>,
     /// The splits in the tops of all trees.
     pub(crate) records: Vec<Record>,
+    /// Tables of nodes, if the processor has vectors that permute.
+    pub(crate) tables: Tables,
 }
 
 /// A value for each node, in the precision of the model's library.
@@ -92,6 +98,13 @@ pub(crate) enum Values {
 }
 
 impl Compact {
+    /// The places of the nodes of a tree.
+    #[inline(always)]
+    pub(crate) fn range(&self, tree: usize) -> Range<usize> {
+        let end = self.roots.get(tree + 1).map_or(self.ids.len(), |root| *root as usize);
+        self.roots[tree] as usize..end
+    }
+
     /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
         let values = match &self.values {
@@ -106,5 +119,6 @@ impl Compact {
             + size_of_val(&*self.ids)
             + size_of_val(&*self.records)
             + size_of_val(&*self.tops)
+            + self.tables.memory()
     }
 }

@@ -23,9 +23,9 @@ use crate::{compact::Compact, rows::Input};
 
 #[cfg(test)]
 pub(crate) use choice::Kernel;
-pub(crate) use choice::{Choice, Kind};
+pub(crate) use choice::{Choice, Kind, permutes};
 pub(crate) use oblivious::ObliviousWork;
-pub(crate) use vectors::{LANES, Vectors};
+pub(crate) use vectors::{LANES, Slot, Vectors};
 
 /// Receives the leaves that a kernel finds, as places in the arrays of all nodes. For each row the
 /// trees come in ascending order, so that sums are taken in the order of the trees.
@@ -34,8 +34,15 @@ pub(crate) trait Leaves {
     /// several may be in progress, each with a number.
     fn begin(&mut self, block: usize, first: usize, count: usize);
 
-    /// The rows of the block end in `leaves` of the tree `tree`.
-    fn of_rows<V: Vectors>(&mut self, vectors: V, block: usize, tree: usize, leaves: V::Words);
+    /// The rows of the block end in `leaves` of the tree `tree`, whose nodes are at `nodes`.
+    fn of_rows<V: Vectors>(
+        &mut self,
+        vectors: V,
+        block: usize,
+        tree: usize,
+        nodes: Range<usize>,
+        leaves: V::Words,
+    );
 
     /// The block that began with these arguments is complete.
     fn end(&mut self, block: usize, first: usize, count: usize);

@@ -1,10 +1,10 @@
 //! The precision of leaves and their sums.
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range};
 
 use crate::{
     compact::{Compact, Values},
-    kernel::{LANES, Vectors},
+    kernel::{LANES, Slot, Vectors},
     oblivious::Oblivious,
     tree::{Node, Tree},
 };
@@ -17,10 +17,12 @@ pub(crate) trait Real: Copy + Default + AddAssign {
     /// Adds a leaf of a tree to the sums of a row. The output of the tree is `group`.
     fn add_leaf(tree: &Tree, leaf: Node, group: u32, sums: &mut [Self]);
 
-    /// Adds the elements of `values` at `leaves` to the sums of the rows of a block.
+    /// Adds the elements of `values` at `leaves` to the sums of the rows of a block. All leaves are
+    /// among `nodes`.
     fn add_leaves<V: Vectors>(
         vectors: V,
         values: &[Self],
+        nodes: Range<usize>,
         leaves: V::Words,
         sums: &mut [Self; LANES],
     );
@@ -49,10 +51,18 @@ impl Real for f32 {
     fn add_leaves<V: Vectors>(
         vectors: V,
         values: &[Self],
+        nodes: Range<usize>,
         leaves: V::Words,
         sums: &mut [Self; LANES],
     ) {
-        let values = vectors.gather(values, leaves);
+        let values = match nodes.len() {
+            _ if !V::PERMUTES => None,
+            ..=32 => near::<V, 2>(vectors, values, nodes.start, leaves),
+            ..=64 => near::<V, 4>(vectors, values, nodes.start, leaves),
+            ..=128 => near::<V, 8>(vectors, values, nodes.start, leaves),
+            _ => None,
+        }
+        .unwrap_or_else(|| vectors.gather(values, leaves));
         *sums = vectors.store_floats(vectors.add(vectors.load_floats(sums), values));
     }
 
@@ -77,6 +87,7 @@ impl Real for f64 {
     fn add_leaves<V: Vectors>(
         vectors: V,
         values: &[Self],
+        _: Range<usize>,
         leaves: V::Words,
         sums: &mut [Self; LANES],
     ) {
@@ -86,4 +97,18 @@ impl Real for f64 {
     fn of_oblivious(all: &Oblivious) -> &[Self] {
         all.values()
     }
+}
+
+/// The elements of `values` at `leaves`, which are within `N` vectors from `first` on. None if there
+/// are not so many elements.
+#[inline(always)]
+fn near<V: Vectors, const N: usize>(
+    vectors: V,
+    values: &[f32],
+    first: usize,
+    leaves: V::Words,
+) -> Option<V::Floats> {
+    let (values, _): (&[Slot], _) = values.get(first..)?.as_chunks();
+    let leaves = vectors.add_words(leaves, vectors.splat((first as u32).wrapping_neg()));
+    Some(vectors.gather_near::<N>(values.first_chunk()?, leaves))
 }

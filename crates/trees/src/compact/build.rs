@@ -1,11 +1,11 @@
 //! Builds the compact form.
 
 use super::{
-    Budget, Compact, EXITS, Nodes, Record, Top, Values,
+    Budget, Compact, EXITS, Nodes, Record, Tables, Top, Values,
     top::{LEVELS, Place},
 };
 use crate::{
-    Error,
+    Error, kernel,
     slots::Slots,
     tree::{self, Tree},
 };
@@ -55,6 +55,10 @@ impl Compact {
             ids: reserved(nodes, budget)?,
             tops: reserved(trees.len(), budget)?,
             records: reserved(records.sum(), budget)?,
+            tables: match is_narrow && kernel::permutes() {
+                true => Tables::reserved(&trees, budget)?,
+                false => Tables::default(),
+            },
         };
         let slots = Slots::new(&compact.features, budget)?;
         for tree in trees {
@@ -90,6 +94,9 @@ impl Compact {
         let mut exits = [0; EXITS];
         for place in places(tree).filter(|place| !place.is_split(&tree.nodes)) {
             exits[place.exit as usize] = place.node as u16;
+        }
+        if let Nodes::Narrow(nodes) = &self.nodes {
+            self.tables.add(tree, &nodes[nodes.len() - tree.nodes.len()..], &exits);
         }
         self.tops.push(Top { left, right, end, exits });
     }

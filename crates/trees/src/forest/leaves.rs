@@ -32,9 +32,16 @@ impl<T: Real> Leaves for Sums<'_, T> {
     }
 
     #[inline(always)]
-    fn of_rows<V: Vectors>(&mut self, vectors: V, block: usize, tree: usize, leaves: V::Words) {
+    fn of_rows<V: Vectors>(
+        &mut self,
+        vectors: V,
+        block: usize,
+        tree: usize,
+        nodes: Range<usize>,
+        leaves: V::Words,
+    ) {
         let sums = &mut self.blocks[block * self.outputs + self.groups[tree] as usize];
-        T::add_leaves(vectors, self.values, leaves, sums);
+        T::add_leaves(vectors, self.values, nodes, leaves, sums);
     }
 
     #[inline(always)]
@@ -79,7 +86,14 @@ impl<T: Real> Leaves for VectorSums<'_, T> {
     }
 
     #[inline(always)]
-    fn of_rows<V: Vectors>(&mut self, vectors: V, block: usize, tree: usize, leaves: V::Words) {
+    fn of_rows<V: Vectors>(
+        &mut self,
+        vectors: V,
+        block: usize,
+        tree: usize,
+        _: Range<usize>,
+        leaves: V::Words,
+    ) {
         let (first, count) = self.blocks[block];
         for (row, leaf) in vectors.store(leaves)[..count].iter().enumerate() {
             self.of_trees(first + row, tree, &[*leaf]);
@@ -139,7 +153,14 @@ impl<T: LeafId, F: Fn(usize, u32) -> u32> Leaves for Ids<'_, T, F> {
     }
 
     #[inline(always)]
-    fn of_rows<V: Vectors>(&mut self, vectors: V, block: usize, tree: usize, leaves: V::Words) {
+    fn of_rows<V: Vectors>(
+        &mut self,
+        vectors: V,
+        block: usize,
+        tree: usize,
+        _: Range<usize>,
+        leaves: V::Words,
+    ) {
         let (first, count) = self.blocks[block];
         let place = first * self.trees.len() + tree - self.trees.start;
         let rows = self.out[place..].iter_mut().step_by(self.trees.len());

@@ -2,12 +2,15 @@
 
 use std::arch::{is_x86_feature_detected as has, x86_64::*};
 
-use super::vectors::{LANES, Slot, Vectors};
+use super::vectors::{BLOCKS, Group, LANES, Vectors};
 use crate::compact::{EXITS, Node};
 
 /// AVX2.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx2(());
+
+/// Bits of the place of a value in a group.
+const GROUP: i32 = (BLOCKS * LANES).ilog2() as i32;
 
 /// The values of an expression for both halves. Not a closure, which might not be inlined into a
 /// function that is compiled for these vectors.
@@ -96,6 +99,8 @@ unsafe fn blend(a: __m256i, b: __m256i, by: __m256i) -> __m256i {
 impl Vectors for Avx2 {
     type Floats = [__m256; 2];
     type Words = [__m256i; 2];
+
+    const PERMUTES: bool = false;
 
     #[inline(always)]
     fn splat(self, word: u32) -> Self::Words {
@@ -196,23 +201,33 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
-    fn lookup(self, table: &[u16; EXITS], exits: Self::Words) -> Self::Words {
-        let (eights, _) = table.as_chunks::<8>();
+    fn lowest(self, words: Self::Words) -> Self::Words {
         both!(|half| {
             // SAFETY: see above.
             unsafe {
                 // The lowest bit by itself is a power of two, whose logarithm is the exponent of
                 // the same number in floating point; the sign of the largest is shifted away.
-                let exits = exits[half];
+                let words = words[half];
                 let lowest =
-                    _mm256_and_si256(exits, _mm256_sub_epi32(_mm256_setzero_si256(), exits));
+                    _mm256_and_si256(words, _mm256_sub_epi32(_mm256_setzero_si256(), words));
                 let float = _mm256_castps_si256(_mm256_cvtepi32_ps(lowest));
                 let exponent = _mm256_srli_epi32::<24>(_mm256_slli_epi32::<1>(float));
-                let bit = _mm256_sub_epi32(exponent, _mm256_set1_epi32(127));
+                _mm256_sub_epi32(exponent, _mm256_set1_epi32(127))
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn lookup(self, table: &[u16; EXITS], at: Self::Words) -> Self::Words {
+        let (eights, _) = table.as_chunks::<8>();
+        both!(|half| {
+            let at = at[half];
+            // SAFETY: see above.
+            unsafe {
                 // Bits 3 and 4 of the index choose one of four parts of the table.
-                let (by_3, by_4) = (_mm256_slli_epi32::<28>(bit), _mm256_slli_epi32::<27>(bit));
-                let low = blend(part(&eights[0], bit), part(&eights[1], bit), by_3);
-                let high = blend(part(&eights[2], bit), part(&eights[3], bit), by_3);
+                let (by_3, by_4) = (_mm256_slli_epi32::<28>(at), _mm256_slli_epi32::<27>(at));
+                let low = blend(part(&eights[0], at), part(&eights[1], at), by_3);
+                let high = blend(part(&eights[2], at), part(&eights[3], at), by_3);
                 blend(low, high, by_4)
             }
         })
@@ -249,15 +264,16 @@ impl Vectors for Avx2 {
         nodes: &[Node],
         root: [__m256i; 2],
         at: [__m256i; 2],
-        slots: &[Slot],
+        slots: &[Group],
+        block: usize,
     ) -> [__m256i; 2] {
         let (thresholds, links) = self.nodes(nodes, at);
-        let values = self.values_of_rows(slots, links);
+        let values = self.values_of_rows(slots, block, links);
         self.add_words(root, self.children(thresholds, links, values))
     }
 
     #[inline(always)]
-    fn step_of_row(
+    fn step_of_row<const N: usize>(
         self,
         nodes: &[Node],
         roots: [__m256i; 2],
@@ -294,18 +310,18 @@ impl Avx2 {
 
     /// In each lane, the value of the slot that the link names, of the row of this lane.
     #[inline(always)]
-    fn values_of_rows(self, slots: &[Slot], links: [__m256i; 2]) -> [__m256; 2] {
+    fn values_of_rows(self, slots: &[Group], block: usize, links: [__m256i; 2]) -> [__m256; 2] {
         let at = both!(|half| {
             // SAFETY: see above.
             unsafe {
-                let first = 8 * half as i32;
+                let first = (block * LANES + 8 * half) as i32;
                 let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
                 let lanes = _mm256_add_epi32(lanes, _mm256_set1_epi32(first));
                 let slot = _mm256_srli_epi32::<{ Node::SLOT.cast_signed() }>(links[half]);
-                _mm256_add_epi32(_mm256_slli_epi32::<4>(slot), lanes)
+                _mm256_add_epi32(_mm256_slli_epi32::<GROUP>(slot), lanes)
             }
         });
-        self.gather(slots.as_flattened(), at)
+        self.gather(slots.as_flattened().as_flattened(), at)
     }
 
     /// In each lane, the value of the slot that the link names, of one row.

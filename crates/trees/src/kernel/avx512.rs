@@ -1,13 +1,18 @@
 //! Vectors of 64 bytes: AVX-512.
 
+mod tables;
+
 use std::arch::{is_x86_feature_detected as has, x86_64::*};
 
-use super::vectors::{LANES, Slot, Vectors};
-use crate::compact::{EXITS, Node};
+use super::vectors::{BLOCKS, Group, LANES, Slot, Vectors};
+use crate::compact::{EXITS, LEVELS, Node, Part, SPLITS};
 
 /// AVX-512 with its parts F, BW and CD, which every processor with AVX-512 for servers has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx512(());
+
+/// Bits of the place of a value in a group.
+const GROUP: u32 = (BLOCKS * LANES).ilog2();
 
 impl Avx512 {
     /// These vectors, if the processor has them.
@@ -48,6 +53,8 @@ impl Avx512 {
 impl Vectors for Avx512 {
     type Floats = __m512;
     type Words = __m512i;
+
+    const PERMUTES: bool = true;
 
     #[inline(always)]
     fn splat(self, word: u32) -> __m512i {
@@ -133,14 +140,21 @@ impl Vectors for Avx512 {
     }
 
     #[inline(always)]
-    fn lookup(self, table: &[u16; EXITS], exits: __m512i) -> __m512i {
+    fn lowest(self, words: __m512i) -> __m512i {
+        // SAFETY: see above.
+        unsafe {
+            let lowest = _mm512_and_si512(words, _mm512_sub_epi32(_mm512_setzero_si512(), words));
+            _mm512_sub_epi32(self.splat(31), _mm512_lzcnt_epi32(lowest))
+        }
+    }
+
+    #[inline(always)]
+    fn lookup(self, table: &[u16; EXITS], at: __m512i) -> __m512i {
         // SAFETY: see above.
         unsafe {
             let table = _mm512_loadu_epi16(table.as_ptr().cast());
-            let lowest = _mm512_and_si512(exits, _mm512_sub_epi32(_mm512_setzero_si512(), exits));
-            let bit = _mm512_sub_epi32(self.splat(31), _mm512_lzcnt_epi32(lowest));
             // The upper half of each lane finds the first element, which is not wanted.
-            _mm512_and_si512(_mm512_permutexvar_epi16(bit, table), self.splat(0xFFFF))
+            _mm512_and_si512(_mm512_permutexvar_epi16(at, table), self.splat(0xFFFF))
         }
     }
 
@@ -149,6 +163,16 @@ impl Vectors for Avx512 {
         self.check(at, from.len());
         // SAFETY: see above.
         unsafe { _mm512_i32gather_ps::<4>(at, from.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn gather_near<const N: usize>(self, from: &[Slot; N], at: __m512i) -> __m512 {
+        let mut table = [at; N];
+        for (loaded, part) in table.iter_mut().zip(from) {
+            *loaded = self.bits(part);
+        }
+        // SAFETY: see above.
+        unsafe { _mm512_castsi512_ps(self.permuted(at, table)) }
     }
 
     #[inline(always)]
@@ -167,16 +191,76 @@ impl Vectors for Avx512 {
     }
 
     #[inline(always)]
-    fn step_of_rows(self, nodes: &[Node], root: __m512i, at: __m512i, slots: &[Slot]) -> __m512i {
+    fn step_of_rows(
+        self,
+        nodes: &[Node],
+        root: __m512i,
+        at: __m512i,
+        slots: &[Group],
+        block: usize,
+    ) -> __m512i {
         let (thresholds, links) = self.nodes(nodes, at);
-        let values = self.values_of_rows(slots, links);
+        let values = self.values_of_rows(slots, block, links);
         self.add_words(root, self.children(thresholds, links, values))
     }
 
     #[inline(always)]
-    fn step_of_row(self, nodes: &[Node], roots: __m512i, at: __m512i, slots: &[f32]) -> __m512i {
+    fn step_by_table<const N: usize, const GATHERS: bool>(
+        self,
+        table: &[Part; N],
+        at: __m512i,
+        slots: &[Group],
+        block: usize,
+    ) -> [__m512i; 2] {
+        let (thresholds, links) = self.node_in(table, at);
+        let values = if GATHERS {
+            self.values_of_rows(slots, block, links)
+        } else {
+            let links = self.store(links);
+            let mut values = [0.0; LANES];
+            for (lane, (value, link)) in values.iter_mut().zip(links).enumerate() {
+                *value = slots[(link >> Node::SLOT) as usize][block][lane];
+            }
+            self.load_floats(&values)
+        };
+        let right = self.right(thresholds, links, values);
+        // SAFETY: see above.
+        unsafe {
+            let at = _mm512_add_epi32(at, at);
+            [_mm512_mask_add_epi32(at, right, at, self.splat(1)), self.child(links, right)]
+        }
+    }
+
+    #[inline(always)]
+    fn tops_of_row<const N: usize, const M: usize>(
+        self,
+        tops: &[[Part; SPLITS]; M],
+        slots: &[f32],
+    ) -> [__m512i; M] {
+        // Level by level, so that the trees wait together for the outcomes of their splits.
+        let mut right = [[0; LEVELS as usize]; M];
+        self.decide::<N, M, 1>(tops, slots, &mut right);
+        self.decide::<N, M, 2>(tops, slots, &mut right);
+        self.decide::<N, M, 4>(tops, slots, &mut right);
+        self.decide::<N, M, 8>(tops, slots, &mut right);
+        let links = self.decide::<N, M, 16>(tops, slots, &mut right);
+        let mut children = links;
+        for at in 0..M {
+            children[at] = self.child(links[at], right[at][LEVELS as usize - 1]);
+        }
+        children
+    }
+
+    #[inline(always)]
+    fn step_of_row<const N: usize>(
+        self,
+        nodes: &[Node],
+        roots: __m512i,
+        at: __m512i,
+        slots: &[f32],
+    ) -> __m512i {
         let (thresholds, links) = self.nodes(nodes, at);
-        let values = self.values_of_row(slots, links);
+        let values = self.values_of_row::<N>(slots, links);
         self.add_words(roots, self.children(thresholds, links, values))
     }
 }
@@ -200,33 +284,52 @@ impl Avx512 {
 
     /// In each lane, the value of the slot that the link names, of the row of this lane.
     #[inline(always)]
-    fn values_of_rows(self, slots: &[Slot], links: __m512i) -> __m512 {
+    fn values_of_rows(self, slots: &[Group], block: usize, links: __m512i) -> __m512 {
         // SAFETY: see above.
         let at = unsafe {
             let slot = _mm512_srli_epi32::<{ Node::SLOT }>(links);
             let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-            _mm512_add_epi32(_mm512_slli_epi32::<4>(slot), lanes)
+            let lanes = _mm512_add_epi32(lanes, self.splat((block * LANES) as u32));
+            _mm512_add_epi32(_mm512_slli_epi32::<GROUP>(slot), lanes)
         };
-        self.gather(slots.as_flattened(), at)
+        self.gather(slots.as_flattened().as_flattened(), at)
     }
 
     /// In each lane, the value of the slot that the link names, of one row.
     #[inline(always)]
-    fn values_of_row(self, slots: &[f32], links: __m512i) -> __m512 {
+    fn values_of_row<const N: usize>(self, slots: &[f32], links: __m512i) -> __m512 {
         // SAFETY: see above.
         let at = unsafe { _mm512_srli_epi32::<{ Node::SLOT }>(links) };
-        self.gather(slots, at)
+        if N == 0 {
+            return self.gather(slots, at);
+        }
+        let (slots, _) = slots.as_chunks::<LANES>();
+        self.gather_near::<N>(slots.first_chunk().expect("as many vectors of slots"), at)
     }
 
     /// The children to which `values` go.
     #[inline(always)]
     fn children(self, thresholds: __m512, links: __m512i, values: __m512) -> __m512i {
+        self.child(links, self.right(thresholds, links, values))
+    }
+
+    /// The lanes whose value goes to the right child.
+    #[inline(always)]
+    fn right(self, thresholds: __m512, links: __m512i, values: __m512) -> __mmask16 {
         // SAFETY: see above.
         unsafe {
             let less = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(values, thresholds);
             let missing = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(values, values);
             let default_left = _mm512_test_epi32_mask(links, self.splat(Node::DEFAULT_LEFT));
-            let right = !(less | (missing & default_left));
+            !(less | (missing & default_left))
+        }
+    }
+
+    /// The right child in the lanes of `right`, and the left one in others.
+    #[inline(always)]
+    fn child(self, links: __m512i, right: __mmask16) -> __m512i {
+        // SAFETY: see above.
+        unsafe {
             let child = _mm512_mask_add_epi32(links, right, links, self.splat(1));
             _mm512_and_si512(child, self.splat(Node::CHILD))
         }

@@ -5,6 +5,7 @@
 
 use std::{
     hint::black_box,
+    mem::discriminant,
     ops::Range,
     time::{Duration, Instant},
 };
@@ -16,20 +17,20 @@ use super::{
     Leaves, ObliviousWork, Work, block, oblivious,
     portable::Portable,
     row,
-    vectors::{LANES, Vectors},
+    vectors::{BLOCKS, LANES, Vectors},
 };
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
 use crate::{Rows, compact::Compact, oblivious::Oblivious, rows::Input};
 
-/// Turns of all kernels.
-const TURNS: usize = 4;
+/// Turns of all kernels, at most and at least.
+const TURNS: Range<usize> = 2..5;
 
-/// Time after which the turns for a kernel end, if there was one.
+/// Time after which the turns for a kernel end, if there were enough.
 const TIME: Duration = Duration::from_millis(2);
 
 /// Trees, and columns of a row, that the choice looks at.
-const TREES: usize = 2000;
+const TREES: usize = 256;
 const COLUMNS: usize = 4096;
 
 /// A kind of vectors that the processor has.
@@ -57,6 +58,16 @@ impl Kind {
         vec![portable]
     }
 
+    fn permutes(self) -> bool {
+        match self {
+            Self::Portable(_) => Portable::PERMUTES,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => Avx2::PERMUTES,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => Avx512::PERMUTES,
+        }
+    }
+
     /// Finds the leaves of oblivious trees.
     pub(crate) fn oblivious(self, work: &ObliviousWork<'_>, leaves: &mut impl Leaves) {
         match self {
@@ -77,6 +88,11 @@ impl Kind {
         let work = ObliviousWork { all, rows: Input::Dense(rows), trees: 0..all.len().min(TREES) };
         fastest(Self::all(), |kind| kind.oblivious(&work, &mut Discard)).0
     }
+}
+
+/// True if tables of nodes are of use to any vectors that the processor has.
+pub(crate) fn permutes() -> bool {
+    Kind::all().into_iter().any(Kind::permutes)
 }
 
 /// A way to walk through the nodes of trees.
@@ -109,6 +125,17 @@ impl Kernel {
         let is_needed =
             |kernel: &Self| matches!(kernel, Self(_, Steps::Gathers) | Self(Kind::Portable(_), _));
         Self::all().into_iter().filter(is_needed).collect()
+    }
+
+    /// The kernels for blocks: those with the widest vectors, which do more at once, and the portable
+    /// one, in case wide vectors slow the processor down.
+    fn of_block() -> Vec<Self> {
+        let mut all = Self::all();
+        let widest = all.last().map(|Self(kind, _)| discriminant(kind));
+        all.retain(|Self(kind, _)| {
+            matches!(kind, Kind::Portable(_)) || widest == Some(discriminant(kind))
+        });
+        all
     }
 
     fn row(self, work: &Work<'_>, leaves: &mut impl Leaves) {
@@ -182,28 +209,37 @@ compiled_for! {
 pub(crate) struct Choice {
     row: Kernel,
     block: Kernel,
-    /// Rows from which on a block is faster, though it is not full, than one row after the other.
-    rows: usize,
+    /// Rows from which on a block is faster, though it is not full, than one row after the other:
+    /// where it is the only block, and beside full blocks.
+    alone: usize,
+    beside: usize,
 }
 
 impl Choice {
     /// One kernel for all, and the number of rows from which on a block is used.
     #[cfg(test)]
     pub(crate) fn of(kernel: Kernel, rows: usize) -> Self {
-        Self { row: kernel, block: kernel, rows }
+        Self { row: kernel, block: kernel, alone: rows, beside: rows }
     }
 
     /// Chooses the fastest kernels for these trees.
     pub(crate) fn fastest(compact: &Compact) -> Self {
         let width = compact.features.last().map_or(1, |last| *last as usize + 1).min(COLUMNS);
-        let values: Vec<_> = (0..LANES * width).map(spread).collect();
+        let values: Vec<_> = (0..BLOCKS * LANES * width).map(spread).collect();
         let rows = Input::Dense(Rows::new(&values, width).expect("a whole number of rows"));
         let trees = 0..compact.roots.len().min(TREES);
-        let work = Work { compact, rows, scored: 0..LANES, trees };
-        let (row, of_rows) = fastest(Kernel::of_row(), |kernel| kernel.row(&work, &mut Discard));
-        let (block, of_block) = fastest(Kernel::all(), |kernel| kernel.block(&work, &mut Discard));
-        let rows = (of_block * LANES as u32).as_nanos().div_ceil(of_rows.as_nanos().max(1));
-        Self { row, block, rows: usize::try_from(rows).unwrap_or(LANES).clamp(2, LANES) }
+        let block_of = |scored| Work { compact, rows, scored, trees: trees.clone() };
+        let (one, all) = (block_of(0..LANES), block_of(0..BLOCKS * LANES));
+        let (row, of_rows) = fastest(Kernel::of_row(), |kernel| kernel.row(&one, &mut Discard));
+        let (block, of_all) =
+            fastest(Kernel::of_block(), |kernel| kernel.block(&all, &mut Discard));
+        let (_, of_one) = fastest(vec![block], |kernel| kernel.block(&one, &mut Discard));
+        // A block takes the same time however many rows it has.
+        let rows = |block: Duration| {
+            let rows = (block * LANES as u32).as_nanos().div_ceil(of_rows.as_nanos().max(1));
+            usize::try_from(rows).unwrap_or(LANES).clamp(2, LANES)
+        };
+        Self { row, block, alone: rows(of_one), beside: rows(of_all / BLOCKS as u32) }
     }
 
     /// Finds the leaves of `trees` for all rows.
@@ -215,7 +251,8 @@ impl Choice {
         leaves: &mut impl Leaves,
     ) {
         let rest = rows.len() % LANES;
-        let in_blocks = if rest < self.rows { rows.len() - rest } else { rows.len() };
+        let enough = if rows.len() < LANES { self.alone } else { self.beside };
+        let in_blocks = if rest < enough { rows.len() - rest } else { rows.len() };
         let work = |scored| Work { compact, rows, scored, trees: trees.clone() };
         if in_blocks > 0 {
             self.block.block(&work(0..in_blocks), leaves);
@@ -237,8 +274,8 @@ fn fastest<K: Copy>(kernels: Vec<K>, run: impl Fn(K)) -> (K, Duration) {
     let start = Instant::now();
     let mut times: Vec<_> = kernels.into_iter().map(|kernel| (kernel, Duration::MAX)).collect();
     run(times[0].0);
-    for turn in 0..TURNS {
-        if turn > 0 && start.elapsed() > TIME {
+    for turn in 0..TURNS.end {
+        if turn >= TURNS.start && start.elapsed() > TIME {
             break;
         }
         for (kernel, time) in &mut times {
@@ -257,7 +294,14 @@ impl Leaves for Discard {
     fn begin(&mut self, _: usize, _: usize, _: usize) {}
 
     #[inline(always)]
-    fn of_rows<V: Vectors>(&mut self, vectors: V, _: usize, _: usize, leaves: V::Words) {
+    fn of_rows<V: Vectors>(
+        &mut self,
+        vectors: V,
+        _: usize,
+        _: usize,
+        _: Range<usize>,
+        leaves: V::Words,
+    ) {
         black_box(vectors.store(leaves));
     }
 

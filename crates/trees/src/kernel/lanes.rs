@@ -1,7 +1,7 @@
 //! Walks lane by lane, without gathers, which take longer than single loads on some processors. All
 //! lanes are in progress at once, so that they wait for memory together.
 
-use super::vectors::{LANES, Slot};
+use super::vectors::{Group, LANES};
 use crate::compact::{Node, Nodes, Wide};
 
 /// Steps that are taken without looking whether all lanes are in leaves.
@@ -70,10 +70,10 @@ impl Walks<'_> {
         self.walk(at, |slot, _| slots[slot]);
     }
 
-    /// Walks of different rows.
+    /// Walks of the rows of a block.
     #[inline(always)]
-    pub(super) fn of_rows(&self, at: &mut [u32; LANES], slots: &[Slot]) {
-        self.walk(at, |slot, lane| slots[slot][lane]);
+    pub(super) fn of_rows(&self, at: &mut [u32; LANES], slots: &[Group], block: usize) {
+        self.walk(at, |slot, lane| slots[slot][block][lane]);
     }
 
     /// Walks with the value of a slot in a lane.

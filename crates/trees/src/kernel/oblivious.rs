@@ -6,13 +6,15 @@ use std::ops::Range;
 
 use super::{
     Leaves,
-    block::{BLOCKS, SLOTS},
-    vectors::{LANES, Slot, Vectors},
+    vectors::{BLOCKS, LANES, Slot, Vectors},
 };
 use crate::{oblivious::Oblivious, rows::Input};
 
 /// Rows that are faster by themselves than in a block that is not full.
 const ALONE: usize = 4;
+
+/// Slots of all blocks that fit into a cache.
+const SLOTS: usize = 32 * 1024 / size_of::<Slot>();
 
 /// Work for the kernel.
 #[derive(Clone)]
@@ -42,7 +44,8 @@ pub(super) fn run<V: Vectors>(vectors: V, work: &ObliviousWork<'_>, leaves: &mut
         for tree in work.trees.clone() {
             for block in 0..places.len() {
                 let found = find(vectors, all, tree, &slots[block * width..][..width]);
-                leaves.of_rows(vectors, block, tree, found);
+                let all = all.first_leaf(tree)..all.first_leaf(tree + 1);
+                leaves.of_rows(vectors, block, tree, all, found);
             }
         }
         for (block, (first, count)) in places.enumerate() {

@@ -1,6 +1,6 @@
 //! Vectors for every processor: loops that the compiler turns into the vectors that there are.
 
-use super::vectors::{LANES, Slot, Vectors};
+use super::vectors::{Group, LANES, Vectors};
 use crate::compact::{EXITS, Node};
 
 /// Vectors as arrays.
@@ -18,6 +18,8 @@ fn each<T: Copy + Default>(mut lane: impl FnMut(usize) -> T) -> [T; LANES] {
 impl Vectors for Portable {
     type Floats = [f32; LANES];
     type Words = [u32; LANES];
+
+    const PERMUTES: bool = false;
 
     #[inline(always)]
     fn splat(self, word: u32) -> [u32; LANES] {
@@ -93,8 +95,13 @@ impl Vectors for Portable {
     }
 
     #[inline(always)]
-    fn lookup(self, table: &[u16; EXITS], exits: [u32; LANES]) -> [u32; LANES] {
-        each(|lane| table[exits[lane].trailing_zeros() as usize % EXITS].into())
+    fn lowest(self, words: [u32; LANES]) -> [u32; LANES] {
+        each(|lane| words[lane].trailing_zeros())
+    }
+
+    #[inline(always)]
+    fn lookup(self, table: &[u16; EXITS], at: [u32; LANES]) -> [u32; LANES] {
+        each(|lane| table[at[lane] as usize % EXITS].into())
     }
 
     #[inline(always)]
@@ -113,16 +120,17 @@ impl Vectors for Portable {
         nodes: &[Node],
         root: [u32; LANES],
         at: [u32; LANES],
-        slots: &[Slot],
+        slots: &[Group],
+        block: usize,
     ) -> [u32; LANES] {
         each(|lane| {
             let node = nodes[at[lane] as usize];
-            root[lane] + node.next(slots[node.slot()][lane])
+            root[lane] + node.next(slots[node.slot()][block][lane])
         })
     }
 
     #[inline(always)]
-    fn step_of_row(
+    fn step_of_row<const N: usize>(
         self,
         nodes: &[Node],
         roots: [u32; LANES],

@@ -3,14 +3,19 @@
 //! A walk from node to node waits for memory at each step. Walks through several trees wait
 //! together: each lane of a vector is in a tree of its own.
 
+use std::ops::Range;
+
 use super::{
     Leaves, STRIDE, Work, lanes,
     vectors::{LANES, Vectors},
 };
-use crate::{compact::Compact, rows::Input};
+use crate::{
+    compact::{Compact, LEVELS},
+    rows::Input,
+};
 
 /// Vectors of walks that are in progress at once.
-const VECTORS: usize = 2;
+const VECTORS: usize = 4;
 
 /// Finds the leaves of all trees for one row after the other, lane by lane.
 pub(super) fn lane_by_lane(work: &Work<'_>, leaves: &mut impl Leaves) {
@@ -33,32 +38,108 @@ pub(super) fn lane_by_lane(work: &Work<'_>, leaves: &mut impl Leaves) {
     }
 }
 
-/// Finds the leaves of all trees for one row after the other.
+/// Finds the leaves of all trees for one row after the other. Below the tops of trees, nodes are
+/// gathered.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 #[inline(always)]
 pub(super) fn run<V: Vectors>(vectors: V, work: &Work<'_>, leaves: &mut impl Leaves) {
-    let compact = work.compact;
-    let mut slots = vec![f32::NAN; compact.features.len()];
+    // Slots that fit into a table are found without gathers too.
+    match work.compact.features.len() {
+        ..=32 if V::PERMUTES => each_row::<V, 2>(vectors, work, leaves),
+        33..=64 if V::PERMUTES => each_row::<V, 4>(vectors, work, leaves),
+        65..=128 if V::PERMUTES => each_row::<V, 8>(vectors, work, leaves),
+        _ => each_row::<V, 0>(vectors, work, leaves),
+    }
+}
+
+/// The same for slots in a table of `N` vectors. With 0 they are gathered.
+#[inline(always)]
+fn each_row<V: Vectors, const N: usize>(vectors: V, work: &Work<'_>, leaves: &mut impl Leaves) {
+    let mut slots = vec![f32::NAN; work.compact.features.len().max(N * LANES)];
     for at in work.scored.clone() {
-        let values = values(work, at, &mut slots);
-        let mut first = work.trees.start;
-        let (groups, rest) = compact.roots[work.trees.clone()].as_chunks::<{ LANES * VECTORS }>();
-        for roots in groups {
-            let (roots, _) = roots.as_chunks::<LANES>();
-            let found = walk::<V, VECTORS>(vectors, compact, values, first, |at| roots[at]);
-            for found in found {
-                leaves.of_trees(at, first, &vectors.store(found));
-                first += LANES;
+        let row = Row { vectors, compact: work.compact, values: values(work, at, &mut slots) };
+        // The trees of a vector begin with a multiple of their number, as they do in the tables.
+        let end = work.trees.end.div_ceil(LANES);
+        let mut number = work.trees.start / LANES;
+        while number < end {
+            let place = Place { row: at, trees: &work.trees, number };
+            if number + VECTORS <= end {
+                place.report(row.leaves::<N, VECTORS>(number), leaves);
+                number += VECTORS;
+            } else {
+                place.report(row.leaves::<N, 1>(number), leaves);
+                number += 1;
             }
         }
-        for roots in rest.chunks(LANES) {
-            let mut filled = [roots[0]; LANES];
-            filled[..roots.len()].copy_from_slice(roots);
-            let [found] = walk::<V, 1>(vectors, compact, values, first, |_| filled);
-            leaves.of_trees(at, first, &vectors.store(found)[..roots.len()]);
-            first += roots.len();
-        }
         empty(work, at, &mut slots);
+    }
+}
+
+/// Vectors of leaves, from the trees 16 times `number` on.
+struct Place<'a> {
+    row: usize,
+    /// The trees that count.
+    trees: &'a Range<usize>,
+    number: usize,
+}
+
+impl Place<'_> {
+    #[inline(always)]
+    fn report<const M: usize>(self, found: [[u32; LANES]; M], leaves: &mut impl Leaves) {
+        for (number, found) in (self.number..).zip(found) {
+            let first = number * LANES;
+            let trees = self.trees.start.max(first)..self.trees.end.min(first + LANES);
+            leaves.of_trees(self.row, trees.start, &found[trees.start - first..trees.end - first]);
+        }
+    }
+}
+
+/// A row with the values of its slots.
+struct Row<'a, V> {
+    vectors: V,
+    compact: &'a Compact,
+    values: &'a [f32],
+}
+
+impl<V: Vectors> Row<'_, V> {
+    /// The leaves of `M` vectors of trees, from 16 times `number` on. Lanes behind the last tree are
+    /// in the first tree of their vector.
+    #[inline(always)]
+    fn leaves<const N: usize, const M: usize>(&self, number: usize) -> [[u32; LANES]; M] {
+        let (vectors, compact) = (self.vectors, self.compact);
+        let all = number * LANES..((number + M) * LANES).min(compact.roots.len());
+        let mut roots = [vectors.splat(0); M];
+        for (roots, first) in roots.iter_mut().zip(all.clone().step_by(LANES)) {
+            let trees = &compact.roots[first..all.end.min(first + LANES)];
+            let mut filled = [trees[0]; LANES];
+            filled[..trees.len()].copy_from_slice(trees);
+            *roots = vectors.load(&filled);
+        }
+        let (mut at, mut level) = (roots, 0);
+        if V::PERMUTES
+            && let Some(tops) = compact.tables.tops::<M>(number)
+        {
+            for (at, child) in at.iter_mut().zip(vectors.tops_of_row::<N, M>(tops, self.values)) {
+                *at = vectors.add_words(*at, child);
+            }
+            level = LEVELS;
+        }
+        let depth = compact.depths[all].iter().copied().max().unwrap_or(0);
+        while level < depth {
+            let before = at;
+            for (at, roots) in at.iter_mut().zip(roots) {
+                *at = compact.nodes.step_of_row::<V, N>(vectors, roots, *at, self.values);
+            }
+            level += 1;
+            if level % STRIDE == 0 && (0..M).all(|each| vectors.equal(at[each], before[each])) {
+                break;
+            }
+        }
+        let mut leaves = [[0; LANES]; M];
+        for (leaves, at) in leaves.iter_mut().zip(at) {
+            *leaves = vectors.store(at);
+        }
+        leaves
     }
 }
 
@@ -82,7 +163,8 @@ fn values<'a>(work: &Work<'a>, at: usize, slots: &'a mut [f32]) -> &'a [f32] {
     }
 }
 
-/// The values of the slots in a dense row. Where they are its first values, nothing is copied.
+/// The values of the slots in a dense row. Where they are its first values and no table is needed,
+/// nothing is copied.
 #[inline(always)]
 fn dense<'a>(compact: &Compact, row: &'a [f32], slots: &'a mut [f32]) -> &'a [f32] {
     let all = compact.features.last().is_none_or(|last| *last as usize + 1 == slots.len());
@@ -93,32 +175,4 @@ fn dense<'a>(compact: &Compact, row: &'a [f32], slots: &'a mut [f32]) -> &'a [f3
         *slot = Work::value(row, *feature);
     }
     slots
-}
-
-/// Walks through `N` vectors of trees, the first of which is `first`, and returns the leaves.
-#[inline(always)]
-fn walk<V: Vectors, const N: usize>(
-    vectors: V,
-    compact: &Compact,
-    slots: &[f32],
-    first: usize,
-    roots: impl Fn(usize) -> [u32; LANES],
-) -> [V::Words; N] {
-    let end = (first + N * LANES).min(compact.depths.len());
-    let depth = compact.depths[first..end].iter().copied().max().unwrap_or(0);
-    let mut at = [vectors.splat(0); N];
-    for (number, at) in at.iter_mut().enumerate() {
-        *at = vectors.load(&roots(number));
-    }
-    for step in 0..depth {
-        let before = at;
-        for (number, at) in at.iter_mut().enumerate() {
-            let roots = vectors.load(&roots(number));
-            *at = compact.nodes.step_of_row(vectors, roots, *at, slots);
-        }
-        if step % STRIDE == STRIDE - 1 && (0..N).all(|each| vectors.equal(at[each], before[each])) {
-            break;
-        }
-    }
-    at
 }

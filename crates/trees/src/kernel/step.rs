@@ -1,6 +1,6 @@
 //! Steps of walks from nodes to their children.
 
-use super::vectors::{LANES, Slot, Vectors};
+use super::vectors::{Group, LANES, Vectors};
 use crate::compact::{Nodes, Wide};
 
 impl Nodes {
@@ -11,19 +11,20 @@ impl Nodes {
         vectors: V,
         root: V::Words,
         at: V::Words,
-        slots: &[Slot],
+        slots: &[Group],
+        block: usize,
     ) -> V::Words {
         match self {
-            Self::Narrow(nodes) => vectors.step_of_rows(nodes, root, at, slots),
+            Self::Narrow(nodes) => vectors.step_of_rows(nodes, root, at, slots, block),
             Self::Wide(nodes) => {
-                step(vectors, nodes, root, at, |node, lane| slots[node.slot()][lane])
+                step(vectors, nodes, root, at, |node, lane| slots[node.slot()][block][lane])
             }
         }
     }
 
     /// The next nodes of walks of one row through the trees at `roots`.
     #[inline(always)]
-    pub(super) fn step_of_row<V: Vectors>(
+    pub(super) fn step_of_row<V: Vectors, const N: usize>(
         &self,
         vectors: V,
         roots: V::Words,
@@ -31,7 +32,7 @@ impl Nodes {
         slots: &[f32],
     ) -> V::Words {
         match self {
-            Self::Narrow(nodes) => vectors.step_of_row(nodes, roots, at, slots),
+            Self::Narrow(nodes) => vectors.step_of_row::<N>(nodes, roots, at, slots),
             Self::Wide(nodes) => step(vectors, nodes, roots, at, |node, _| slots[node.slot()]),
         }
     }

@@ -1,12 +1,18 @@
 //! The operations of the kernels on vectors of 16 lanes.
 
-use crate::compact::{EXITS, Node};
+use crate::compact::{EXITS, Node, Part, SPLITS};
 
 /// Lanes of a vector.
 pub(crate) const LANES: usize = 16;
 
 /// The values of one slot in all rows of a block.
 pub(crate) type Slot = [f32; LANES];
+
+/// Blocks of rows that go through a tree together.
+pub(crate) const BLOCKS: usize = 4;
+
+/// The values of one slot in all rows of several blocks.
+pub(crate) type Group = [Slot; BLOCKS];
 
 /// Vectors of a kind of processor. A value of an implementation exists only where the processor
 /// has them.
@@ -18,6 +24,9 @@ pub(crate) trait Vectors: Copy {
     type Floats: Copy;
     /// 16 unsigned integers of 32 bits.
     type Words: Copy;
+    /// True if these vectors find elements of a table by permutations. Methods that do are not called
+    /// otherwise.
+    const PERMUTES: bool;
 
     fn splat(self, word: u32) -> Self::Words;
     fn load(self, words: &[u32; LANES]) -> Self::Words;
@@ -59,11 +68,20 @@ pub(crate) trait Vectors: Copy {
         bit: u32,
     ) -> Self::Words;
 
-    /// The element of `table` at the lowest bit of each of `exits`, which are not 0.
-    fn lookup(self, table: &[u16; EXITS], exits: Self::Words) -> Self::Words;
+    /// The number of the lowest bit of each of `words`, which are not 0.
+    fn lowest(self, words: Self::Words) -> Self::Words;
+
+    /// The elements of `table` at `at`, which are below 32.
+    fn lookup(self, table: &[u16; EXITS], at: Self::Words) -> Self::Words;
 
     /// The elements of `from` at `at`.
     fn gather(self, from: &[f32], at: Self::Words) -> Self::Floats;
+
+    /// The elements of `from` at `at`, of which only the lowest bits count that are enough for `N`
+    /// vectors. Only with [`Self::PERMUTES`], and of 2, 4 or 8 vectors.
+    fn gather_near<const N: usize>(self, _from: &[Slot; N], _at: Self::Words) -> Self::Floats {
+        unreachable!("these vectors have no permutations of tables")
+    }
 
     /// Adds the elements of `from` at `at` to `sums`.
     fn add_doubles(self, sums: &mut [f64; LANES], from: &[f64], at: Self::Words);
@@ -74,11 +92,35 @@ pub(crate) trait Vectors: Copy {
         nodes: &[Node],
         root: Self::Words,
         at: Self::Words,
-        slots: &[Slot],
+        slots: &[Group],
+        block: usize,
     ) -> Self::Words;
 
-    /// The next nodes of walks of one row through the trees at `roots`.
-    fn step_of_row(
+    /// The places in the next level, and the nodes with the tree's root as 0, to which the rows of a
+    /// block go from the places `at` of a level. Only with [`Self::PERMUTES`].
+    fn step_by_table<const N: usize, const GATHERS: bool>(
+        self,
+        _table: &[Part; N],
+        _at: Self::Words,
+        _slots: &[Group],
+        _block: usize,
+    ) -> [Self::Words; 2] {
+        unreachable!("these vectors have no permutations of tables")
+    }
+
+    /// The nodes, with the tree's root as 0, to which a row goes from the tops of `M` times 16 trees. Only with
+    /// [`Self::PERMUTES`]; `slots` are `N` vectors, 0 for any number.
+    fn tops_of_row<const N: usize, const M: usize>(
+        self,
+        _tops: &[[Part; SPLITS]; M],
+        _slots: &[f32],
+    ) -> [Self::Words; M] {
+        unreachable!("these vectors have no permutations of tables")
+    }
+
+    /// The next nodes of walks of one row through the trees at `roots`. `slots` are `N` vectors, 0
+    /// for any number.
+    fn step_of_row<const N: usize>(
         self,
         nodes: &[Node],
         roots: Self::Words,
