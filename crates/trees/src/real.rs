@@ -58,8 +58,8 @@ impl Real for f32 {
         let values = match nodes.len() {
             _ if !V::PERMUTES => None,
             ..=32 => near::<V, 2>(vectors, values, nodes.start, leaves),
-            ..=64 => near::<V, 4>(vectors, values, nodes.start, leaves),
-            ..=128 => near::<V, 8>(vectors, values, nodes.start, leaves),
+            33..=64 => near::<V, 4>(vectors, values, nodes.start, leaves),
+            65..=128 => near::<V, 8>(vectors, values, nodes.start, leaves),
             _ => None,
         }
         .unwrap_or_else(|| vectors.gather(values, leaves));

@@ -110,5 +110,5 @@ impl Tables {
 /// so that a tree has at most 28 bytes of tables for each node.
 fn levels(tree: &Tree) -> u32 {
     let deep = tree.depth.saturating_sub(LEVELS).min(TABLES);
-    (0..deep).take_while(|level| tree.nodes.len() >= EXITS / 2 << level).count() as u32
+    (0..deep).take_while(|level| tree.nodes.len() >= (EXITS / 2) << level).count() as u32
 }
