@@ -184,11 +184,12 @@ impl Model {
         }
     }
 
-    /// The output for contributions to the margins of whole rows.
-    pub(crate) fn contributions_tensor(&self, contributions: &[f32]) -> Tensor {
-        let (margins, columns) = (self.trees.groups(), self.trees.features() + 1);
-        let rows = contributions.len() / (margins * columns);
-        tensor(CONTRIBUTIONS.into(), [rows, margins, columns].map(size).into(), contributions)
+    /// The output for the contributions of `columns` columns to the margins of rows, each with its
+    /// base value.
+    pub(crate) fn contributions_tensor(&self, columns: usize, contributions: &[f32]) -> Tensor {
+        let (margins, width) = (self.trees.groups(), columns + 1);
+        let rows = contributions.len() / (margins * width);
+        tensor(CONTRIBUTIONS.into(), [rows, margins, width].map(size).into(), contributions)
     }
 
     /// Columns of an output.
@@ -237,7 +238,7 @@ impl local::Model for Model {
         }
         let values = self.values(&call)?;
         let contributions = self.contributions_to(&values, call.deadline.into_std())?;
-        Ok(self.contributions_tensor(&contributions))
+        Ok(self.contributions_tensor(self.trees.features(), &contributions))
     }
 
     fn memory(&self) -> usize {

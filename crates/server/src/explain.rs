@@ -11,6 +11,11 @@ use crate::call::Call;
 /// scores.
 const MOST: usize = 100;
 
+/// The most copies of the contributions at a time, beside the answer that is written. An uplift
+/// model has those of the rows, of their controls, and of a model or the tensor to return; later the
+/// tensor and the message exist.
+const COPIES: usize = 3;
+
 /// The contributions of the features to the margins of a packed request. Takes the tensors out of
 /// `packed`.
 ///
@@ -31,8 +36,7 @@ pub(crate) async fn contributions(
         );
         return Err(Failure::new(Reason::TooManyTreatments, message));
     }
-    // They exist as a tensor and as a message, and are written.
-    let bytes = rows.saturating_mul(of_row).saturating_mul(2 * size_of::<f32>());
+    let bytes = rows.saturating_mul(of_row).saturating_mul(COPIES * size_of::<f32>());
     let written = scorer.plan.contributions_room(packed, of_row);
     call.charge_answer(bytes.saturating_add(written) as u64)?;
     let tensor = scorer.explain(packed, call.deadline()).await?;

@@ -112,8 +112,8 @@ impl Learner for Single {
         let width = self.model.contributions()?;
         let controls = rows.split_off(distinct.of_rows.len() * width);
         let controls = distinct.spread(&controls, width);
-        rows.iter_mut().zip(controls).for_each(|(row, control)| *row -= control);
-        Ok(self.model.contributions_tensor(&rows))
+        let rows = Comparison { rows, controls }.into_differences();
+        Ok(self.model.contributions_tensor(self.model.header().features(), &rows))
     }
 
     fn width(&self, output: Output) -> usize {
