@@ -11,7 +11,7 @@ mod distinct;
 
 use std::{borrow::Cow, path::Path, sync::Arc};
 
-use outrigger_core::{DType, Failure, Interface, Tensor, Uplift};
+use outrigger_core::{ContributionSize, DType, Explanation, Failure, Interface, Tensor, Uplift};
 use outrigger_run::{
     Call, RunError,
     local::{self, tensor},
@@ -123,14 +123,14 @@ trait Learner: Send + Sync + 'static {
     ///
     /// # Errors
     /// CONTRIBUTIONS_UNSUPPORTED.
-    fn contributions(&self) -> Result<usize, RunError>;
+    fn contributions(&self) -> Result<ContributionSize, RunError>;
 
     /// The contributions to the differences between the margins of the rows of a call and those of
     /// their controls.
     ///
     /// # Errors
     /// Those of [`local::Model::explain`].
-    fn explain(&self, call: &Call) -> Result<Tensor, RunError>;
+    fn explain(&self, call: &Call) -> Result<Explanation, RunError>;
 
     /// Columns of an output.
     fn width(&self, output: Output) -> usize;
@@ -175,11 +175,11 @@ impl<L: Learner> local::Model for Effects<L> {
         divide::parts(call, &[], rows)
     }
 
-    fn contributions(&self) -> Result<usize, RunError> {
+    fn contributions(&self, _: &str) -> Result<ContributionSize, RunError> {
         self.learner.contributions()
     }
 
-    fn explain(&self, call: Call) -> Result<Tensor, RunError> {
+    fn explain(&self, call: Call) -> Result<Explanation, RunError> {
         self.learner.explain(&call)
     }
 

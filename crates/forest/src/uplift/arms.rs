@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashSet, path::Path, slice};
 
-use outrigger_core::{Content, DType, Failure, Shape, Tensor, TensorSpec};
+use outrigger_core::{Content, ContributionSize, DType, Explanation, Failure, Shape, TensorSpec};
 use outrigger_run::{
     Call, RunError,
     local::{Model as _, malformed},
@@ -16,6 +16,7 @@ use super::{
 use crate::{
     Model, Scoring, files, invalid,
     libraries::{self, ARMS},
+    model::SIGNATURE,
 };
 
 /// The input with the number of each row's arm.
@@ -127,9 +128,8 @@ impl Arms {
         order.sort_by_key(|row| numbers[*row]);
         for of_arm in order.chunk_by(|a, b| numbers[*a] == numbers[*b]) {
             let Some(model) = &self.arms[numbers[of_arm[0]]] else { continue };
-            let compute = |at, rows: &[f32]| compute(model, at, rows);
             let results = comparisons.iter_mut().zip(widths.iter().copied());
-            self.compare_arm(of_arm, (&rows, &distinct), results, &compute)?;
+            self.compare_arm((model, of_arm), (&rows, &distinct), results, compute)?;
         }
         Ok(comparisons)
     }
@@ -138,10 +138,10 @@ impl Arms {
     /// `of_arm` has the numbers of the rows, ascending; `rows` has the distinct rows.
     fn compare_arm<'a>(
         &self,
-        of_arm: &[usize],
+        (model, of_arm): (&Model, &[usize]),
         (rows, distinct): (&[f32], &Distinct),
         comparisons: impl Iterator<Item = (&'a mut Comparison, usize)>,
-        compute: &dyn Fn(usize, &[f32]) -> Result<Vec<f32>, RunError>,
+        compute: Compute<'_>,
     ) -> Result<(), RunError> {
         let mut needed: Vec<_> = of_arm.iter().map(|row| distinct.of_rows[*row]).collect();
         needed.dedup();
@@ -150,7 +150,7 @@ impl Arms {
             false => Cow::Owned(gathered(rows, self.control.header().features(), &needed)),
         };
         for (at, (comparison, width)) in comparisons.enumerate() {
-            let numbers = compute(at, &rows)?;
+            let numbers = compute(model, at, &rows)?;
             for row in of_arm {
                 let at = needed.partition_point(|number| *number < distinct.of_rows[*row]);
                 comparison.rows[row * width..][..width]
@@ -196,17 +196,18 @@ impl Learner for Arms {
         self.compare_by(call, &widths, &|model, at, rows| Ok(model.scores(outputs[at], rows)))
     }
 
-    fn contributions(&self) -> Result<usize, RunError> {
+    fn contributions(&self) -> Result<ContributionSize, RunError> {
         for model in self.arms.iter().flatten() {
-            model.contributions()?;
+            model.contributions(SIGNATURE)?;
         }
-        Ok(self.control.contributions()? + self.control.header().groups())
+        let of_model = self.control.contributions(SIGNATURE)?;
+        Ok(ContributionSize { columns: of_model.columns + 1, ..of_model })
     }
 
     /// The arm is a column of its own, whose contribution is 0: no model sees it.
-    fn explain(&self, call: &Call) -> Result<Tensor, RunError> {
+    fn explain(&self, call: &Call) -> Result<Explanation, RunError> {
         let deadline = call.deadline.into_std();
-        let widths = [self.control.contributions()?];
+        let widths = [self.control.contributions(SIGNATURE)?.of_row()];
         let compute = |model: &Model, _, rows: &[f32]| model.contributions_to(rows, deadline);
         let mut comparisons = self.compare_by(call, &widths, &compute)?;
         let differences = comparisons.remove(0).into_differences();
@@ -221,7 +222,8 @@ impl Learner for Arms {
             with_arm.extend_from_slice(&of_margin[before..]);
         }
         drop(differences);
-        Ok(self.control.contributions_tensor(columns + 1, &with_arm))
+        let values = self.control.contributions_tensor(columns + 1, &with_arm);
+        Ok(Explanation { values, columns: None })
     }
 
     fn width(&self, output: Output) -> usize {

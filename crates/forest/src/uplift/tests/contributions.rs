@@ -6,9 +6,9 @@ use super::*;
 fn contributions_of_an_s_learner_add_up_to_the_difference_of_its_margins() {
     let package = s_learner(control(&[("discount", 0.0)]), None);
     let learner = load(&package.model()).expect("a model");
-    assert_eq!(learner.contributions().expect("a number"), COLUMNS + 1);
+    assert_eq!(learner.contributions(SIGNATURE).expect("a size").of_row(), COLUMNS + 1);
     let values = [7.0, 7.0, 0.75, 7.0, 7.0, 7.0, 0.25, 7.0];
-    let explained = learner.explain(rows(&values)).expect("contributions");
+    let explained = learner.explain(rows(&values)).expect("contributions").values;
     assert_eq!(explained.shape, [2, 1, 5]);
     let expected = [[0.0, 0.0, 2.0, 0.0, 0.0], [0.0; 5]];
     assert_eq!(*floats(&explained).expect("floats"), expected.concat());
@@ -31,7 +31,7 @@ fn three_arms() -> ([Value; 3], Package) {
 fn contributions_of_a_t_learner_are_the_differences_of_its_models() {
     let (models, learner) = three_arms();
     let learner = load(&learner.model()).expect("a model");
-    assert_eq!(learner.contributions().expect("a number"), COLUMNS + 2);
+    assert_eq!(learner.contributions(SIGNATURE).expect("a size").of_row(), COLUMNS + 2);
     let user = [7.0, 5.0, 0.75, 7.0];
     let of_rows = [user, user, user, [7.0, f32::NAN, 0.25, 8.0], user, [-1.0, 9.0, 0.25, 8.0]];
     let draw = [1, 2, 0, 2, 2, 1];
@@ -39,7 +39,7 @@ fn contributions_of_a_t_learner_are_the_differences_of_its_models() {
     let alone = [2, 0, 1]
         .map(|at: usize| read(package("model.json", &models[at], None).path()).expect("a model"));
     let explained = |model: &Model, row: &[f32]| {
-        let explained = model.explain(rows(row)).expect("contributions");
+        let explained = model.explain(rows(row)).expect("contributions").values;
         floats(&explained).expect("floats").to_vec()
     };
     let call = with_arms(rows(of_rows.as_flattened()), &draw);
@@ -49,7 +49,7 @@ fn contributions_of_a_t_learner_are_the_differences_of_its_models() {
     arm_first.inputs.reverse();
     // The column of the arm is at the place of its input.
     for (call, arm) in [(call, COLUMNS), (arm_first, 0)] {
-        let found = learner.explain(call).expect("contributions");
+        let found = learner.explain(call).expect("contributions").values;
         assert_eq!(found.shape, [of_rows.len() as i64, 1, COLUMNS as i64 + 2]);
         let found = floats(&found).expect("floats").into_owned();
         for (at, found) in found.chunks_exact(COLUMNS + 2).enumerate() {
@@ -96,7 +96,7 @@ fn a_t_learner_of_which_one_model_has_no_covers_has_no_contributions() {
         let package = arms(&[("control", control), ("mens", mens)], &["control", "mens"]);
         let learner = load(&package.model()).expect("a model");
         let call = with_arms(rows(&[7.0; COLUMNS]), &[1]);
-        for refused in [learner.contributions().err(), learner.explain(call).err()] {
+        for refused in [learner.contributions(SIGNATURE).err(), learner.explain(call).err()] {
             let error = refused.expect("it has none");
             assert_eq!(error.reason(), Reason::ContributionsUnsupported);
         }
