@@ -1,9 +1,9 @@
 //! The input as a tree model. Rows by themselves, and in the blocks that other kernels score, have
-//! the same results, in f64 too, and so have sparse rows of the same values. One is explained. A
+//! the same results, in f64 too, and so have sparse rows of the same values. One is explained, in both forms. A
 //! file with a valid model has a valid header.
 #![no_main]
 
-use outrigger_trees::{Header, Limits, Model, Options, Output, Rows, SparseRows};
+use outrigger_trees::{AnyRows, Columns, Header, Limits, Model, Options, Output, Rows, SparseRows};
 
 /// Rows that are more than a block, and a few.
 const ROWS: usize = 19;
@@ -43,10 +43,14 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             assert!(same.all(equal), "row {at}");
         }
     }
-    let explainer = model.explainer(None).ok().filter(|it| it.columns() <= COLUMNS);
-    if let Some(explainer) = explainer {
-        let rows = Rows::new(&values[..width], width).expect("a row");
-        assert!(explainer.explain(rows, &mut vec![0.0; explainer.columns()], &|| true));
+    let one = Rows::new(&values[..width], width).expect("a row");
+    for (columns, rows) in
+        [(Columns::All, AnyRows::from(one)), (Columns::Used, sparse.slice(0..1).into())]
+    {
+        let explainer = model.explainer(None, columns).ok().filter(|it| it.columns() <= COLUMNS);
+        if let Some(explainer) = explainer {
+            assert!(explainer.explain(rows, &mut vec![0.0; explainer.columns()], &|| true));
+        }
     }
 });
 

@@ -7,7 +7,7 @@ use std::sync::{
 
 use futures::future::BoxFuture;
 use outrigger_budget::{Account, Charge, Owner};
-use outrigger_core::{Failure, ServableId, Tensor};
+use outrigger_core::{ContributionSize, Explanation, Failure, ServableId};
 use outrigger_run::{Call, RowLayout, Run, RunError};
 use tokio::{
     runtime::Handle,
@@ -78,11 +78,11 @@ impl Run for Batcher {
         }
     }
 
-    fn contributions(&self) -> Result<usize, RunError> {
+    fn contributions(&self) -> Result<ContributionSize, RunError> {
         self.0.inner.contributions()
     }
 
-    fn explain(&self, call: Call) -> BoxFuture<'_, Result<Tensor, RunError>> {
+    fn explain(&self, call: Call) -> BoxFuture<'_, Result<Explanation, RunError>> {
         self.0.inner.explain(call)
     }
 }

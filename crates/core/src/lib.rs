@@ -3,6 +3,7 @@
 //! randomness come in as values.
 
 mod arm;
+mod contributions;
 pub mod crashes;
 pub mod engine;
 mod failure;
@@ -30,6 +31,7 @@ mod uplift;
 mod version_policy;
 
 pub use arm::Arm;
+pub use contributions::{ContributionSize, Explanation};
 pub use crashes::Crashes;
 pub use engine::EngineId;
 pub use failure::{Failure, FieldViolation, MAX_MESSAGE, causes};

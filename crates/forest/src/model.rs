@@ -2,12 +2,14 @@
 
 use std::{borrow::Cow, ops::Range, sync::Arc, time::Instant};
 
-use outrigger_core::{DType, Failure, Interface, Shape, Tensor, TensorSpec};
+use outrigger_core::{
+    ContributionSize, DType, Explanation, Failure, Interface, Shape, Tensor, TensorSpec,
+};
 use outrigger_run::{
     Call, RunError,
     local::{self, floats, integers, malformed, tensor, unsigned},
 };
-use outrigger_trees::{self as trees, AnyRows, Library, Options, Output, Rows};
+use outrigger_trees::{self as trees, AnyRows, Columns, Library, Options, Output, Rows};
 
 use crate::{
     Scoring, divide,
@@ -130,8 +132,12 @@ impl Model {
         Rows::new(values, self.trees.features()).expect("whole rows")
     }
 
-    fn explainer(&self) -> Result<trees::Explainer<'_>, RunError> {
-        let explainer = self.trees.explainer(Some(self.iterations.clone()));
+    fn explainer(
+        &self,
+        iterations: &Range<u32>,
+        columns: Columns,
+    ) -> Result<trees::Explainer<'_>, RunError> {
+        let explainer = self.trees.explainer(Some(iterations.clone()), columns);
         explainer.map_err(|unexplained| RunError::Unexplained(unexplained.to_string()))
     }
 
@@ -176,19 +182,16 @@ impl Model {
         values: &[f32],
         deadline: Instant,
     ) -> Result<Vec<f32>, RunError> {
-        let (explainer, rows) = (self.explainer()?, self.rows(values));
-        let mut contributions = vec![0.0; rows.len() * explainer.columns()];
-        match explainer.explain(rows, &mut contributions, &|| Instant::now() < deadline) {
-            true => Ok(contributions),
-            false => Err(RunError::DeadlineExceeded),
-        }
+        let explainer = self.explainer(&self.iterations, Columns::All)?;
+        contributions(&explainer, self.rows(values).into(), deadline)
     }
 
-    /// The output for contributions to the margins of whole rows.
-    pub(crate) fn contributions_tensor(&self, contributions: &[f32]) -> Tensor {
-        let (margins, columns) = (self.trees.groups(), self.trees.features() + 1);
-        let rows = contributions.len() / (margins * columns);
-        tensor(CONTRIBUTIONS.into(), [rows, margins, columns].map(size).into(), contributions)
+    /// The output for the contributions of `columns` columns to the margins of rows, each with its
+    /// base value.
+    pub(crate) fn contributions_tensor(&self, columns: usize, contributions: &[f32]) -> Tensor {
+        let (margins, width) = (self.trees.groups(), columns + 1);
+        let rows = contributions.len() / (margins * width);
+        tensor(CONTRIBUTIONS.into(), [rows, margins, width].map(size).into(), contributions)
     }
 
     /// Columns of an output.
@@ -226,22 +229,46 @@ impl local::Model for Model {
         divide::parts(call, &[&XGBOOST_FEATURES], rows)
     }
 
-    fn contributions(&self) -> Result<usize, RunError> {
-        self.explainer().map(|explainer| explainer.columns())
+    fn contributions(&self, signature: &str) -> Result<ContributionSize, RunError> {
+        let by_id = signature == SPARSE;
+        let columns = if by_id { Columns::Used } else { Columns::All };
+        let explainer = self.explainer(&self.iterations, columns)?;
+        Ok(ContributionSize { margins: self.trees.groups(), columns: explainer.width(), by_id })
     }
 
-    fn explain(&self, call: Call) -> Result<Tensor, RunError> {
-        if XGBOOST_FEATURES.is_in(&call) {
-            let text = "contributions are those of dense features, and its rows are sparse";
-            return Err(RunError::Unexplained(text.to_owned()));
-        }
-        let values = self.values(&call)?;
-        let contributions = self.contributions_to(&values, call.deadline.into_std())?;
-        Ok(self.contributions_tensor(&contributions))
+    fn explain(&self, call: Call) -> Result<Explanation, RunError> {
+        let values = self.input(&call)?;
+        let (rows, iterations) = (self.rows_of(&values), self.iterations_of(&values));
+        let (columns, by_id) = match &values {
+            Values::Dense(_) => (Columns::All, false),
+            Values::Sparse(..) => (Columns::Used, true),
+        };
+        let explainer = self.explainer(&iterations, columns)?;
+        let contributions = contributions(&explainer, rows, call.deadline.into_std())?;
+        Ok(Explanation {
+            values: self.contributions_tensor(explainer.width(), &contributions),
+            columns: by_id.then(|| explainer.used()),
+        })
     }
 
     fn memory(&self) -> usize {
         self.trees.memory()
+    }
+}
+
+/// The contributions of an explainer's columns to the margins of rows.
+///
+/// # Errors
+/// DEADLINE.
+fn contributions(
+    explainer: &trees::Explainer<'_>,
+    rows: AnyRows<'_>,
+    deadline: Instant,
+) -> Result<Vec<f32>, RunError> {
+    let mut contributions = vec![0.0; rows.len() * explainer.columns()];
+    match explainer.explain(rows, &mut contributions, &|| Instant::now() < deadline) {
+        true => Ok(contributions),
+        false => Err(RunError::DeadlineExceeded),
     }
 }
 

@@ -11,7 +11,7 @@ mod distinct;
 
 use std::{borrow::Cow, path::Path, sync::Arc};
 
-use outrigger_core::{DType, Failure, Interface, Tensor, Uplift};
+use outrigger_core::{ContributionSize, DType, Explanation, Failure, Interface, Tensor, Uplift};
 use outrigger_run::{
     Call, RunError,
     local::{self, tensor},
@@ -69,10 +69,6 @@ pub(crate) fn load(
     })
 }
 
-/// The reason why a learner has no contributions.
-const UNEXPLAINED: &str =
-    "two models make the score of a T-learner, and the feature that picks them is in neither";
-
 /// A part of the comparison of rows with their controls.
 #[derive(Debug, Clone, Copy)]
 enum Part {
@@ -107,6 +103,12 @@ impl Comparison {
             Part::Difference => pairs.map(|(row, control)| row - control).collect(),
         }
     }
+
+    /// The differences, in the memory of the predictions for the rows.
+    fn into_differences(mut self) -> Vec<f32> {
+        self.rows.iter_mut().zip(&self.controls).for_each(|(row, control)| *row -= control);
+        self.rows
+    }
 }
 
 /// A way to predict with the treatment and without it.
@@ -121,18 +123,14 @@ trait Learner: Send + Sync + 'static {
     ///
     /// # Errors
     /// CONTRIBUTIONS_UNSUPPORTED.
-    fn contributions(&self) -> Result<usize, RunError> {
-        Err(RunError::Unexplained(UNEXPLAINED.to_owned()))
-    }
+    fn contributions(&self) -> Result<ContributionSize, RunError>;
 
     /// The contributions to the differences between the margins of the rows of a call and those of
     /// their controls.
     ///
     /// # Errors
     /// Those of [`local::Model::explain`].
-    fn explain(&self, _: &Call) -> Result<Tensor, RunError> {
-        Err(RunError::Unexplained(UNEXPLAINED.to_owned()))
-    }
+    fn explain(&self, call: &Call) -> Result<Explanation, RunError>;
 
     /// Columns of an output.
     fn width(&self, output: Output) -> usize;
@@ -177,11 +175,11 @@ impl<L: Learner> local::Model for Effects<L> {
         divide::parts(call, &[], rows)
     }
 
-    fn contributions(&self) -> Result<usize, RunError> {
+    fn contributions(&self, _: &str) -> Result<ContributionSize, RunError> {
         self.learner.contributions()
     }
 
-    fn explain(&self, call: Call) -> Result<Tensor, RunError> {
+    fn explain(&self, call: Call) -> Result<Explanation, RunError> {
         self.learner.explain(&call)
     }
 

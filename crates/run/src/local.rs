@@ -15,7 +15,7 @@ use std::{
 use futures::future::BoxFuture;
 use outrigger_budget::{Budget, Owner};
 use outrigger_core::{
-    Digest, Failure, Interface, Reason, ServableId, Tensor,
+    ContributionSize, Digest, Explanation, Failure, Interface, Reason, ServableId, Tensor,
     engine::{Condition, FromEngine, ToEngine},
 };
 use tokio::{
@@ -62,11 +62,12 @@ pub trait Model: Send + Sync + 'static {
         None
     }
 
-    /// See [`Run::contributions`].
+    /// See [`Run::contributions`], for calls of this signature.
     ///
     /// # Errors
     /// [`RunError::Unexplained`].
-    fn contributions(&self) -> Result<usize, RunError> {
+    fn contributions(&self, signature: &str) -> Result<ContributionSize, RunError> {
+        let _ = signature;
         Err(RunError::Unexplained(UNEXPLAINED.to_owned()))
     }
 
@@ -75,7 +76,7 @@ pub trait Model: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`RunError`].
-    fn explain(&self, call: Call) -> Result<Tensor, RunError> {
+    fn explain(&self, call: Call) -> Result<Explanation, RunError> {
         drop(call);
         Err(RunError::Unexplained(UNEXPLAINED.to_owned()))
     }
@@ -247,7 +248,8 @@ impl Engine for Local {
 
     fn bind(&self, target: Target) -> Arc<dyn Run> {
         let (models, estimates) = (Arc::clone(&self.models), Arc::default());
-        Arc::new(Bound { id: target.id, models, estimates })
+        let Target { id, signature, .. } = target;
+        Arc::new(Bound { id, signature, models, estimates })
     }
 
     fn interface<'a>(
@@ -292,6 +294,7 @@ impl Models {
 /// bound.
 struct Bound {
     id: ServableId,
+    signature: Arc<str>,
     models: Arc<Models>,
     estimates: Arc<Estimates>,
 }
@@ -319,14 +322,14 @@ impl Run for Bound {
         })
     }
 
-    fn contributions(&self) -> Result<usize, RunError> {
-        self.models.get(&self.id)?.model.contributions()
+    fn contributions(&self) -> Result<ContributionSize, RunError> {
+        self.models.get(&self.id)?.model.contributions(&self.signature)
     }
 
-    fn explain(&self, call: Call) -> BoxFuture<'_, Result<Tensor, RunError>> {
+    fn explain(&self, call: Call) -> BoxFuture<'_, Result<Explanation, RunError>> {
         Box::pin(async move {
             let held = self.models.get(&self.id)?;
-            held.model.contributions()?;
+            held.model.contributions(&self.signature)?;
             let permits = Arc::clone(&self.models.explanations);
             let permit = timeout_at(call.deadline, permits.acquire_owned()).await;
             let permit = permit.map_err(|_| RunError::DeadlineExceeded)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use http::HeaderMap;
-use outrigger_core::Tensor;
+use outrigger_core::{ContributionSize, Explanation, Tensor};
 use tokio::time::Instant;
 
 use crate::RunError;
@@ -22,24 +22,24 @@ pub trait Run: Send + Sync + 'static {
     /// [`RunError`].
     fn run(&self, call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>>;
 
-    /// The number of contributions that [`Self::explain`] returns for each row.
+    /// The size of the contributions that [`Self::explain`] returns for each row.
     ///
     /// # Errors
     /// [`RunError::Unexplained`] if the engine, or this version, has no contributions;
     /// [`RunError::NotServed`].
-    fn contributions(&self) -> Result<usize, RunError> {
+    fn contributions(&self) -> Result<ContributionSize, RunError> {
         Err(RunError::Unexplained(UNEXPLAINED.to_owned()))
     }
 
-    /// Computes the contributions of the features to the margins of each row, for joined inputs:
-    /// float32 `[R, margins, columns + 1]`. A margin is a sum before the model's last
-    /// transformation. The contributions to it are those of the columns of all inputs, in the order
-    /// of the call, and the base value; they add up to the margin. The call's `outputs` are not
-    /// used.
+    /// Computes the contributions of the features to the margins of each row, for joined inputs. A
+    /// margin is a sum before the model's last transformation. The contributions to it are those of
+    /// the columns of all inputs, in the order of the call, and the base value; they add up to the
+    /// margin. Of sparse rows they are those of the columns that the model uses in any row, which
+    /// the result names. The call's `outputs` are not used.
     ///
     /// # Errors
     /// [`RunError`]; [`RunError::Unexplained`] as [`Self::contributions`].
-    fn explain(&self, call: Call) -> BoxFuture<'_, Result<Tensor, RunError>> {
+    fn explain(&self, call: Call) -> BoxFuture<'_, Result<Explanation, RunError>> {
         drop(call);
         Box::pin(std::future::ready(Err(RunError::Unexplained(UNEXPLAINED.to_owned()))))
     }

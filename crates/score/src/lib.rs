@@ -11,7 +11,7 @@ use std::{fmt, sync::Arc};
 use arc_swap::ArcSwap;
 pub use flight::{Cuts, Flight, Phase, Turns};
 use http::HeaderMap;
-use outrigger_core::{Failure, ServableId, Tensor};
+use outrigger_core::{ContributionSize, Explanation, Failure, ServableId, Tensor};
 use outrigger_features::{Arrived, Limits, Packed, Plan};
 use outrigger_run::{Call, Engine, RowLayout, Run, RunError, Target};
 use tokio::time::Instant;
@@ -78,11 +78,11 @@ impl Scorer {
         self.plan.pack_arrived(request, &self.limits())
     }
 
-    /// The number of contributions for each row that the model explains.
+    /// The size of the contributions of each row that the model explains.
     ///
     /// # Errors
     /// CONTRIBUTIONS_UNSUPPORTED: the model, or its engine, has none.
-    pub fn contributions(&self) -> Result<usize, Failure> {
+    pub fn contributions(&self) -> Result<ContributionSize, Failure> {
         Ok(self.run.contributions()?)
     }
 
@@ -91,7 +91,7 @@ impl Scorer {
     ///
     /// # Errors
     /// As [`Self::contributions`], and the failure of the engine.
-    pub async fn explain(&self, packed: &mut Packed, by: Instant) -> Result<Tensor, Failure> {
+    pub async fn explain(&self, packed: &mut Packed, by: Instant) -> Result<Explanation, Failure> {
         let (inputs, outputs) = (std::mem::take(&mut packed.tensors), Vec::new());
         let call = Call { inputs, outputs, deadline: by, headers: HeaderMap::new() };
         Ok(self.run.explain(call).await?)

@@ -22,10 +22,15 @@ mod walk;
 
 use std::{fmt, ops::Range};
 
-use crate::{Rows, forest::Forest};
+use crate::{
+    AnyRows,
+    forest::Forest,
+    rows::{Input, Row},
+    slots::Slots,
+};
 pub(crate) use covers::Covers;
 use quadrature::Quadrature;
-use walk::Walk;
+use walk::{Sums, Walk};
 
 /// Levels of the trees whose margins are explained.
 const LEVELS: u32 = 256;
@@ -57,6 +62,15 @@ impl fmt::Display for Unexplained {
 
 impl std::error::Error for Unexplained {}
 
+/// The columns of a model whose contributions are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Columns {
+    /// All columns of a dense row.
+    All,
+    /// Those that splits of the model use. All others have the contribution 0 in every row.
+    Used,
+}
+
 /// Computes contributions for the margins of one model.
 #[derive(Debug)]
 pub struct Explainer<'a> {
@@ -68,6 +82,9 @@ pub struct Explainer<'a> {
     /// The base margin of each output.
     pub(crate) base: &'a [f32],
     pub(crate) features: usize,
+    /// The slots of the features that splits use.
+    pub(crate) slots: &'a Slots,
+    pub(crate) columns: Columns,
 }
 
 impl Explainer<'_> {
@@ -77,24 +94,40 @@ impl Explainer<'_> {
         if depth > LEVELS { Err(Unexplained::Deep(depth)) } else { Ok(self) }
     }
 
-    /// Contributions of a row: for each output of the model one of each feature and, behind them,
-    /// the base value, which is the mean margin in the training.
-    pub fn columns(&self) -> usize {
-        self.base.len().saturating_mul(self.features.saturating_add(1))
+    /// The number of columns that have a contribution.
+    pub fn width(&self) -> usize {
+        match self.columns {
+            Columns::All => self.features,
+            Columns::Used => self.slots.len(),
+        }
     }
 
-    /// Writes the contributions for `rows`, row after row. Those to an output add up to its margin.
+    /// Contributions of a row: for each output of the model one of each column and, behind them,
+    /// the base value, which is the mean margin in the training.
+    pub fn columns(&self) -> usize {
+        self.base.len().saturating_mul(self.width().saturating_add(1))
+    }
+
+    /// The columns that splits of the model use, ascending: those of [`Columns::Used`].
+    pub fn used(&self) -> Vec<u64> {
+        self.slots.features()
+    }
+
+    /// Writes the contributions for `rows`, row after row. Those to an output add up to its margin;
+    /// of a sparse row, to that which [`Model::predict`](crate::Model::predict) gives it.
     /// `proceed` is called again and again; the work ends early when it returns false. True if all
     /// was computed.
     ///
     /// # Panics
     /// Panics if the length of `out` is not the number of rows times [`Self::columns`].
-    pub fn explain(&self, rows: Rows<'_>, out: &mut [f32], proceed: &dyn Fn() -> bool) -> bool {
-        assert_eq!(
-            out.len(),
-            rows.len().saturating_mul(self.columns()),
-            "the length of the output"
-        );
+    pub fn explain<'r>(
+        &self,
+        rows: impl Into<AnyRows<'r>>,
+        out: &mut [f32],
+        proceed: &dyn Fn() -> bool,
+    ) -> bool {
+        let (rows, columns) = (rows.into(), self.columns());
+        assert_eq!(out.len(), rows.len().saturating_mul(columns), "the length of the output");
         if rows.is_empty() {
             return true;
         }
@@ -103,22 +136,43 @@ impl Explainer<'_> {
         let quadrature = Quadrature::exact_to(levels.min(self.features).saturating_sub(1));
         let mut walk = Walk::new(&quadrature, levels, proceed);
         let Some(bases) = self.base_values(&mut walk) else { return false };
-        let mut sums = vec![0.0; self.columns()];
-        for (row, out) in rows.iter().zip(out.chunks_exact_mut(self.columns())) {
-            sums.fill(0.0);
-            for (sums, base) in sums.chunks_exact_mut(self.features + 1).zip(&bases) {
-                sums[self.features] = *base;
+        let mut sums = vec![0.0; columns];
+        let mut found = Vec::new();
+        // Only models of XGBoost have covers.
+        let rows = Input::new(rows, self.slots, Some(self.features), &mut found);
+        let mut is_done = true;
+        rows.for_each(|at, row| {
+            is_done = is_done && self.explain_row(row, &mut walk, &bases, &mut sums);
+            if is_done {
+                let out = out[at * columns..].iter_mut().zip(&sums);
+                out.for_each(|(out, sum)| *out = *sum as f32);
             }
-            for tree in self.trees.clone() {
-                let (view, parts) = (self.forest.tree(tree), self.covers.of(tree));
-                for output in self.outputs(tree) {
-                    let sums = &mut sums[output * (self.features + 1)..][..self.features];
-                    if !walk.explain(view, parts, (row, output), sums) {
-                        return false;
-                    }
+        });
+        is_done
+    }
+
+    /// Computes the contributions of a row. False if the work is to end early.
+    fn explain_row(
+        &self,
+        row: Row<'_>,
+        walk: &mut Walk<'_>,
+        bases: &[f64],
+        sums: &mut [f64],
+    ) -> bool {
+        let width = self.width();
+        sums.fill(0.0);
+        for (sums, base) in sums.chunks_exact_mut(width + 1).zip(bases) {
+            sums[width] = *base;
+        }
+        let slots = (self.columns == Columns::Used).then_some(self.slots);
+        for tree in self.trees.clone() {
+            let (view, parts) = (self.forest.tree(tree), self.covers.of(tree));
+            for output in self.outputs(tree) {
+                let of_columns = &mut sums[output * (width + 1)..][..width];
+                if !walk.explain(view, parts, (row, output), &mut Sums { of_columns, slots }) {
+                    return false;
                 }
             }
-            out.iter_mut().zip(&sums).for_each(|(out, sum)| *out = *sum as f32);
         }
         true
     }

@@ -35,7 +35,7 @@ mod sparse;
 mod tree;
 
 pub use budget::{Budget, Limits};
-pub use contributions::{Explainer, Unexplained};
+pub use contributions::{Columns, Explainer, Unexplained};
 pub use error::Error;
 pub use header::Header;
 pub use model::{LeafNumbers, Model};

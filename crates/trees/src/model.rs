@@ -5,8 +5,8 @@ mod double;
 use std::{io::BufRead, ops::Range};
 
 use crate::{
-    AnyRows, Budget, Error, Explainer, Header, Library, Limits, Options, Output, SparseRows,
-    Unexplained,
+    AnyRows, Budget, Columns, Error, Explainer, Header, Library, Limits, Options, Output,
+    SparseRows, Unexplained,
     contributions::Covers,
     double::Double,
     forest::Forest,
@@ -167,15 +167,9 @@ impl Model {
         output: Output,
         found: &'a mut Vec<u32>,
     ) -> Input<'a> {
-        match rows {
-            AnyRows::Dense(rows) => Input::Dense(rows),
-            AnyRows::Sparse(rows) => {
-                // XGBoost's prediction of leaves does not count entries.
-                let is_counted = self.library() == Library::Xgboost && output != Output::Leaf;
-                let counted = is_counted.then(|| self.features());
-                Input::Sparse(self.slots.place(rows, counted, found))
-            }
-        }
+        // XGBoost's prediction of leaves does not count entries.
+        let is_counted = self.library() == Library::Xgboost && output != Output::Leaf;
+        Input::new(rows, &self.slots, is_counted.then(|| self.features()), found)
     }
 
     fn predict_input(&self, rows: Input<'_>, options: &Options, out: &mut [f32]) {
@@ -226,12 +220,16 @@ impl Model {
         self.forest.leaves(rows, trees, None, out);
     }
 
-    /// Explains the margins of rows by the contributions of their features. `iterations` are those
+    /// Explains the margins of rows by the contributions of these columns. `iterations` are those
     /// of [`Options::iterations`].
     ///
     /// # Errors
     /// [`Unexplained`].
-    pub fn explainer(&self, iterations: Option<Range<u32>>) -> Result<Explainer<'_>, Unexplained> {
+    pub fn explainer(
+        &self,
+        iterations: Option<Range<u32>>,
+        columns: Columns,
+    ) -> Result<Explainer<'_>, Unexplained> {
         let explainer = Explainer {
             forest: &self.forest,
             covers: self.covers.as_ref().ok_or(Unexplained::NoCovers)?,
@@ -239,6 +237,8 @@ impl Model {
             groups: &self.groups,
             base: &self.base,
             features: self.features(),
+            slots: &self.slots,
+            columns,
         };
         explainer.checked()
     }

@@ -77,6 +77,11 @@ impl Numbering {
         self.ids.shrink_to_fit();
     }
 
+    /// The ids, in the order in which they were added.
+    pub fn ids(&self) -> &[u64] {
+        &self.ids
+    }
+
     /// The ids alone, in the order in which they were added.
     pub fn into_ids(self, budget: &mut Budget) -> Vec<u64> {
         budget.release::<u32>(self.slots.len());

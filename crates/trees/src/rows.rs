@@ -92,7 +92,22 @@ pub(crate) enum Input<'a> {
     Sparse(Placed<'a>),
 }
 
-impl Input<'_> {
+impl<'a> Input<'a> {
+    /// The rows of a model whose splits use the features of `slots`. `counted` is the number of its
+    /// features if it is one of XGBoost, which counts the entries of a sparse row; `found` holds
+    /// memory of the result.
+    pub(crate) fn new(
+        rows: AnyRows<'a>,
+        slots: &'a Slots,
+        counted: Option<usize>,
+        found: &'a mut Vec<u32>,
+    ) -> Self {
+        match rows {
+            AnyRows::Dense(rows) => Self::Dense(rows),
+            AnyRows::Sparse(rows) => Self::Sparse(slots.place(rows, counted, found)),
+        }
+    }
+
     /// The number of rows.
     pub(crate) fn len(&self) -> usize {
         match self {

@@ -108,6 +108,17 @@ impl Slots {
         }
     }
 
+    /// The features that have slots, ascending.
+    pub(crate) fn features(&self) -> Vec<u64> {
+        match &self.table {
+            Table::Direct(slots) => {
+                let used = slots.iter().zip(0..).filter(|(slot, _)| **slot != NONE);
+                used.map(|(_, feature)| feature).collect()
+            }
+            Table::Hashed(ids) => ids.ids().to_vec(),
+        }
+    }
+
     /// The slots of the ids of `rows`, of which `found` holds the memory. `counted` is the number of
     /// features of a model of XGBoost, which counts the entries of a row.
     pub(crate) fn place<'a>(
@@ -155,6 +166,7 @@ mod tests {
                 for beyond in [1 << 30, 1 << 32, u64::MAX] {
                     prop_assert_eq!(slots.get(beyond), None);
                 }
+                prop_assert!(slots.features().into_iter().eq(features.iter().map(|it| (*it).into())));
                 prop_assert_eq!(slots.memory() as u64, budget.held());
             }
         }

@@ -9,7 +9,7 @@ use std::{
 
 use outrigger_testkit::tables;
 use outrigger_trees::{
-    Error, Header, Limits, Model, Options, Output, Rows, SparseRows, Unexplained,
+    Columns, Error, Header, Limits, Model, Options, Output, Rows, SparseRows, Unexplained,
 };
 
 type Table = tables::Table<f32>;
@@ -164,7 +164,8 @@ fn contributions_are_equal_but_for_the_precision() {
         let tables = expected(&path);
         let Some((columns, expected)) = tables.get("contributions") else { continue };
         let model = read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-        let explainer = model.explainer(None).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        let explainer =
+            model.explainer(None, Columns::All).unwrap_or_else(|error| panic!("{path:?}: {error}"));
         assert_eq!(explainer.columns(), *columns, "{path:?}");
         let (width, values) = &tables["rows"];
         let mut found = vec![f32::NAN; expected.len()];
@@ -178,9 +179,48 @@ fn contributions_are_equal_but_for_the_precision() {
             let sum: f32 = of_output.iter().sum();
             assert!((sum - margin).abs() < 1e-4 * margin.abs().max(1.0), "{path:?} {sum} {margin}");
         }
+        // Sparse rows have those of the columns that splits use; the others have 0.
+        let (used, sparse) = explained(&model, Sparse::new(values, *width).rows());
+        let of_used = |of_output: &[f32]| {
+            let of_columns = used.iter().map(|column| of_output[*column as usize]);
+            of_columns.chain([of_output[*width]]).collect::<Vec<_>>()
+        };
+        let expected: Vec<_> = found.chunks(width + 1).flat_map(of_used).collect();
+        assert_eq!(sparse, expected, "{path:?}");
+        let is_unused = |column: &usize| !used.contains(&(*column as u64));
+        let mut outputs = found.chunks(width + 1);
+        assert!(outputs.all(|it| (0..*width).filter(is_unused).all(|column| it[column] == 0.0)));
         count += 1;
     }
     assert!(count > 20, "{count} models");
+}
+
+/// The columns that splits use, and their contributions.
+fn explained(model: &Model, rows: SparseRows<'_>) -> (Vec<u64>, Vec<f32>) {
+    let explainer = model.explainer(None, Columns::Used).expect("contributions");
+    let mut found = vec![f32::NAN; rows.len() * explainer.columns()];
+    assert!(explainer.explain(rows, &mut found, &|| true));
+    (explainer.used(), found)
+}
+
+/// Rows that XGBoost takes for complete are among them.
+#[test]
+fn contributions_of_repeated_ids_add_up_to_the_margin() {
+    let mut count = 0;
+    for path in fixtures().into_iter().filter(|path| !is_named(path, "linear")) {
+        let tables = expected(&path);
+        let Some(entries) = tables.get("entries") else { continue };
+        let model = read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        let (columns, margins) = &tables["entries-margin"];
+        let rows = Sparse::of_entries(entries, margins.len() / columns);
+        let (used, found) = explained(&model, rows.rows());
+        for (of_output, margin) in found.chunks(used.len() + 1).zip(margins) {
+            let sum: f32 = of_output.iter().sum();
+            assert!((sum - margin).abs() < 1e-4 * margin.abs().max(1.0), "{path:?} {sum} {margin}");
+        }
+        count += 1;
+    }
+    assert!(count > 15, "{count} models");
 }
 
 #[test]
@@ -189,7 +229,7 @@ fn leaves_with_vectors_are_explained_if_the_file_has_covers() {
     for path in fixtures().into_iter().filter(|path| is_named(path, "vector-leaves")) {
         let (model, tables) = (read(&path).expect("a model"), expected(&path));
         // XGBoost has written them since 3.2.
-        let explainer = match model.explainer(None) {
+        let explainer = match model.explainer(None, Columns::All) {
             Ok(explainer) => explainer,
             Err(error) => {
                 assert_eq!(error, Unexplained::NoCovers, "{path:?}");

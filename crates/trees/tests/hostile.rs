@@ -7,7 +7,7 @@ mod sample;
 
 use std::{fs, path::Path};
 
-use outrigger_trees::{Error, Header, Limits, Model, Options, Output, Rows};
+use outrigger_trees::{Columns, Error, Header, Limits, Model, Options, Output, Rows};
 use sample::Sample;
 
 fn read(file: &[u8]) -> Result<Model, Error> {
@@ -28,10 +28,12 @@ fn use_it(file: &[u8]) -> bool {
         let mut out = vec![0.0; rows.len() * model.width(output)];
         model.predict(rows, &Options { output, iterations: None }, &mut out);
     }
-    let explainer = model.explainer(None).ok().filter(|it| it.columns() <= COLUMNS);
-    if let Some(explainer) = explainer {
-        let mut out = vec![0.0; rows.len() * explainer.columns()];
-        assert!(explainer.explain(rows, &mut out, &|| true));
+    for columns in [Columns::All, Columns::Used] {
+        let explainer = model.explainer(None, columns).ok().filter(|it| it.columns() <= COLUMNS);
+        if let Some(explainer) = explainer {
+            let mut out = vec![0.0; rows.len() * explainer.columns()];
+            assert!(explainer.explain(rows, &mut out, &|| true));
+        }
     }
     true
 }

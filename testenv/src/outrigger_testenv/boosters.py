@@ -16,7 +16,12 @@ FRAMEWORKS = (FRAMEWORK, libraries.LIGHTGBM, libraries.CATBOOST)
 # The input of every tree model.
 FEATURES = "features"
 LEAF = "leaf"
+# XGBoost's contributions to the margin: of each column, and behind them the base value. The outputs
+# of an uplift model have them too, as `contributions_uplift`.
+CONTRIBUTIONS = "contributions"
 
+# The outputs that XGBoost computes for a matrix only: the parameter of its `predict`, and the type.
+_OF_MATRIX = {LEAF: ("pred_leaf", "int32"), CONTRIBUTIONS: ("pred_contribs", "float32")}
 _OPTIONS = "options.json"
 _FILES = ("model.ubj", "model.json")
 
@@ -92,7 +97,7 @@ def _xgboost(file: Path, settings: Mapping[str, Any]) -> libraries.Model:
 
     def predict(rows: np.ndarray, output: str) -> np.ndarray:
         missing = settings.get("missing", np.nan)
-        if output == LEAF:
+        if output in _OF_MATRIX:
             matrix = xgboost.DMatrix(
                 rows,
                 missing=missing,
@@ -100,8 +105,9 @@ def _xgboost(file: Path, settings: Mapping[str, Any]) -> libraries.Model:
                 feature_types=booster.feature_types,
                 enable_categorical=True,
             )
-            leaves = booster.predict(matrix, pred_leaf=True, iteration_range=iterations)
-            return leaves.astype("int32")
+            parameter, dtype = _OF_MATRIX[output]
+            found = booster.predict(matrix, iteration_range=iterations, **{parameter: True})
+            return found.astype(dtype)
         return booster.inplace_predict(
             rows, iteration_range=iterations, predict_type=output, missing=missing
         )

@@ -216,15 +216,26 @@ class Client:
         """The contributions of each treatment's features to its margins, as an array of
         [treatments, margins, columns + 1], of which the last column is the base value.
 
-        `explain` names the features of the columns. Raises OutriggerError.
+        `explain` names the features of the columns. Of sparse rows the columns are those of
+        `contributions_by_id`. Raises OutriggerError.
+        """
+        return self.contributions_by_id(message, timeout)[1]
+
+    def contributions_by_id(
+        self, message: pb.PredictRequest, timeout: float | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of the columns that the contributions are of, ascending, and the array of
+        `contributions`. There are no ids if the model has dense rows. Raises OutriggerError.
         """
         asked = pb.PredictRequest()
         asked.CopyFrom(message)
         asked.options.contributions = True
         _, answer = self.explain(asked, timeout)
         given = answer.contributions
-        columns = sum(feature.length for feature in given.features) + 1
-        return np.array(given.values, np.float32).reshape(-1, given.margins, columns)
+        columns = np.array(given.columns, np.uint64)
+        width = sum(feature.length for feature in given.features) + len(columns) + 1
+        values = np.array(given.values, np.float32).reshape(-1, given.margins, width)
+        return columns, values
 
     def models(self) -> Mapping[str, model_pb2.Model]:
         """The models that the control plane knows, by name."""

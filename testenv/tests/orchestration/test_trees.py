@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from outrigger_testenv import campaign_trees, canaries, requests
+from outrigger_testenv import boosters, campaign_trees, canaries, requests
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.builder import tree_package
 from outrigger_testenv.campaign import OFFERS, generate
@@ -158,26 +158,17 @@ def test_http_gives_the_same_scores(stack, serving, customers, trained):
 
 
 def test_contributions_equal_xgboosts(client, serving, customers, trained):
-    import xgboost
-
     package = trained()
     serving(package, "trees/contributions")
-    booster = xgboost.Booster(model_file=package.directory / "xgboost" / "model.ubj")
+    own = boosters.function(package.directory, ["contributions", "margin"])
     for user in requests.rows(customers.iloc[:5]):
         message = request(user, OFFERS)
         message.model.CopyFrom(selector("trees/contributions"))
         tensors, _ = client.explain(message)
-        rows = xgboost.DMatrix(
-            tensors["features"],
-            feature_names=booster.feature_names,
-            feature_types=booster.feature_types,
-            enable_categorical=True,
-        )
-        own = booster.predict(rows, pred_contribs=True)
+        expected = own(tensors)
         contributions = client.contributions(message)[:, 0]
-        np.testing.assert_allclose(contributions, own, atol=1e-4)
-        margins = booster.predict(rows, output_margin=True)
-        np.testing.assert_allclose(contributions.sum(axis=1), margins, atol=1e-4)
+        np.testing.assert_allclose(contributions, expected["contributions"], atol=1e-4)
+        np.testing.assert_allclose(contributions.sum(axis=1), expected["margin"], atol=1e-4)
 
 
 def test_contributions_name_the_features_and_need_a_model_that_has_them(

@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from outrigger_testenv import campaign_trees, requests
+from outrigger_testenv import boosters, campaign_trees, requests
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.campaign import OFFERS, generate
 from outrigger_testenv.campaign_trees import NAMED_OFFERS
+from outrigger_testenv.client import request, selector
 from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.uplift import SLearner
 
@@ -72,6 +73,25 @@ def test_a_t_learners_scores_are_the_difference_of_the_arms(client, serving, cam
     assert not own[:, [0, 3]].any(), "neither the control nor an unknown offer has an effect"
     assert own[:, 1:3].any(axis=0).all()
     assert "4 golden cases score as expected" in validated(t_learner)
+
+
+def test_a_t_learners_contributions_are_the_differences_of_xgboosts(
+    client, serving, campaign, t_learner
+):
+    serving(t_learner, "uplift/explained")
+    own = boosters.function(t_learner.directory, ["contributions_uplift", "margin_uplift"])
+    for user in requests.rows(campaign.customers.iloc[:5]):
+        message = request(user, NAMED_OFFERS)
+        message.model.CopyFrom(selector("uplift/explained"))
+        tensors, _ = client.explain(message)
+        expected = own(tensors)
+        contributions = client.contributions(message)[:, 0]
+        # The arm is the last column before the base value.
+        of_xgboost = np.insert(expected["contributions_uplift"], -1, 0, axis=1)
+        np.testing.assert_allclose(contributions, of_xgboost, atol=1e-4)
+        np.testing.assert_allclose(contributions.sum(axis=1), expected["margin_uplift"], atol=1e-4)
+        assert not contributions[0].any(), "no e-mail is the control"
+        assert contributions[1:].any(axis=1).all()
 
 
 def test_inspect_and_diff_show_the_control(s_learner, tmp_path):

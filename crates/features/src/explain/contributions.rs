@@ -1,6 +1,6 @@
 //! The contributions of features to margins, as an engine computes them.
 
-use outrigger_core::{Content, DType, Failure, Reason, Tensor};
+use outrigger_core::{Content, DType, Explanation, Failure, Reason, Tensor};
 use outrigger_proto::outrigger::v1::{ContributingFeature, Contributions};
 
 use crate::{metadata::Feature, packed::Packed, plan::Plan};
@@ -15,38 +15,49 @@ impl Plan {
         }
     }
 
-    /// Turns the contributions that the engine returned for `rows` rows, a tensor
-    /// `[rows, margins, columns + 1]`, into those of the features.
+    /// Turns the contributions that the engine returned for `rows` rows into those of the features,
+    /// or of columns by their ids.
     ///
     /// # Errors
-    /// SCORES_INVALID: the tensor has another shape or type, or a value that is not finite.
-    pub fn contributions(&self, rows: usize, tensor: &Tensor) -> Result<Contributions, Failure> {
-        let mut offset = 0;
-        let features: Vec<_> = self.features().map(|it| feature(it, &mut offset)).collect();
-        let columns = self.contributed_columns();
-        let margins = margins(tensor, [rows, columns]).ok_or_else(|| {
-            let Tensor { dtype, shape, .. } = tensor;
-            let expected = format!("expected float32 of shape [{rows}, margins, {columns}]");
+    /// SCORES_INVALID: the values have another shape or type, or one is not finite.
+    pub fn contributions(
+        &self,
+        rows: usize,
+        explanation: Explanation,
+    ) -> Result<Contributions, Failure> {
+        let Explanation { values: tensor, columns } = explanation;
+        let mut features = Vec::new();
+        if columns.is_none() {
+            let mut offset = 0;
+            features.extend(self.features().map(|it| feature(it, &mut offset)));
+        }
+        let contributions =
+            Contributions { features, columns: columns.unwrap_or_default(), ..Default::default() };
+        let width = width(&contributions);
+        let margins = margins(&tensor, [rows, width]).ok_or_else(|| {
+            let Tensor { dtype, shape, .. } = &tensor;
+            let expected = format!("expected float32 of shape [{rows}, margins, {width}]");
             invalid(format!("{expected}, the engine returned {dtype} of shape {shape:?}"))
         })?;
-        let values = floats(tensor)
-            .filter(|values| values.len() == rows * margins as usize * columns)
+        let values = floats(&tensor)
+            .filter(|values| values.len() == rows * margins as usize * width)
             .ok_or_else(|| invalid("the engine returned another number of values".to_owned()))?;
         match values.iter().find(|value| !value.is_finite()) {
             Some(value) => Err(invalid(format!("one of the values is {value}"))),
-            None => Ok(Contributions { features, margins, values }),
+            None => Ok(Contributions { margins, values, ..contributions }),
         }
-    }
-
-    /// The values of a margin: those of the columns of all inputs, and the base value.
-    pub(super) fn contributed_columns(&self) -> usize {
-        self.features().map(|feature| feature.length).sum::<usize>() + 1
     }
 
     /// The features of all inputs.
     pub(super) fn features(&self) -> impl Iterator<Item = &Feature> {
         self.metadata.inputs.iter().flat_map(|input| &input.features)
     }
+}
+
+/// The values of a margin: those of the columns of all features or ids, and the base value.
+pub(super) fn width(contributions: &Contributions) -> usize {
+    let of_features = contributions.features.iter().map(|feature| feature.length as usize);
+    of_features.sum::<usize>() + contributions.columns.len() + 1
 }
 
 /// The feature whose columns begin at `offset`, which is moved behind them.
@@ -96,7 +107,8 @@ mod tests {
     };
 
     fn contributions(rows: usize, shape: &[i64], values: &[f32]) -> Result<Contributions, Failure> {
-        joined().contributions(rows, &output("contributions", shape, values))
+        let values = output("contributions", shape, values);
+        joined().contributions(rows, Explanation { values, columns: None })
     }
 
     #[test]
@@ -118,6 +130,28 @@ mod tests {
     }
 
     #[test]
+    fn columns_by_id_take_the_place_of_features() {
+        let explanation = |shape: &[i64], values: &[f32], columns: &[u64]| Explanation {
+            values: output("contributions", shape, values),
+            columns: Some(columns.to_vec()),
+        };
+        let values = [0.5, 0.25, 2.0, -0.5, 0.0, 2.0];
+        let two = explanation(&[2, 1, 3], &values, &[7, 1 << 29]);
+        let read = joined().contributions(2, two).expect("contributions");
+        let expected = Contributions {
+            features: Vec::new(),
+            margins: 1,
+            values: values.to_vec(),
+            columns: vec![7, 1 << 29],
+        };
+        assert_eq!(read, expected);
+        let none = joined().contributions(2, explanation(&[2, 1, 1], &[2.0; 2], &[]));
+        assert_eq!(none.expect("base values").values, [2.0; 2]);
+        let other = joined().contributions(2, explanation(&[2, 1, 3], &values, &[7]));
+        assert_eq!(other.expect_err("one column").reason, Reason::ScoresInvalid);
+    }
+
+    #[test]
     fn no_rows_have_no_contributions() {
         let read = contributions(0, &[0, 1, 8], &[]).expect("contributions");
         assert_eq!((read.margins, read.values.len()), (1, 0));
@@ -135,7 +169,7 @@ mod tests {
             contributions(1, &[1, -1, 8], &[0.0; 8]),
             contributions(1, &[1, 1, 8], &[0.0; 7]),
             contributions(1, &[1, 1, 8], &nan),
-            joined().contributions(1, &integers),
+            joined().contributions(1, Explanation { values: integers, columns: None }),
         ];
         for result in refused {
             let failure = result.expect_err("refused");

@@ -1,8 +1,10 @@
 //! The contributions of features to margins as JSON.
 
+use outrigger_core::ContributionSize;
 use outrigger_json::writer::{Object, array, number, put};
 use outrigger_proto::outrigger::v1::{ContributingFeature, Contributions, ServedModel};
 
+use super::contributions::width;
 use crate::{
     json::writer::{ANSWER, NUMBER, ROW, error_room, write_error, write_model},
     packed::{Packed, UserRows},
@@ -11,18 +13,20 @@ use crate::{
 
 impl Plan {
     /// About as many bytes as [`Self::contributions_json`] writes, and at least so many if its texts
-    /// need no escapes. A row has `values` contributions.
-    pub fn contributions_room(&self, packed: &Packed, values: usize) -> usize {
-        let features = self.features().map(|feature| 2 * ROW + feature.name.len());
+    /// need no escapes.
+    pub fn contributions_room(&self, packed: &Packed, size: ContributionSize) -> usize {
+        let named = self.features().filter(|_| !size.by_id);
+        let features = named.map(|feature| 2 * ROW + feature.name.len());
         let users = packed.users.iter().map(|user| {
             let ids = user.ids.as_ref().map_or(0, |ids| ids.size());
             let errors: usize = user.errors.iter().map(error_room).sum();
             user.request_id.len() + ids + errors
         });
-        let margins = values / self.contributed_columns();
-        let row = values.saturating_mul(NUMBER).saturating_add((margins + 1).saturating_mul(ROW));
+        let of_margins = size.margins.saturating_add(1).saturating_mul(ROW);
+        let row = size.of_row().saturating_mul(NUMBER).saturating_add(of_margins);
+        let ids = size.ids().saturating_mul(ID);
         let texts = features.sum::<usize>() + users.sum::<usize>();
-        self.rows(packed).saturating_mul(row).saturating_add(ANSWER + texts)
+        self.rows(packed).saturating_mul(row).saturating_add(ids).saturating_add(ANSWER + texts)
     }
 
     /// The contributions to the margins of a packed call of one request as JSON. The keys of each
@@ -33,11 +37,16 @@ impl Plan {
         contributions: &Contributions,
         model: &ServedModel,
     ) -> Vec<u8> {
-        let Contributions { features, margins, values } = contributions;
-        let (user, columns) = (&packed.users[0], self.contributed_columns());
-        let of_row = columns * (*margins as usize).max(1);
-        let mut out = Vec::with_capacity(self.contributions_room(packed, of_row));
+        let Contributions { features, margins, values, columns: ids } = contributions;
+        let (user, columns) = (&packed.users[0], width(contributions));
+        let (margins, by_id) = ((*margins as usize).max(1), features.is_empty());
+        let size = ContributionSize { margins, columns: columns - 1, by_id };
+        let of_row = size.of_row();
+        let mut out = Vec::with_capacity(self.contributions_room(packed, size));
         let mut answer = Object::open(&mut out);
+        if by_id {
+            array(ids.iter(), answer.key("columns"), put);
+        }
         array(features.iter(), answer.key("features"), write_feature);
         if self.joins.is_empty() {
             write_margins(values, columns, answer.key("margins"));
@@ -63,6 +72,9 @@ impl Plan {
         out
     }
 }
+
+/// Bytes of the id of a column, with the comma behind it, at most.
+const ID: usize = 21;
 
 /// The id of a packed treatment; empty if it has none.
 fn id(user: &UserRows, row: usize) -> &str {
@@ -92,7 +104,7 @@ fn write_margins(values: &[f32], columns: usize, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use outrigger_core::DType;
+    use outrigger_core::{DType, Explanation};
     use outrigger_proto::outrigger::v1::{
         OnTreatmentError, PredictRequest, ResponseOptions, Treatment, Value,
         value::Kind::{Number, Numbers},
@@ -134,10 +146,12 @@ mod tests {
         let packed = pack(&plan, &[asked()]).expect("packs");
         let values: Vec<_> = (0..32).map(|at| at as f32 / 4.0).collect();
         let tensor = output("contributions", &[2, 2, 8], &values);
-        let contributions = plan.contributions(2, &tensor).expect("contributions");
+        let explanation = Explanation { values: tensor, columns: None };
+        let contributions = plan.contributions(2, explanation).expect("contributions");
         let model = ServedModel { name: "m".to_owned(), ..ServedModel::default() };
         let written = plan.contributions_json(&packed, &contributions, &model);
-        assert!(written.len() <= plan.contributions_room(&packed, 16), "{}", written.len());
+        let size = ContributionSize { margins: 2, columns: 7, by_id: false };
+        assert!(written.len() <= plan.contributions_room(&packed, size), "{}", written.len());
         let found: serde_json::Value = serde_json::from_slice(&written).expect("JSON");
         let margin = |at: usize| {
             let values = &values[at * 8..][..8];
@@ -154,7 +168,27 @@ mod tests {
         ]);
         assert_eq!(found["treatments"], treatments);
         assert_eq!(found["treatment_errors"][0]["reason"], "FEATURE_MISSING");
-        assert_eq!(found.get("margins"), None);
+        assert_eq!((found.get("margins"), found.get("columns")), (None, None));
+    }
+
+    #[test]
+    fn columns_by_id_are_listed_once() {
+        let plan = joined();
+        let packed = pack(&plan, &[asked()]).expect("packs");
+        let values: Vec<_> = (0..6).map(|at| -0.25 * at as f32).collect();
+        let columns = vec![7, u64::MAX];
+        let tensor = output("contributions", &[2, 1, 3], &values);
+        let explanation = Explanation { values: tensor, columns: Some(columns.clone()) };
+        let contributions = plan.contributions(2, explanation).expect("contributions");
+        let written = plan.contributions_json(&packed, &contributions, &ServedModel::default());
+        let size = ContributionSize { margins: 1, columns: 2, by_id: true };
+        assert!(written.len() <= plan.contributions_room(&packed, size), "{}", written.len());
+        let found: serde_json::Value = serde_json::from_slice(&written).expect("JSON");
+        assert_eq!((&found["columns"], &found["features"]), (&json!(columns), &json!([])));
+        let margin = json!([{"base": values[2], "contributions": &values[..2]}]);
+        assert_eq!(found["treatments"][0]["margins"], margin);
+        let many = ContributionSize { columns: usize::MAX, ..size };
+        assert_eq!(plan.contributions_room(&packed, many), usize::MAX, "a bound, not an overflow");
     }
 
     #[test]
@@ -167,7 +201,8 @@ mod tests {
         let packed = pack(&plan, &[asked()]).expect("packs");
         assert_eq!((packed.tensors[0].dtype, plan.rows(&packed)), (DType::Float32, 1));
         let tensor = output("contributions", &[1, 1, 5], &[1.0, 2.0, 3.0, 4.0, 0.5]);
-        let contributions = plan.contributions(1, &tensor).expect("contributions");
+        let explanation = Explanation { values: tensor, columns: None };
+        let contributions = plan.contributions(1, explanation).expect("contributions");
         let written = plan.contributions_json(&packed, &contributions, &ServedModel::default());
         let found: serde_json::Value = serde_json::from_slice(&written).expect("JSON");
         let margin = json!({"base": 0.5, "contributions": [1.0, 2.0, 3.0, 4.0]});

@@ -1,3 +1,5 @@
+mod contributions;
+
 use std::{fs, path::Path, time::Duration};
 
 use outrigger_core::{Content, ElementType, Reason, Uplift};
@@ -117,48 +119,6 @@ fn leaves_are_integers() {
         let sizes = [&[-1], &shape[1..]].concat();
         assert_eq!((&leaf.shape, &leaf.dtype), (&Shape::of(&sizes), &DType::Int32.into()));
     }
-}
-
-#[test]
-fn contributions_add_up_to_the_margin() {
-    let model = model(Some(r#"{"missing": -1}"#));
-    assert_eq!(model.contributions().expect("a number"), 3);
-    let explained = model.explain(call(&[2, 2], &[0.0, 20.0, 5.0, -1.0], &[]));
-    let explained = explained.expect("contributions");
-    assert_eq!((&*explained.name, &explained.shape[..]), ("contributions", &[2, 1, 3][..]));
-    // The means of the trees are 1.75 and 0.4375; the base score is 0.5.
-    let expected = [-0.75, 0.0625, 2.6875, 0.25, -0.1875, 2.6875];
-    assert_eq!(*floats(&explained).expect("floats"), expected);
-    assert_eq!(margins_of(&model, &[0.0, 20.0, 5.0, -1.0]), [2.0, 2.75]);
-}
-
-#[test]
-fn contributions_are_those_of_the_iterations_that_count() {
-    let model = model(Some(r#"{"iterations": [1, 2]}"#));
-    let explained = model.explain(call(&[1, 2], &[0.0, 20.0], &[])).expect("contributions");
-    assert_eq!(*floats(&explained).expect("floats"), [0.0, 0.0625, 0.9375]);
-}
-
-#[test]
-fn a_model_without_covers_has_no_contributions() {
-    let mut file = squares();
-    let trees = &mut file["learner"]["gradient_booster"]["model"]["trees"];
-    trees[1].as_object_mut().expect("a tree").remove("sum_hessian");
-    let model = read(package("model.json", &file, None).path()).expect("a model");
-    for refused in [model.contributions().err(), model.explain(call(&[1, 2], &[1.0; 2], &[])).err()]
-    {
-        let error = refused.expect("it has none");
-        assert_eq!(error.reason(), Reason::ContributionsUnsupported);
-        assert!(error.to_string().contains("sum_hessian"), "{error}");
-    }
-}
-
-#[test]
-fn an_explanation_ends_at_the_deadline() {
-    let rows = vec![0.0; 2 * 4000];
-    let late = Call { deadline: Instant::now(), ..call(&[4000, 2], &rows, &[]) };
-    let ended = model(None).explain(late).expect_err("it is late");
-    assert_eq!(ended.reason(), Reason::Deadline);
 }
 
 #[test]
@@ -382,8 +342,11 @@ fn a_signature_has_sparse_rows() {
 fn sparse_rows_that_xgboost_refuses_are_errors() {
     let infinite = sparse_call(&[vec![(0, 1.0)], vec![(1, f32::INFINITY)]]);
     assert!(model(None).divide(&infinite, 1).is_none(), "the error has the row of the whole call");
-    let error = model(None).run(infinite).expect_err("infinity").to_string();
-    assert!(error.contains("row 1: the feature 1 is infinite"), "{error}");
-    let error = model(None).explain(sparse_call(&[])).expect_err("no contributions");
-    assert_eq!(error.reason(), Reason::ContributionsUnsupported);
+    let refused = [
+        model(None).run(infinite.clone()).expect_err("infinity"),
+        model(None).explain(infinite).expect_err("infinity"),
+    ];
+    for error in refused.map(|error| error.to_string()) {
+        assert!(error.contains("row 1: the feature 1 is infinite"), "{error}");
+    }
 }

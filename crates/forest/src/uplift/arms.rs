@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashSet, path::Path, slice};
 
-use outrigger_core::{Content, DType, Failure, Shape, TensorSpec};
+use outrigger_core::{Content, ContributionSize, DType, Explanation, Failure, Shape, TensorSpec};
 use outrigger_run::{
     Call, RunError,
     local::{Model as _, malformed},
@@ -16,6 +16,7 @@ use super::{
 use crate::{
     Model, Scoring, files, invalid,
     libraries::{self, ARMS},
+    model::SIGNATURE,
 };
 
 /// The input with the number of each row's arm.
@@ -26,6 +27,9 @@ const CONTROL: &str = "control";
 
 /// The name of the control's file, before its ending. Files of arms have the same endings.
 const MODEL: &str = "model.";
+
+/// Computes an array of numbers for rows by a model; the number says which one.
+type Compute<'a> = &'a dyn Fn(&Model, usize, &[f32]) -> Result<Vec<f32>, RunError>;
 
 /// The input with the number of each row's arm.
 pub(super) fn spec() -> TensorSpec {
@@ -101,29 +105,59 @@ impl Arms {
         numbers.iter().map(known).collect()
     }
 
-    /// Scores rows with the model of their arm. `of_arm` has their numbers, ascending; `rows` has
-    /// the distinct rows.
-    fn score(
+    /// Compares the rows of a call with their controls by arrays of numbers, of which `widths` has
+    /// the length for a row. `compute` returns the array at this place for rows, by a model.
+    fn compare_by(
+        &self,
+        call: &Call,
+        widths: &[usize],
+        compute: Compute<'_>,
+    ) -> Result<Vec<Comparison>, RunError> {
+        let rows = self.control.values(call)?;
+        let width = self.control.header().features();
+        // Rows of one user that differ only in the arm are one row for each model.
+        let distinct = Distinct::new(&rows, width, slice::from_ref(&(0..width)));
+        let numbers = self.numbers(call, distinct.of_rows.len())?;
+        let rows = distinct.rows(&rows, width);
+        let of_control = widths.iter().enumerate().map(|(at, width)| {
+            let controls = distinct.spread(&compute(&self.control, at, &rows)?, *width);
+            Ok(Comparison { rows: controls.clone(), controls })
+        });
+        let mut comparisons = of_control.collect::<Result<Vec<_>, RunError>>()?;
+        let mut order: Vec<_> = (0..numbers.len()).collect();
+        order.sort_by_key(|row| numbers[*row]);
+        for of_arm in order.chunk_by(|a, b| numbers[*a] == numbers[*b]) {
+            let Some(model) = &self.arms[numbers[of_arm[0]]] else { continue };
+            let results = comparisons.iter_mut().zip(widths.iter().copied());
+            self.compare_arm((model, of_arm), (&rows, &distinct), results, compute)?;
+        }
+        Ok(comparisons)
+    }
+
+    /// Puts the numbers for the rows of one arm into their comparisons, each with its width.
+    /// `of_arm` has the numbers of the rows, ascending; `rows` has the distinct rows.
+    fn compare_arm<'a>(
         &self,
         (model, of_arm): (&Model, &[usize]),
         (rows, distinct): (&[f32], &Distinct),
-        outputs: &[Output],
-        comparisons: &mut [Comparison],
-    ) {
+        comparisons: impl Iterator<Item = (&'a mut Comparison, usize)>,
+        compute: Compute<'_>,
+    ) -> Result<(), RunError> {
         let mut needed: Vec<_> = of_arm.iter().map(|row| distinct.of_rows[*row]).collect();
         needed.dedup();
         let rows = match needed.len() == distinct.kept.len() {
             true => Cow::Borrowed(rows),
             false => Cow::Owned(gathered(rows, self.control.header().features(), &needed)),
         };
-        for (output, comparison) in outputs.iter().zip(comparisons) {
-            let (scores, width) = (model.scores(*output, &rows), self.width(*output));
+        for (at, (comparison, width)) in comparisons.enumerate() {
+            let numbers = compute(model, at, &rows)?;
             for row in of_arm {
                 let at = needed.partition_point(|number| *number < distinct.of_rows[*row]);
                 comparison.rows[row * width..][..width]
-                    .copy_from_slice(&scores[at * width..][..width]);
+                    .copy_from_slice(&numbers[at * width..][..width]);
             }
         }
+        Ok(())
     }
 }
 
@@ -158,27 +192,38 @@ fn arm(control: &Model, name: &str, directory: &Path, scoring: &Scoring) -> Resu
 
 impl Learner for Arms {
     fn compare(&self, call: &Call, outputs: &[Output]) -> Result<Vec<Comparison>, RunError> {
-        let rows = self.control.values(call)?;
-        let width = self.control.header().features();
-        // Rows of one user that differ only in the arm are one row for each model.
-        let distinct = Distinct::new(&rows, width, slice::from_ref(&(0..width)));
-        let numbers = self.numbers(call, distinct.of_rows.len())?;
-        let rows = distinct.rows(&rows, width);
-        let mut comparisons: Vec<_> = outputs
-            .iter()
-            .map(|output| {
-                let controls = self.control.scores(*output, &rows);
-                let controls = distinct.spread(&controls, self.width(*output));
-                Comparison { rows: controls.clone(), controls }
-            })
-            .collect();
-        let mut order: Vec<_> = (0..numbers.len()).collect();
-        order.sort_by_key(|row| numbers[*row]);
-        for of_arm in order.chunk_by(|a, b| numbers[*a] == numbers[*b]) {
-            let Some(model) = &self.arms[numbers[of_arm[0]]] else { continue };
-            self.score((model, of_arm), (&rows, &distinct), outputs, &mut comparisons);
+        let widths: Vec<_> = outputs.iter().map(|output| self.width(*output)).collect();
+        self.compare_by(call, &widths, &|model, at, rows| Ok(model.scores(outputs[at], rows)))
+    }
+
+    fn contributions(&self) -> Result<ContributionSize, RunError> {
+        for model in self.arms.iter().flatten() {
+            model.contributions(SIGNATURE)?;
         }
-        Ok(comparisons)
+        let of_model = self.control.contributions(SIGNATURE)?;
+        Ok(ContributionSize { columns: of_model.columns + 1, ..of_model })
+    }
+
+    /// The arm is a column of its own, whose contribution is 0: no model sees it.
+    fn explain(&self, call: &Call) -> Result<Explanation, RunError> {
+        let deadline = call.deadline.into_std();
+        let widths = [self.control.contributions(SIGNATURE)?.of_row()];
+        let compute = |model: &Model, _, rows: &[f32]| model.contributions_to(rows, deadline);
+        let mut comparisons = self.compare_by(call, &widths, &compute)?;
+        let differences = comparisons.remove(0).into_differences();
+        let columns = self.control.header().features();
+        let arm_is_first = call.inputs.first().is_some_and(|input| &*input.name == ARM);
+        let before = if arm_is_first { 0 } else { columns };
+        let margins = differences.len() / (columns + 1);
+        let mut with_arm = Vec::with_capacity(differences.len() + margins);
+        for of_margin in differences.chunks_exact(columns + 1) {
+            with_arm.extend_from_slice(&of_margin[..before]);
+            with_arm.push(0.0);
+            with_arm.extend_from_slice(&of_margin[before..]);
+        }
+        drop(differences);
+        let values = self.control.contributions_tensor(columns + 1, &with_arm);
+        Ok(Explanation { values, columns: None })
     }
 
     fn width(&self, output: Output) -> usize {

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use outrigger_core::{Failure, Tensor};
+use outrigger_core::{ContributionSize, Explanation, Failure};
 use outrigger_run::{Call, RunError, local::Model as _};
 use outrigger_trees::{Header, Output};
 
 use super::{Comparison, KEY, Learner, distinct::Distinct};
-use crate::{Model, invalid};
+use crate::{Model, invalid, model::SIGNATURE};
 
 /// The values of the control.
 pub(super) struct Control {
@@ -102,18 +102,19 @@ impl Learner for Single {
         Ok(outputs.iter().map(compare).collect())
     }
 
-    fn contributions(&self) -> Result<usize, RunError> {
-        self.model.contributions()
+    fn contributions(&self) -> Result<ContributionSize, RunError> {
+        self.model.contributions(SIGNATURE)
     }
 
-    fn explain(&self, call: &Call) -> Result<Tensor, RunError> {
+    fn explain(&self, call: &Call) -> Result<Explanation, RunError> {
         let (all, distinct) = self.with_controls(call)?;
         let mut rows = self.model.contributions_to(&all, call.deadline.into_std())?;
-        let width = self.model.contributions()?;
+        let width = self.contributions()?.of_row();
         let controls = rows.split_off(distinct.of_rows.len() * width);
         let controls = distinct.spread(&controls, width);
-        rows.iter_mut().zip(controls).for_each(|(row, control)| *row -= control);
-        Ok(self.model.contributions_tensor(&rows))
+        let rows = Comparison { rows, controls }.into_differences();
+        let values = self.model.contributions_tensor(self.model.header().features(), &rows);
+        Ok(Explanation { values, columns: None })
     }
 
     fn width(&self, output: Output) -> usize {

@@ -1,3 +1,5 @@
+mod contributions;
+
 use std::{fs, slice};
 
 use outrigger_core::{Content, DType, Reason};
@@ -213,32 +215,6 @@ fn outputs_have_the_names_and_the_order_of_the_call() {
     assert_eq!(learner.run(row(&[])).expect("scores").len(), OUTPUTS.len());
     let error = learner.run(row(&["leaves"])).expect_err("no such output").to_string();
     assert!(error.contains("no output leaves"), "{error}");
-}
-
-#[test]
-fn contributions_of_an_s_learner_add_up_to_the_difference_of_its_margins() {
-    let package = s_learner(control(&[("discount", 0.0)]), None);
-    let learner = load(&package.model()).expect("a model");
-    assert_eq!(learner.contributions().expect("a number"), COLUMNS + 1);
-    let values = [7.0, 7.0, 0.75, 7.0, 7.0, 7.0, 0.25, 7.0];
-    let explained = learner.explain(rows(&values)).expect("contributions");
-    assert_eq!(explained.shape, [2, 1, 5]);
-    let expected = [[0.0, 0.0, 2.0, 0.0, 0.0], [0.0; 5]];
-    assert_eq!(*floats(&explained).expect("floats"), expected.concat());
-    let late = Call { deadline: tokio::time::Instant::now(), ..rows(&[7.0; 4000 * COLUMNS]) };
-    assert_eq!(learner.explain(late).expect_err("it is late").reason(), Reason::Deadline);
-}
-
-#[test]
-fn a_t_learner_has_no_contributions() {
-    let of_arm = model(&NAMES, &[(2, 0.5, 1.0, 3.0)]);
-    let package = arms(&[("control", of_arm.clone()), ("mens", of_arm)], &["control", "mens"]);
-    let learner = load(&package.model()).expect("a model");
-    let call = with_arms(rows(&[7.0; COLUMNS]), &[1]);
-    for refused in [learner.contributions().err(), learner.explain(call).err()] {
-        let error = refused.expect("it has none");
-        assert_eq!(error.reason(), Reason::ContributionsUnsupported);
-    }
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub(super) fn bind_on(pool: &Pool, model: Arc<dyn Model>) -> Bound {
     let (id, models) = (id(1), engine_on(pool, &Budget::default()).models);
     let memory = Budget::default().plans.open(Owner::of(&id.name));
     lock(&models.loaded).insert(id.clone(), Arc::new(Held { model, _memory: memory }));
-    Bound { id, models, estimates: Arc::default() }
+    Bound { id, signature: "serving_default".into(), models, estimates: Arc::default() }
 }
 
 fn id(version: i64) -> ServableId {
@@ -150,16 +150,17 @@ impl Model for Explained {
         Ok(Vec::new())
     }
 
-    fn contributions(&self) -> Result<usize, RunError> {
-        Ok(1)
+    fn contributions(&self, _: &str) -> Result<ContributionSize, RunError> {
+        Ok(ContributionSize { margins: 1, columns: 0, by_id: false })
     }
 
-    fn explain(&self, _: Call) -> Result<Tensor, RunError> {
+    fn explain(&self, _: Call) -> Result<Explanation, RunError> {
         if let Some(end) = lock(&self.0).take() {
             // The sender is dropped, so that there is nothing to receive.
             end.recv().ok();
         }
-        Ok(tensor("contributions".into(), vec![1, 1, 1], &[0.5]))
+        let values = tensor("contributions".into(), vec![1, 1, 1], &[0.5]);
+        Ok(Explanation { values, columns: None })
     }
 
     fn memory(&self) -> usize {
@@ -171,7 +172,7 @@ impl Model for Explained {
 async fn an_explanation_does_not_occupy_the_callers_thread_and_ends_at_the_deadline() {
     let (end, ended) = std::sync::mpsc::channel();
     let bound = bind_on(&Pool::start(1), Arc::new(Explained(Mutex::new(Some(ended)))));
-    assert_eq!(bound.contributions().expect("a number"), 1);
+    assert_eq!(bound.contributions().expect("a size").of_row(), 1);
     // Until the first one ends, there is no place for the second.
     for _ in 0..2 {
         let late = bound.explain(call(Duration::from_millis(50))).await;
@@ -179,7 +180,7 @@ async fn an_explanation_does_not_occupy_the_callers_thread_and_ends_at_the_deadl
     }
     drop(end);
     let explained = bound.explain(call(WAIT)).await.expect("contributions");
-    assert_eq!(explained.shape, [1, 1, 1]);
+    assert_eq!(explained.values.shape, [1, 1, 1]);
 }
 
 #[tokio::test]

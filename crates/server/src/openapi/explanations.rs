@@ -26,7 +26,14 @@ fn response() -> Value {
             "features": {
                 "type": "array",
                 "items": reference("ContributingFeature"),
-                "description": "The features in the order of the model's columns.",
+                "description": "The features in the order of the model's columns. Empty if the rows \
+                    are sparse.",
+            },
+            "columns": {
+                "type": "array",
+                "items": {"type": "integer", "minimum": 0},
+                "description": "If the rows are sparse, the ids of the columns that the \
+                    contributions are of, ascending. All others have the contribution 0.",
             },
             "treatments": {
                 "type": "array",

@@ -1,5 +1,7 @@
 //! Contributions of features to scores, in explanations.
 
+mod sparse;
+
 use outrigger_proto::outrigger::v1::{
     ContributingFeature, Contributions, PredictRequest, ResponseOptions,
 };

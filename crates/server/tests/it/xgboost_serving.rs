@@ -1,7 +1,7 @@
 //! The interface of XGBoost Serving.
 
 mod canaries;
-mod fixture;
+pub(crate) mod fixture;
 mod guarded;
 mod models;
 mod predictions;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Limits,
+    Limits, Rows, SparseRows,
     budget::Budget,
     forest::View,
     tree::{Arrays, Tree},
@@ -60,6 +60,7 @@ fn tree(splits: &[Split]) -> Tree {
 struct Sample {
     forest: Forest,
     covers: Covers,
+    slots: Slots,
     features: usize,
 }
 
@@ -71,20 +72,33 @@ impl Sample {
             true => Forest::new(trees, &mut budget()).expect("memory"),
             false => Forest::Any(trees),
         };
-        Self { forest, covers, features }
+        let slots = forest.slots(&mut budget()).expect("memory");
+        Self { forest, covers, slots, features }
     }
 
-    fn explainer(&self) -> Explainer<'_> {
+    fn explainer(&self, columns: Columns) -> Explainer<'_> {
         const GROUPS: &[u32] = &[0; 4];
         let (trees, groups) = (0..self.covers.count(), &GROUPS[..self.covers.count()]);
-        let Self { forest, covers, features } = self;
-        Explainer { forest, covers, trees, groups, base: &[0.25], features: *features }
+        let Self { forest, covers, slots, features } = self;
+        let (base, features) = (&[0.25], *features);
+        Explainer { forest, covers, trees, groups, base, features, slots, columns }
     }
 
     fn explain(&self, row: &[f32]) -> Vec<f32> {
         let mut out = vec![f32::NAN; self.features + 1];
         let rows = Rows::new(row, row.len()).expect("a row");
-        assert!(self.explainer().explain(rows, &mut out, &|| true));
+        assert!(self.explainer(Columns::All).explain(rows, &mut out, &|| true));
+        out
+    }
+
+    /// The contributions of the columns that splits use, of a sparse row with these entries.
+    fn explain_sparse(&self, row: &[(u64, f32)]) -> Vec<f32> {
+        let explainer = self.explainer(Columns::Used);
+        let (ids, weights): (Vec<_>, Vec<_>) = row.iter().copied().unzip();
+        let offsets = [0, row.len() as u32];
+        let rows = SparseRows::new(&ids, &weights, &offsets).expect("a row");
+        let mut out = vec![f32::NAN; explainer.columns()];
+        assert!(explainer.explain(rows, &mut out, &|| true));
         out
     }
 
@@ -129,7 +143,7 @@ impl Known<'_> {
     fn mean(&self, tree: View<'_>, parts: &[f32], node: u32) -> f64 {
         let Some(split) = tree.split(node) else { return tree.value(node, 0).into() };
         let left = match (self.is_known)(split.feature) {
-            true => f64::from(u8::from(tree.goes_left(node, self.row))),
+            true => f64::from(u8::from(tree.goes_left(node, Row::Dense(self.row)))),
             false => parts[(split.left as usize - 1) / 2].into(),
         };
         let mean = |child| self.mean(tree, parts, child);
@@ -157,6 +171,55 @@ proptest! {
         }
         let sum: f64 = found.iter().map(|value| f64::from(*value)).sum();
         prop_assert!((sum - sample.margin(&row)).abs() < 1e-5);
+    }
+}
+
+proptest! {
+    #[test]
+    fn contributions_of_sparse_rows_are_those_of_the_used_columns_of_dense_ones(
+        splits in proptest::collection::vec(splits(6), 1..4),
+        row in row(),
+        compact in any::<bool>(),
+    ) {
+        let trees: Vec<_> = splits.iter().map(|splits| tree(splits)).collect();
+        let sample = Sample::new(trees, compact, FEATURES);
+        let used = sample.explainer(Columns::Used).used();
+        let dense = sample.explain(&row);
+        let entries = row.iter().enumerate().rev().map(|(id, value)| (id as u64, *value));
+        // A repeated id, of which the last weight counts, and ids of no column. Fewer entries than
+        // there are columns, because a row with as many is taken for complete.
+        let mut known = (0..FEATURES).filter(|column| !row[*column].is_nan());
+        let repeated = known.next().filter(|_| known.count() + 2 < FEATURES);
+        let others = [(FEATURES as u64, 1.0), (1 << 32, 1.0)];
+        let entries: Vec<_> =
+            repeated.map(|id| (id as u64, 9.0)).into_iter().chain(others).chain(entries).collect();
+        let found = sample.explain_sparse(&entries);
+        let of_used = used.iter().map(|column| dense[*column as usize]);
+        prop_assert_eq!(&found, &of_used.chain([dense[FEATURES]]).collect::<Vec<_>>());
+        let unused = (0..FEATURES).filter(|column| !used.contains(&(*column as u64)));
+        prop_assert!(unused.into_iter().all(|column| dense[column] == 0.0));
+    }
+}
+
+/// XGBoost takes a row with as many entries as there are columns for one without missing values.
+#[test]
+fn contributions_of_a_row_that_counts_as_complete_add_up_to_its_margin() {
+    // Missing values of columns 0 and 2 would go left.
+    let split = |leaf, feature| (leaf, feature, 0, [3, 1]);
+    let splits = [split(0, 1), split(0, 0), split(0, 2)];
+    for compact in [false, true] {
+        let sample = Sample::new(vec![tree(&splits)], compact, FEATURES);
+        let repeated = [(1, -1.0), (1, -1.0), (1, -1.0), (1, -1.0), (1, -1.0)];
+        let found = sample.explain_sparse(&repeated);
+        // What the row lacks goes right, as infinity does.
+        let mut equal = [f32::INFINITY; FEATURES];
+        equal[1] = -1.0;
+        let dense = sample.explain(&equal);
+        assert_eq!(found, [dense[0], dense[1], dense[2], dense[FEATURES]]);
+        let sum: f64 = found.iter().map(|value| f64::from(*value)).sum();
+        assert!((sum - sample.margin(&equal)).abs() < 1e-5, "{found:?}");
+        let fewer = sample.explain_sparse(&repeated[1..]);
+        assert_ne!(found, fewer, "one entry less, and the others are missing");
     }
 }
 
@@ -192,7 +255,7 @@ fn long_paths_lose_no_precision() {
 fn deeper_trees_are_not_explained() {
     let levels = LEVELS as usize + 1;
     let sample = Sample::new(vec![line(levels)], true, levels);
-    let refused = sample.explainer().checked().expect_err("a deep tree");
+    let refused = sample.explainer(Columns::All).checked().expect_err("a deep tree");
     assert_eq!(refused, Unexplained::Deep(LEVELS + 1));
     assert!(refused.to_string().contains("at most 256 levels"), "{refused}");
 }
@@ -233,6 +296,6 @@ fn the_work_ends_when_it_is_not_to_proceed() {
         questions.set(questions.get() + 1);
         questions.get() < 3
     };
-    assert!(!sample.explainer().explain(rows, &mut out, &proceed));
+    assert!(!sample.explainer(Columns::All).explain(rows, &mut out, &proceed));
     assert_eq!(questions.get(), 3);
 }

@@ -1,7 +1,11 @@
 //! The walk through one tree that gives the contributions of one row.
 
 use super::Quadrature;
-use crate::forest::{Split, View};
+use crate::{
+    forest::{Split, View},
+    rows::Row,
+    slots::Slots,
+};
 
 /// Nodes between two questions whether to proceed.
 const STRIDE: u32 = 1 << 12;
@@ -49,8 +53,25 @@ struct Task<'a> {
     tree: View<'a>,
     /// The part of the cover of each split that its left child has.
     parts: &'a [f32],
-    row: &'a [f32],
+    row: Row<'a>,
     output: usize,
+}
+
+/// The contributions to one output, which a walk adds to.
+pub(super) struct Sums<'a> {
+    pub(super) of_columns: &'a mut [f64],
+    /// The slots of features if only the columns of those have contributions.
+    pub(super) slots: Option<&'a Slots>,
+}
+
+impl Sums<'_> {
+    fn add(&mut self, feature: usize, contribution: f64) {
+        let column = match self.slots {
+            Some(slots) => slots.get(feature as u64).expect("features of splits have slots"),
+            None => feature,
+        };
+        self.of_columns[column] += contribution;
+    }
 }
 
 impl Task<'_> {
@@ -93,22 +114,22 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Adds the contributions of `row` to an output of a tree to `contributions`. False if the work
-    /// is to end early.
+    /// Adds the contributions of `row` to an output of a tree to `sums`. False if the work is to end
+    /// early.
     pub(super) fn explain(
         &mut self,
         tree: View<'_>,
         parts: &[f32],
-        (row, output): (&[f32], usize),
-        contributions: &mut [f64],
+        (row, output): (Row<'_>, usize),
+        sums: &mut Sums<'_>,
     ) -> bool {
-        self.visit(Task { tree, parts, row, output }, 0, 0, contributions);
+        self.visit(Task { tree, parts, row, output }, 0, 0, sums);
         !self.is_over
     }
 
     /// The mean of a tree over the rows of its training. None if the work is to end early.
     pub(super) fn mean(&mut self, tree: View<'_>, parts: &[f32], output: usize) -> Option<f64> {
-        let mean = self.mean_below(Task { tree, parts, row: &[], output }, 0);
+        let mean = self.mean_below(Task { tree, parts, row: Row::Dense(&[]), output }, 0);
         (!self.is_over).then_some(mean)
     }
 
@@ -124,14 +145,14 @@ impl<'a> Walk<'a> {
 
     /// Visits the node at the end of the current path, which has `level` splits, and all nodes below
     /// it.
-    fn visit(&mut self, task: Task<'_>, node: u32, level: usize, contributions: &mut [f64]) {
+    fn visit(&mut self, task: Task<'_>, node: u32, level: usize, sums: &mut Sums<'_>) {
         let count = self.quadrature.points.len();
         let (start, next) = (level * count, (level + 1) * count);
         let Some(split) = task.tree.split(node) else {
             let value = task.value(node);
             let products = &self.products[start..next];
-            let sums = self.sums[start..next].iter_mut().zip(products);
-            return sums.for_each(|(sum, product)| *sum = value * product);
+            let leaves = self.sums[start..next].iter_mut().zip(products);
+            return leaves.for_each(|(leaf, product)| *leaf = value * product);
         };
         self.sums[start..next].fill(0.0);
         for (child, part, follows) in task.children(node, split) {
@@ -144,9 +165,9 @@ impl<'a> Walk<'a> {
             }
             self.enter(level, before, after);
             self.path.push((split.feature, after));
-            self.visit(task, child, level + 1, contributions);
+            self.visit(task, child, level + 1, sums);
             self.path.pop();
-            contributions[split.feature] += self.leave(level, before, after);
+            sums.add(split.feature, self.leave(level, before, after));
         }
     }
 

@@ -45,14 +45,13 @@ impl View<'_> {
     }
 
     /// True if `row` goes to the left child of the split at `node`.
-    pub(crate) fn goes_left(self, node: u32, row: &[f32]) -> bool {
+    pub(crate) fn goes_left(self, node: u32, row: Row<'_>) -> bool {
         match self {
-            Self::Any(tree) => tree.goes_left(tree.nodes[node as usize], Row::Dense(row)),
+            Self::Any(tree) => tree.goes_left(tree.nodes[node as usize], row),
             Self::Compact(compact, tree) => {
                 let found = node_of(compact, tree, node);
                 let feature = compact.features[found.slot()] as usize;
-                let value = row.get(feature).copied().unwrap_or(f32::NAN);
-                found.left(node) == Some(found.next(value))
+                found.left(node) == Some(found.next(row.value(feature)))
             }
             Self::None => false,
         }

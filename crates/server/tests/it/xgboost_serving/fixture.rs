@@ -66,7 +66,7 @@ fn output(tensor: &str) -> Value {
     json!({"tensor": tensor, "name": tensor, "kind": "per_treatment"})
 }
 
-fn trees_metadata() -> Value {
+pub(crate) fn trees_metadata() -> Value {
     let leaf = json!({"tensor": "leaf", "name": "leaf", "kind": "per_treatment", "width": 2,
         "score": {"column": 0}});
     json!({
