@@ -11,7 +11,7 @@ NAMES = ("daal4py", "onnxruntime", "treelite", "tl2cgen")
 
 REQUIREMENTS = (
     "daal==2026.2.0",
-    "numpy==2.5.5",
+    "numpy==2.4.6",
     "onnx==1.23.2",
     "onnxmltools==1.16.0",
     "onnxruntime==1.31.1",
