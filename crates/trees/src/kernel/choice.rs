@@ -210,7 +210,8 @@ pub(crate) struct Choice {
     row: Kernel,
     block: Kernel,
     /// Rows from which on a block is faster, though it is not full, than one row after the other:
-    /// where it is the only block, and beside full blocks.
+    /// where it is the only block, and beside full blocks. More than [`LANES`] if it never is, as
+    /// with very many slots, which a block has to fill.
     alone: usize,
     beside: usize,
 }
@@ -237,9 +238,20 @@ impl Choice {
         // A block takes the same time however many rows it has.
         let rows = |block: Duration| {
             let rows = (block * LANES as u32).as_nanos().div_ceil(of_rows.as_nanos().max(1));
-            usize::try_from(rows).unwrap_or(LANES).clamp(2, LANES)
+            usize::try_from(rows).unwrap_or(usize::MAX).clamp(2, LANES + 1)
         };
         Self { row, block, alone: rows(of_one), beside: rows(of_all / BLOCKS as u32) }
+    }
+
+    /// The number of rows that go in blocks; those behind them go one by one.
+    fn in_blocks(self, rows: usize) -> usize {
+        let is_slower = |block: usize| block > LANES;
+        if is_slower(self.beside) || (is_slower(self.alone) && rows < BLOCKS * LANES) {
+            return 0;
+        }
+        let enough = if rows < LANES { self.alone } else { self.beside };
+        let rest = rows % LANES;
+        if rest < enough { rows - rest } else { rows }
     }
 
     /// Finds the leaves of `trees` for all rows.
@@ -250,9 +262,7 @@ impl Choice {
         trees: Range<usize>,
         leaves: &mut impl Leaves,
     ) {
-        let rest = rows.len() % LANES;
-        let enough = if rows.len() < LANES { self.alone } else { self.beside };
-        let in_blocks = if rest < enough { rows.len() - rest } else { rows.len() };
+        let in_blocks = self.in_blocks(rows.len());
         let work = |scored| Work { compact, rows, scored, trees: trees.clone() };
         if in_blocks > 0 {
             self.block.block(&work(0..in_blocks), leaves);
@@ -310,5 +320,30 @@ impl Leaves for Discard {
     #[inline(always)]
     fn of_trees(&mut self, _: usize, _: usize, leaves: &[u32]) {
         black_box(leaves);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_go_in_blocks_where_those_are_faster() {
+        let [row, block] = [Kernel(Kind::Portable(Portable), Steps::Lanes); 2];
+        for ((alone, beside), rows, expected) in [
+            ((11, 7), 10, 0),
+            ((11, 7), 11, 11),
+            ((11, 7), 16, 16),
+            ((11, 7), 22, 16),
+            ((11, 7), 23, 23),
+            // A single block is slower than its rows: it takes a group of blocks.
+            ((17, 7), 63, 0),
+            ((17, 7), 64, 64),
+            ((17, 7), 70, 64),
+            ((17, 17), 1000, 0),
+        ] {
+            let choice = Choice { row, block, alone, beside };
+            assert_eq!(choice.in_blocks(rows), expected, "{rows} rows, {alone} and {beside}");
+        }
     }
 }

@@ -108,8 +108,8 @@ pub(crate) trait Vectors: Copy {
         unreachable!("these vectors have no permutations of tables")
     }
 
-    /// The nodes, with the tree's root as 0, to which a row goes from the tops of `M` times 16 trees. Only with
-    /// [`Self::PERMUTES`]; `slots` are `N` vectors, 0 for any number.
+    /// The nodes, with the tree's root as 0, to which a row goes from the tops of `M` times 16 trees.
+    /// Only with [`Self::PERMUTES`]; `slots` are `N` vectors, 0 for any number.
     fn tops_of_row<const N: usize, const M: usize>(
         self,
         _tops: &[[Part; SPLITS]; M],
