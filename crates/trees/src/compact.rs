@@ -8,7 +8,7 @@ mod top;
 
 pub(crate) use build::used;
 pub(crate) use nodes::{Nodes, Wide};
-pub(crate) use tables::{Part, SPLITS, Tables};
+pub(crate) use tables::{LANES, Part, SPLITS, Tables};
 pub(crate) use top::{EXITS, LEVELS, Record, Top};
 
 use std::ops::Range;

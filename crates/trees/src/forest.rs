@@ -9,7 +9,7 @@ use crate::{
     Error,
     budget::Budget,
     compact::{Compact, used},
-    kernel::{Choice, Kind, ObliviousWork},
+    kernel::{Choice, Kind, ObliviousWork, permutes},
     oblivious::Oblivious,
     real::Real,
     rows::{Input, Row},
@@ -35,7 +35,7 @@ impl Forest {
     pub(crate) fn new(trees: Vec<Tree>, budget: &mut Budget) -> Result<Self, Error> {
         match Compact::features(&trees, budget)? {
             Some(features) => {
-                let compact = Compact::build(trees, features, budget)?;
+                let compact = Compact::build(trees, features, permutes(), budget)?;
                 let choice = Choice::fastest(&compact);
                 Ok(Self::Compact(compact, choice))
             }

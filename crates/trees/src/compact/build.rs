@@ -5,7 +5,7 @@ use super::{
     top::{LEVELS, Place},
 };
 use crate::{
-    Error, kernel,
+    Error,
     slots::Slots,
     tree::{self, Tree},
 };
@@ -28,11 +28,12 @@ impl Compact {
         used(trees, budget).map(Some)
     }
 
-    /// Builds the compact form of trees that have one, with the features that they use. Each tree
-    /// is freed when it has been copied.
+    /// Builds the compact form of trees that have one, with the features that they use, and with
+    /// tables if they are of use. Each tree is freed when it has been copied.
     pub(crate) fn build(
         trees: Vec<Tree>,
         features: Vec<u32>,
+        has_tables: bool,
         budget: &mut Budget,
     ) -> Result<Self, Error> {
         let largest = trees.iter().map(|tree| tree.nodes.len()).max().unwrap_or(0);
@@ -55,7 +56,7 @@ impl Compact {
             ids: reserved(nodes, budget)?,
             tops: reserved(trees.len(), budget)?,
             records: reserved(records.sum(), budget)?,
-            tables: match is_narrow && kernel::permutes() {
+            tables: match has_tables && is_narrow {
                 true => Tables::reserved(&trees, budget)?,
                 false => Tables::default(),
             },

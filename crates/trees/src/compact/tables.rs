@@ -6,7 +6,10 @@
 //! each place, with an element for each tree. A leaf of a higher level is at all places below it.
 
 use super::{EXITS, LEVELS, Node};
-use crate::{Error, budget::Budget, kernel::LANES, tree::Tree};
+use crate::{Error, budget::Budget, tree::Tree};
+
+/// Lanes of the vectors of the kernels.
+pub(crate) const LANES: usize = 16;
 
 /// Levels that have a table of each tree.
 const TABLES: u32 = 3;

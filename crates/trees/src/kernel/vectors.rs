@@ -1,9 +1,7 @@
 //! The operations of the kernels on vectors of 16 lanes.
 
+pub(crate) use crate::compact::LANES;
 use crate::compact::{EXITS, Node, Part, SPLITS};
-
-/// Lanes of a vector.
-pub(crate) const LANES: usize = 16;
 
 /// The values of one slot in all rows of a block.
 pub(crate) type Slot = [f32; LANES];
