@@ -19,7 +19,8 @@ fn read(file: &[u8], limits: &Limits) -> (usize, Result<(Model, usize), Error>) 
 #[test]
 fn the_peak_is_at_most_twice_the_file() {
     // The nodes of the last one need sixteen bytes each.
-    let samples = [(40, 11), (1, 15), (1, 16)].map(|(trees, depth)| Sample { trees, depth });
+    let samples = [(2000, 2), (2000, 4), (40, 11), (1, 15), (1, 16)]
+        .map(|(trees, depth)| Sample { trees, depth });
     for sample in samples {
         for (format, file) in
             [("JSON", sample.json()), ("UBJSON", sample.ubjson()), ("binary", sample.binary())]

@@ -33,7 +33,8 @@ impl Part {
     }
 }
 
-/// The tables of all trees. Empty for processors without such vectors, and where nodes are wide.
+/// The tables of all trees. Empty for processors without such vectors, where nodes are wide, and for
+/// small trees.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     /// The tables of the levels, from the highest one on, tree after tree.
@@ -45,9 +46,14 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Room for the tables of trees.
+    /// Room for the tables of trees. None of trees so small that the nodes of 16 would fill less than
+    /// half of the table of their tops.
     pub(super) fn reserved(trees: &[Tree], budget: &mut Budget) -> Result<Self, Error> {
         let mut tables = Self::default();
+        let nodes: usize = trees.iter().map(|tree| tree.nodes.len()).sum();
+        if nodes < trees.len() * SPLITS.div_ceil(2) {
+            return Ok(tables);
+        }
         let parts = trees.iter().map(|tree| (EXITS / LANES) * ((1 << levels(tree)) - 1));
         budget.reserve(&mut tables.levels, parts.sum())?;
         budget.reserve(&mut tables.places, trees.len() + 1)?;

@@ -211,7 +211,7 @@ fn contributions_of_a_row_that_counts_as_complete_add_up_to_its_margin() {
         let sample = Sample::new(vec![tree(&splits)], compact, FEATURES);
         let repeated = [(1, -1.0), (1, -1.0), (1, -1.0), (1, -1.0), (1, -1.0)];
         let found = sample.explain_sparse(&repeated);
-        // What the row lacks goes right, as infinity does.
+        // Values that the row lacks go right, as infinity does.
         let mut equal = [f32::INFINITY; FEATURES];
         equal[1] = -1.0;
         let dense = sample.explain(&equal);
