@@ -59,7 +59,7 @@ pub(super) fn run<V: Vectors, const GATHERS: bool>(
             for first in (0..blocks).step_by(BLOCKS) {
                 let (number, compact, trees) = (first / BLOCKS, work.compact, trees.clone());
                 let complete = complete[number];
-                let group = Rows { slots: &slots[of_group(number)], complete, first };
+                let group = Blocks { slots: &slots[of_group(number)], complete, first };
                 match blocks - first {
                     1 => group.through::<V, GATHERS, 1>(vectors, compact, trees, leaves),
                     2 => group.through::<V, GATHERS, 2>(vectors, compact, trees, leaves),
@@ -113,8 +113,8 @@ fn clear(work: &Work<'_>, first: usize, count: usize, slots: &mut [Group], block
     }
 }
 
-/// The rows of a group of blocks.
-struct Rows<'a> {
+/// A group of blocks.
+struct Blocks<'a> {
     slots: &'a [Group],
     /// True for each block of which no value is known to be missing. Only walks lane by lane ask.
     complete: [bool; BLOCKS],
@@ -122,7 +122,7 @@ struct Rows<'a> {
     first: usize,
 }
 
-impl Rows<'_> {
+impl Blocks<'_> {
     /// Finds the leaves of `trees` for the first `N` blocks of the group.
     #[inline(always)]
     fn through<V: Vectors, const GATHERS: bool, const N: usize>(

@@ -57,17 +57,17 @@ pub(super) fn run<V: Vectors>(vectors: V, work: &Work<'_>, leaves: &mut impl Lea
 fn each_row<V: Vectors, const N: usize>(vectors: V, work: &Work<'_>, leaves: &mut impl Leaves) {
     let mut slots = vec![f32::NAN; work.compact.features.len().max(N * LANES)];
     for at in work.scored.clone() {
-        let row = Row { vectors, compact: work.compact, values: values(work, at, &mut slots) };
+        let values = values(work, at, &mut slots);
+        let walk = RowWalk { vectors, compact: work.compact, trees: &work.trees, at, values };
         // The trees of a vector begin with a multiple of their number, as they do in the tables.
         let end = work.trees.end.div_ceil(LANES);
         let mut number = work.trees.start / LANES;
         while number < end {
-            let place = Place { row: at, trees: &work.trees, number };
             if number + VECTORS <= end {
-                place.report(row.leaves::<N, VECTORS>(number), leaves);
+                walk.through::<N, VECTORS>(number, leaves);
                 number += VECTORS;
             } else {
-                place.report(row.leaves::<N, 1>(number), leaves);
+                walk.through::<N, 1>(number, leaves);
                 number += 1;
             }
         }
@@ -75,33 +75,29 @@ fn each_row<V: Vectors, const N: usize>(vectors: V, work: &Work<'_>, leaves: &mu
     }
 }
 
-/// Vectors of leaves, from the trees 16 times `number` on.
-struct Place<'a> {
-    row: usize,
-    /// The trees that count.
-    trees: &'a Range<usize>,
-    number: usize,
-}
-
-impl Place<'_> {
-    #[inline(always)]
-    fn report<const M: usize>(self, found: [[u32; LANES]; M], leaves: &mut impl Leaves) {
-        for (number, found) in (self.number..).zip(found) {
-            let first = number * LANES;
-            let trees = self.trees.start.max(first)..self.trees.end.min(first + LANES);
-            leaves.of_trees(self.row, trees.start, &found[trees.start - first..trees.end - first]);
-        }
-    }
-}
-
-/// A row with the values of its slots.
-struct Row<'a, V> {
+/// The walks of one row.
+struct RowWalk<'a, V> {
     vectors: V,
     compact: &'a Compact,
+    /// The trees that count.
+    trees: &'a Range<usize>,
+    /// The number of the row.
+    at: usize,
+    /// The values of the slots in the row.
     values: &'a [f32],
 }
 
-impl<V: Vectors> Row<'_, V> {
+impl<V: Vectors> RowWalk<'_, V> {
+    /// Walks through `M` vectors of trees, from 16 times `number` on.
+    #[inline(always)]
+    fn through<const N: usize, const M: usize>(&self, number: usize, leaves: &mut impl Leaves) {
+        for (number, found) in (number..).zip(self.leaves::<N, M>(number)) {
+            let first = number * LANES;
+            let trees = self.trees.start.max(first)..self.trees.end.min(first + LANES);
+            leaves.of_trees(self.at, trees.start, &found[trees.start - first..trees.end - first]);
+        }
+    }
+
     /// The leaves of `M` vectors of trees, from 16 times `number` on. Lanes behind the last tree are
     /// in the first tree of their vector.
     #[inline(always)]
