@@ -23,11 +23,14 @@ use super::{
 use super::{avx2::Avx2, avx512::Avx512};
 use crate::{Rows, compact::Compact, oblivious::Oblivious, rows::Input};
 
-/// Turns of all kernels, at most and at least.
-const TURNS: Range<usize> = 2..5;
+/// Turns of all kernels, at least and at most.
+const TURNS: Range<usize> = 3..8;
 
-/// Time after which the turns for a kernel end, if there were enough.
-const TIME: Duration = Duration::from_millis(2);
+/// Time after which the turns end, if there were enough.
+const TIME: Duration = Duration::from_millis(4);
+
+/// The time of a block over that of its rows one by one, from which on blocks are not used.
+const NEVER: f64 = 1.25;
 
 /// Trees, and columns of a row, that the choice looks at.
 const TREES: usize = 256;
@@ -86,7 +89,9 @@ impl Kind {
         let values: Vec<_> = (0..LANES * all.inputs()).map(spread).collect();
         let rows = Rows::new(&values, all.inputs()).expect("a whole number of rows");
         let work = ObliviousWork { all, rows: Input::Dense(rows), trees: 0..all.len().min(TREES) };
-        fastest(Self::all(), |kind| kind.oblivious(&work, &mut Discard)).0
+        let mut times = Times::new(Self::all());
+        in_turns(|| times.measure(|kind| kind.oblivious(&work, &mut Discard)));
+        times.kernels[times.fastest()]
     }
 }
 
@@ -229,24 +234,31 @@ impl Choice {
         let values: Vec<_> = (0..BLOCKS * LANES * width).map(spread).collect();
         let rows = Input::Dense(Rows::new(&values, width).expect("a whole number of rows"));
         let trees = 0..compact.roots.len().min(TREES);
-        let block_of = |scored| Work { compact, rows, scored, trees: trees.clone() };
-        let (one, all) = (block_of(0..LANES), block_of(0..BLOCKS * LANES));
-        let (row, of_rows) = fastest(Kernel::of_row(), |kernel| kernel.row(&one, &mut Discard));
-        let (block, of_all) =
-            fastest(Kernel::of_block(), |kernel| kernel.block(&all, &mut Discard));
-        let (_, of_one) = fastest(vec![block], |kernel| kernel.block(&one, &mut Discard));
-        // A block takes the same time however many rows it has.
-        let rows = |block: Duration| {
-            let rows = (block * LANES as u32).as_nanos().div_ceil(of_rows.as_nanos().max(1));
-            usize::try_from(rows).unwrap_or(usize::MAX).clamp(2, LANES + 1)
-        };
-        Self { row, block, alone: rows(of_one), beside: rows(of_all / BLOCKS as u32) }
+        let work = |scored| Work { compact, rows, scored, trees: trees.clone() };
+        let (one, group) = (work(0..LANES), work(0..BLOCKS * LANES));
+        // Turns of everything that is compared: other work on the processor slows all of it down.
+        let mut by_row = Times::new(Kernel::of_row());
+        let mut by_group = Times::new(Kernel::of_block());
+        let mut by_block = by_group.clone();
+        in_turns(|| {
+            by_row.measure(|kernel| kernel.row(&one, &mut Discard));
+            by_group.measure(|kernel| kernel.block(&group, &mut Discard));
+            by_block.measure(|kernel| kernel.block(&one, &mut Discard));
+        });
+        let (row, block) = (by_row.fastest(), by_group.fastest());
+        let of_row = by_row.times[row] / LANES as u32;
+        Self {
+            row: by_row.kernels[row],
+            block: by_group.kernels[block],
+            alone: rows_of(by_block.times[block], of_row),
+            beside: rows_of(by_group.times[block] / BLOCKS as u32, of_row),
+        }
     }
 
     /// The number of rows that go in blocks; those behind them go one by one.
     fn in_blocks(self, rows: usize) -> usize {
-        let is_slower = |block: usize| block > LANES;
-        if is_slower(self.beside) || (is_slower(self.alone) && rows < BLOCKS * LANES) {
+        let is_never = |block: usize| block > LANES;
+        if is_never(self.beside) || (is_never(self.alone) && rows < BLOCKS * LANES) {
             return 0;
         }
         let enough = if rows < LANES { self.alone } else { self.beside };
@@ -278,23 +290,51 @@ fn spread(at: usize) -> f32 {
     (at as f32 * 0.618_034).fract() * 4.0 - 2.0
 }
 
-/// The fastest kernel, and its shortest time. They take turns, so that all of them are measured
-/// equally often, after a run that brings the model into the caches.
-fn fastest<K: Copy>(kernels: Vec<K>, run: impl Fn(K)) -> (K, Duration) {
-    let start = Instant::now();
-    let mut times: Vec<_> = kernels.into_iter().map(|kernel| (kernel, Duration::MAX)).collect();
-    run(times[0].0);
-    for turn in 0..TURNS.end {
-        if turn >= TURNS.start && start.elapsed() > TIME {
-            break;
-        }
-        for (kernel, time) in &mut times {
+/// The number of rows that take as long one by one as a block does, whose time does not depend on
+/// the number of its rows: at least 2. More than [`LANES`] if a block is never of use. That takes
+/// more than the errors of measurements, because blocks in vain cost less than none in vain.
+fn rows_of(block: Duration, row: Duration) -> usize {
+    let rows = block.as_secs_f64() / row.as_secs_f64().max(1e-9);
+    if rows > NEVER * LANES as f64 { LANES + 1 } else { (rows.ceil() as usize).clamp(2, LANES) }
+}
+
+/// Kernels, and the shortest time of each.
+#[derive(Clone)]
+struct Times<K> {
+    kernels: Vec<K>,
+    times: Vec<Duration>,
+}
+
+impl<K: Copy> Times<K> {
+    fn new(kernels: Vec<K>) -> Self {
+        Self { times: vec![Duration::MAX; kernels.len()], kernels }
+    }
+
+    /// Runs all kernels once.
+    fn measure(&mut self, run: impl Fn(K)) {
+        for (kernel, time) in self.kernels.iter().zip(&mut self.times) {
             let start = Instant::now();
             run(*kernel);
             *time = start.elapsed().min(*time);
         }
     }
-    times.into_iter().min_by_key(|(_, time)| *time).expect("every processor has a kernel")
+
+    /// The number of the fastest kernel.
+    fn fastest(&self) -> usize {
+        let fastest = (0..self.times.len()).min_by_key(|at| self.times[*at]);
+        fastest.expect("every processor has a kernel")
+    }
+}
+
+/// Calls `turn` some times. The first turn brings the model into the caches.
+fn in_turns(mut turn: impl FnMut()) {
+    let start = Instant::now();
+    for number in 0..TURNS.end {
+        if number >= TURNS.start && start.elapsed() > TIME {
+            break;
+        }
+        turn();
+    }
 }
 
 /// Does nothing with leaves.
@@ -326,6 +366,15 @@ impl Leaves for Discard {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_block_is_used_from_the_rows_on_that_take_as_long() {
+        for (block, expected) in [(1, 2), (200, 2), (201, 3), (1600, 16), (1999, 16), (2001, 17)] {
+            let rows = rows_of(Duration::from_nanos(block), Duration::from_nanos(100));
+            assert_eq!(rows, expected, "a block of {block} ns, and rows of 100 ns");
+        }
+        assert_eq!(rows_of(Duration::ZERO, Duration::ZERO), 2);
+    }
 
     #[test]
     fn rows_go_in_blocks_where_those_are_faster() {
