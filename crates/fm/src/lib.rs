@@ -33,6 +33,7 @@
 mod error;
 mod model;
 mod names;
+mod quad;
 mod read;
 mod rows;
 mod score;

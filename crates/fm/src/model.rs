@@ -1,6 +1,6 @@
 //! A model that is ready to score.
 
-use outrigger_trees::{self as trees, Budget, LeafNumbers};
+use outrigger_trees::{self as trees, Budget};
 
 use crate::{
     Error, Files, Kind, Options, Reading, Rows, read,
@@ -20,8 +20,8 @@ const ROWS: usize = 256;
 #[derive(Debug)]
 pub struct Model {
     trees: trees::Model,
-    /// The feature of each leaf, or [`NO_FEATURE`].
-    leaves: LeafNumbers,
+    /// The feature of each place of leaves.
+    of_leaves: Vec<u32>,
     table: Table,
     skipped: u64,
 }
@@ -44,11 +44,11 @@ impl Model {
         // The features of leaves follow those with an id, in the order of trees and leaves.
         let first = ids.len();
         let table = table.complete(&mapped.features, &mut budget)?;
-        let leaves = trees.number_leaves(&mut budget, |tree, leaf| {
+        let of_leaves = trees.at_places(&mut budget, |tree, leaf| {
             let found = mapped.leaves.binary_search(&(tree as u32, leaf));
-            found.map_or(NO_FEATURE, |at| (first + at) as u32)
+            found.map_or(table.zeros(), |at| (first + at) as u32)
         })?;
-        Ok(Self { trees, leaves, table, skipped: skipped + mapped.skipped })
+        Ok(Self { trees, of_leaves, table, skipped: skipped + mapped.skipped })
     }
 
     /// The kind of the factorisation machine.
@@ -89,29 +89,22 @@ impl Model {
     pub fn score(&self, rows: Rows<'_>, options: &Options, out: &mut [f32]) {
         assert_eq!(out.len(), rows.len() * self.classes(), "the length of the output");
         let trees = self.trees.width(trees::Output::Leaf);
-        let at_once = rows.len().clamp(1, ROWS);
-        let (mut leaves, mut weighted) = (vec![NO_FEATURE; at_once * trees], Vec::new());
-        let mut out = out.chunks_exact_mut(self.classes());
-        for first in (0..rows.len()).step_by(at_once) {
-            let some = first..(first + at_once).min(rows.len());
+        let mut leaves = vec![0; rows.len().min(ROWS) * trees];
+        let outs = out.chunks_mut(ROWS * self.classes());
+        for (out, first) in outs.zip((0..rows.len()).step_by(ROWS)) {
+            let some = first..(first + ROWS).min(rows.len());
             let leaves = &mut leaves[..some.len() * trees];
-            let rows = [rows.fm, rows.trees].map(|rows| rows.slice(some.clone()));
-            self.trees.leaf_numbers(rows[1].truncated(), &self.leaves, leaves);
-            let known = rows.map(|rows| rows.look_up(|id| self.feature(id)));
-            for (at, out) in (0..some.len()).zip(&mut out) {
-                weighted.clear();
-                for (rows, known) in rows.iter().zip(&known) {
-                    weighted.extend(rows.looked_up(known, at));
-                }
-                weighted.retain(|(feature, _)| *feature != NO_FEATURE);
-                let features =
-                    Features { weighted: &weighted, leaves: &leaves[at * trees..][..trees] };
-                score(&self.table, features, options.output, options.precision, out);
-            }
+            let parts = [rows.fm, rows.trees].map(|rows| rows.slice(some.clone()));
+            self.trees.leaf_places(parts[1].truncated(), leaves);
+            let known = parts.map(|rows| rows.look_up(|id| self.feature(id)));
+            let parts = [(parts[0], &*known[0]), (parts[1], &*known[1])];
+            let features = Features { parts, leaves, of_leaves: &self.of_leaves };
+            score(&self.table, &features, *options, out);
         }
     }
 
     /// The number of the feature `id` in the table, or [`NO_FEATURE`].
+    #[inline]
     fn feature(&self, id: u64) -> u32 {
         self.table.ids.get(id).map_or(NO_FEATURE, |number| number as u32)
     }
@@ -119,6 +112,7 @@ impl Model {
     /// Bytes held.
     pub fn memory(&self) -> usize {
         let trees = self.trees.memory() - size_of::<trees::Model>();
-        size_of::<Self>() + trees + self.leaves.memory() + self.table.memory()
+        let leaves = size_of::<u32>() * self.of_leaves.capacity();
+        size_of::<Self>() + trees + leaves + self.table.memory()
     }
 }

@@ -1,6 +1,6 @@
 //! The weights of all features in one array.
 
-use outrigger_trees::{Budget, Numbering};
+use outrigger_trees::{self as trees, Budget, Numbering};
 
 use crate::Error;
 
@@ -19,22 +19,17 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// The length of a vector in the table: zeros follow it, so that loops have fixed steps.
-    pub(crate) fn padded(self) -> usize {
-        match self.factors {
-            0..=4 => self.factors.next_multiple_of(4),
-            factors => factors.next_multiple_of(8),
-        }
-    }
-
-    /// Numbers before the vector: the weight, and the squared norm in a binary model.
-    fn head(self) -> usize {
+    /// Numbers before the vector: the weight, and the negative squared norm in a binary model.
+    pub(crate) fn head(self) -> usize {
         if self.softmax { 1 } else { 2 }
     }
 
-    /// Numbers of a feature for one class.
-    fn of_class(self) -> usize {
-        self.head() + self.padded()
+    /// Numbers of a feature for one class. Zeros follow a vector, so that all are quads.
+    pub(crate) fn of_class(self) -> usize {
+        match self.factors {
+            0 => self.head(),
+            factors => (self.head() + factors).next_multiple_of(4),
+        }
     }
 
     /// Numbers of a feature.
@@ -53,49 +48,66 @@ impl Shape {
         for (values, place) in classes.zip(place.chunks_exact_mut(self.of_class())) {
             place[0] = values[0];
             if !self.softmax {
-                place[1] = values[1..].iter().fold(0.0, |norm, value| norm + value * value);
+                place[1] = -values[1..].iter().fold(0.0, |norm, value| norm + value * value);
             }
             place[self.head()..][..self.factors].copy_from_slice(&values[1..]);
         }
     }
 }
 
-/// The numbers of one feature for one class.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Weights<'a> {
-    pub(crate) weight: f32,
-    /// The squared norm of the vector, a sum in f32. Without meaning in a softmax model.
-    pub(crate) norm: f32,
-    /// The vector, and zeros.
-    pub(crate) vector: &'a [f32],
-}
-
 /// All features of a factorisation machine. Those with an id come first, those of leaves follow in
-/// the order of trees and leaves, so that the leaves of a row are close to each other.
+/// the order of trees and leaves, so that the leaves of a row are close to each other. The last one
+/// has zeros, which change no sum: leaves without a feature have it.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) shape: Shape,
     /// The bias of each class.
     pub(crate) bias: Vec<f32>,
-    pub(crate) ids: Numbering,
+    /// The number of the feature with an id.
+    pub(crate) ids: trees::Numbers,
     values: Vec<f32>,
 }
 
 impl Table {
-    /// The numbers of a feature for a class.
-    #[inline]
-    pub(crate) fn weights(&self, feature: u32, class: usize) -> Weights<'_> {
-        let size = self.shape.of_class();
-        let start = feature as usize * self.shape.stride() + class * size;
-        let values = &self.values[start..start + size];
-        let head = self.shape.head();
-        Weights { weight: values[0], norm: values[head - 1], vector: &values[head..] }
+    /// The number of a feature whose numbers are all 0.
+    pub(crate) fn zeros(&self) -> u32 {
+        (self.values.len() / self.shape.stride() - 1) as u32
+    }
+
+    /// The numbers of all features for a class, from the number `from` on.
+    pub(crate) fn numbers(&self, class: usize, from: usize) -> Numbers<'_> {
+        let from = class * self.shape.of_class() + from;
+        Numbers { values: &self.values[from..], stride: self.shape.stride() }
     }
 
     /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
         let numbers = self.bias.capacity() + self.values.capacity();
         size_of::<f32>() * numbers + self.ids.memory()
+    }
+}
+
+/// Some of the numbers of all features for a class: the weight, in a binary model the negative
+/// squared norm of the vector, which is a sum in f32, and the vector.
+#[derive(Clone, Copy)]
+pub(crate) struct Numbers<'a> {
+    values: &'a [f32],
+    /// The distance between those of two features.
+    stride: usize,
+}
+
+impl Numbers<'_> {
+    /// The first 4 times `N` numbers of a feature that has a vector.
+    #[inline(always)]
+    pub(crate) fn quads<const N: usize>(self, feature: u32) -> [[f32; 4]; N] {
+        let (quads, _) = self.values[feature as usize * self.stride..].as_chunks();
+        *quads.first_chunk().expect("the numbers of a feature")
+    }
+
+    /// The weight alone of a feature, in a quad.
+    #[inline(always)]
+    pub(crate) fn weight(self, feature: u32) -> [[f32; 4]; 1] {
+        [[self.values[feature as usize * self.stride], 0.0, 0.0, 0.0]]
     }
 }
 
@@ -152,15 +164,18 @@ impl Growing {
         }
     }
 
-    /// The table, in which copies of the features `leaves` follow the others.
+    /// The table, in which copies of the features `leaves` follow the others, and a feature of zeros
+    /// follows them.
     pub(crate) fn complete(mut self, leaves: &[u32], budget: &mut Budget) -> Result<Table, Error> {
         let (shape, features, stride) = (self.shape, self.ids.len(), self.shape.stride());
-        if features + leaves.len() > NO_FEATURE as usize {
-            let text = format!("it has more than {NO_FEATURE} features");
+        if features + leaves.len() >= NO_FEATURE as usize {
+            let text = format!("it has {NO_FEATURE} features or more");
             return Err(Error::Unsupported(text));
         }
+        // Frees memory before there are two places for all numbers.
+        let ids = self.ids.complete(budget)?;
         let mut values = Vec::new();
-        let length = (features + leaves.len()) * stride;
+        let length = (features + leaves.len() + 1) * stride;
         budget.charge::<f32>(length)?;
         values.reserve_exact(length);
         for block in std::mem::take(&mut self.blocks) {
@@ -172,8 +187,8 @@ impl Growing {
             let start = *leaf as usize * stride;
             values.extend_from_within(start..start + stride);
         }
-        self.ids.shrink(budget);
-        Ok(Table { shape, bias: self.bias, ids: self.ids, values })
+        values.resize(length, 0.0);
+        Ok(Table { shape, bias: self.bias, ids, values })
     }
 
     fn features_of_block(&self) -> usize {
@@ -219,12 +234,19 @@ mod tests {
             let expected = (0..features).chain([features - 1, 0]);
             for (feature, values) in expected.map(values).enumerate() {
                 for (class, values) in values.chunks(1 + factors).enumerate() {
-                    let found = table.weights(feature as u32, class);
-                    assert_eq!(found.weight, values[0]);
-                    assert_eq!(found.vector[..factors], values[1..]);
-                    assert!(found.vector[factors..].iter().all(|value| *value == 0.0));
+                    if factors == 0 {
+                        let [weight] = table.numbers(class, 0).weight(feature as u32);
+                        assert_eq!(weight, [values[0], 0.0, 0.0, 0.0]);
+                        continue;
+                    }
+                    let quad = |from| table.numbers(class, from).quads::<1>(feature as u32)[0];
+                    let found = (0..shape.of_class()).step_by(4).flat_map(quad);
+                    let found: Vec<_> = found.collect();
+                    let (head, vector) = found.split_at(shape.head());
                     let norm = values[1..].iter().map(|value| value * value).sum::<f32>();
-                    assert!(softmax || found.norm == norm);
+                    assert_eq!(*head, [values[0], -norm][..shape.head()]);
+                    assert_eq!(vector[..factors], values[1..]);
+                    assert!(vector[factors..].iter().all(|value| *value == 0.0));
                 }
             }
             assert_eq!(table.ids.get(5), Some(1));

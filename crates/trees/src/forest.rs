@@ -125,42 +125,48 @@ impl Forest {
         }
     }
 
-    /// Writes a number for the leaf of each of `trees`, row after row: its number in the file, or
-    /// that in `numbers`, which has one for each node of all trees.
-    pub(crate) fn leaves(
-        &self,
-        rows: Input<'_>,
-        trees: Range<usize>,
-        numbers: Option<&[u32]>,
-        out: &mut [impl LeafId],
-    ) {
+    /// Writes the number that the leaf of each of `trees` has in the file, row after row.
+    pub(crate) fn leaves(&self, rows: Input<'_>, trees: Range<usize>, out: &mut [impl LeafId]) {
+        match self {
+            Self::Any(all) => rows.for_each(|at, row| {
+                for (tree, out) in all[trees.clone()].iter().zip(&mut out[at * trees.len()..]) {
+                    *out = LeafId::of(tree.nodes[tree.leaf(row)].id);
+                }
+            }),
+            Self::Compact(compact, choice) => {
+                let id = |_, leaf| compact.ids[leaf as usize];
+                let mut ids = Ids::by_row(trees.clone(), id, out);
+                choice.run(compact, rows, trees, &mut ids);
+            }
+            Self::Oblivious(all, kind) => {
+                let id = |tree, leaf| leaf - all.first_leaf(tree) as u32;
+                let mut ids = Ids::by_row(trees.clone(), id, out);
+                kind.oblivious(&ObliviousWork { all, rows, trees }, &mut ids);
+            }
+        }
+    }
+
+    /// Writes the place of the leaf of each of `trees` among all nodes in the order of
+    /// [`Self::for_each_node`], tree after tree.
+    pub(crate) fn leaf_places(&self, rows: Input<'_>, trees: Range<usize>, out: &mut [u32]) {
+        let (count, place) = (rows.len(), |_, leaf| leaf);
         match self {
             Self::Any(all) => {
-                let first: usize = all[..trees.start].iter().map(|tree| tree.nodes.len()).sum();
+                let before: usize = all[..trees.start].iter().map(|tree| tree.nodes.len()).sum();
                 rows.for_each(|at, row| {
-                    let (mut root, out) = (first, &mut out[at * trees.len()..]);
+                    let (mut root, out) = (before, out[at..].iter_mut().step_by(count));
                     for (tree, out) in all[trees.clone()].iter().zip(out) {
-                        let leaf = tree.leaf(row);
-                        let in_file = tree.nodes[leaf].id;
-                        *out = LeafId::of(numbers.map_or(in_file, |numbers| numbers[root + leaf]));
+                        *out = (root + tree.leaf(row)) as u32;
                         root += tree.nodes.len();
                     }
                 });
             }
             Self::Compact(compact, choice) => {
-                let ids = numbers.unwrap_or(&compact.ids);
-                let number = |_, leaf| ids[leaf as usize];
-                let count = trees.clone();
-                let mut ids = Ids { number, trees: count, out, blocks: Vec::new() };
+                let mut ids = Ids::by_tree(trees.clone(), count, place, out);
                 choice.run(compact, rows, trees, &mut ids);
             }
             Self::Oblivious(all, kind) => {
-                let number = |tree, leaf: u32| match numbers {
-                    Some(numbers) => numbers[leaf as usize],
-                    None => leaf - all.first_leaf(tree) as u32,
-                };
-                let count = trees.clone();
-                let mut ids = Ids { number, trees: count, out, blocks: Vec::new() };
+                let mut ids = Ids::by_tree(trees.clone(), count, place, out);
                 kind.oblivious(&ObliviousWork { all, rows, trees }, &mut ids);
             }
         }

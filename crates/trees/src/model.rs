@@ -129,35 +129,34 @@ impl Model {
         self.predict_input(self.input(rows.into(), options.output, &mut found), options, out);
     }
 
-    /// Gives a number to every leaf, for [`Self::leaf_numbers`]. `number` is called with the tree of
-    /// each node, and the number that the node has in the file.
+    /// Values for [`Self::leaf_places`]: the result of `value` for each place, called with a tree and
+    /// the number that a node of it has in the file. Places of nodes that are no leaves count too.
     ///
     /// # Errors
     /// [`Error::Memory`].
-    pub fn number_leaves(
+    pub fn at_places<T>(
         &self,
         budget: &mut Budget,
-        mut number: impl FnMut(usize, u32) -> u32,
-    ) -> Result<LeafNumbers, Error> {
-        let mut numbers = Vec::new();
-        let mut nodes = 0;
-        self.forest.for_each_node(|_, _| nodes += 1);
-        budget.reserve(&mut numbers, nodes)?;
-        self.forest.for_each_node(|tree, id| numbers.push(number(tree, id)));
-        Ok(LeafNumbers { numbers })
+        mut value: impl FnMut(usize, u32) -> T,
+    ) -> Result<Vec<T>, Error> {
+        let (mut values, mut places) = (Vec::new(), 0);
+        self.forest.for_each_node(|_, _| places += 1);
+        budget.reserve(&mut values, places)?;
+        self.forest.for_each_node(|tree, id| values.push(value(tree, id)));
+        Ok(values)
     }
 
-    /// Writes the number of the leaf of each tree, row after row. `numbers` are those of this
-    /// model.
+    /// Writes the place of the leaf of each tree, tree after tree with one for each row. Leaves of
+    /// all trees have places of their own, among those of [`Self::at_places`].
     ///
     /// # Panics
     /// Panics if the length of `out` is not the number of rows times that of trees.
-    pub fn leaf_numbers(&self, rows: SparseRows<'_>, numbers: &LeafNumbers, out: &mut [u32]) {
-        let trees = 0..self.groups.len();
+    pub fn leaf_places(&self, rows: SparseRows<'_>, out: &mut [u32]) {
+        let trees = 0..self.width(Output::Leaf);
         assert_eq!(out.len(), rows.len() * trees.len(), "the length of the output");
         let mut found = Vec::new();
         let rows = self.input(rows.into(), Output::Leaf, &mut found);
-        self.forest.leaves(rows, trees, Some(&numbers.numbers), out);
+        self.forest.leaf_places(rows, trees, out);
     }
 
     /// The rows as the trees take them for an output; `found` holds memory of it.
@@ -183,7 +182,7 @@ impl Model {
         }
         let (trees, objective) = (self.header.trees(options), self.header.objective);
         match options.output {
-            Output::Leaf => self.forest.leaves(rows, trees, None, out),
+            Output::Leaf => self.forest.leaves(rows, trees, out),
             Output::Margin => self.margins(rows, trees, out),
             Output::Value if columns == self.groups() => {
                 self.margins(rows, trees, out);
@@ -217,7 +216,7 @@ impl Model {
         let rows = self.input(rows.into(), Output::Leaf, &mut found);
         let trees = self.header.trees(&Options { output: Output::Leaf, iterations });
         assert_eq!(out.len(), rows.len() * trees.len(), "the length of the output");
-        self.forest.leaves(rows, trees, None, out);
+        self.forest.leaves(rows, trees, out);
     }
 
     /// Explains the margins of rows by the contributions of these columns. `iterations` are those
@@ -255,19 +254,5 @@ impl Model {
     fn margins(&self, rows: Input<'_>, trees: Range<usize>, out: &mut [f32]) {
         out.chunks_exact_mut(self.groups()).for_each(|row| row.copy_from_slice(&self.base));
         self.forest.add(rows, trees, &self.groups, self.groups(), out);
-    }
-}
-
-/// A number for each leaf of a model's trees.
-#[derive(Debug)]
-pub struct LeafNumbers {
-    /// The number of each node, tree after tree.
-    numbers: Vec<u32>,
-}
-
-impl LeafNumbers {
-    /// Bytes held.
-    pub fn memory(&self) -> usize {
-        size_of::<u32>() * self.numbers.capacity()
     }
 }

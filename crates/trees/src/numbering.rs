@@ -1,4 +1,4 @@
-//! Ids, each with a number.
+//! Ids, each with a number: [`Numbering`] as long as ids are added, then [`Numbers`].
 
 use std::{
     collections::hash_map::RandomState,
@@ -7,9 +7,15 @@ use std::{
 
 use crate::{Budget, Error};
 
-/// A slot without an id.
+/// A slot without an id, or an id without a number.
 const EMPTY: u32 = u32::MAX;
 const SLOTS: usize = 16;
+
+/// Ids that share a table with one that has a number, at most on average.
+const SPARSE: usize = 8;
+
+/// Ids of a table of any density.
+const FEW: usize = 1 << 10;
 
 /// Ids, numbered in the order in which they were added. An open hash table with linear probing,
 /// whose slots hold numbers; at most half of the slots are taken.
@@ -71,15 +77,23 @@ impl Numbering {
         self.ids.is_empty()
     }
 
-    /// Frees memory that no id needs.
-    pub fn shrink(&mut self, budget: &mut Budget) {
-        budget.release::<u64>(self.ids.capacity() - self.ids.len());
+    /// The numbers of these ids, to which no others are added.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn complete(mut self, budget: &mut Budget) -> Result<Numbers, Error> {
+        let count = self.ids.len();
+        let most = FEW.max(SPARSE * count) as u64;
+        let last = self.ids.iter().max().copied().unwrap_or(0);
+        if last < most {
+            let mut numbers = budget.filled(EMPTY, last as usize + 1)?;
+            (0..).zip(&self.ids).for_each(|(number, id)| numbers[*id as usize] = number);
+            budget.release::<u8>(self.memory());
+            return Ok(Numbers { count, table: Table::Direct(numbers) });
+        }
+        budget.release::<u64>(self.ids.capacity() - count);
         self.ids.shrink_to_fit();
-    }
-
-    /// The ids, in the order in which they were added.
-    pub fn ids(&self) -> &[u64] {
-        &self.ids
+        Ok(Numbers { count, table: Table::Hashed(self) })
     }
 
     /// The ids alone, in the order in which they were added.
@@ -123,6 +137,66 @@ impl Numbering {
     }
 }
 
+/// The numbers of ids, when all are known.
+#[derive(Debug)]
+pub struct Numbers {
+    count: usize,
+    table: Table,
+}
+
+#[derive(Debug)]
+enum Table {
+    /// The number of each id from 0 on, or [`EMPTY`].
+    Direct(Vec<u32>),
+    /// For ids that are far from each other.
+    Hashed(Numbering),
+}
+
+impl Numbers {
+    /// The number of `id`, if it has one.
+    #[inline]
+    pub fn get(&self, id: u64) -> Option<usize> {
+        match &self.table {
+            Table::Direct(numbers) => {
+                let number = *numbers.get(usize::try_from(id).ok()?)?;
+                (number != EMPTY).then_some(number as usize)
+            }
+            Table::Hashed(numbering) => numbering.get(id),
+        }
+    }
+
+    /// The number of ids.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// True if there are no ids.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The ids, in the order of their numbers.
+    pub fn ids(&self) -> Vec<u64> {
+        match &self.table {
+            Table::Direct(numbers) => {
+                let mut ids = vec![0; self.count];
+                let known = (0..).zip(numbers).filter(|(_, number)| **number != EMPTY);
+                known.for_each(|(id, number)| ids[*number as usize] = id);
+                ids
+            }
+            Table::Hashed(numbering) => numbering.ids.clone(),
+        }
+    }
+
+    /// Bytes held.
+    pub fn memory(&self) -> usize {
+        match &self.table {
+            Table::Direct(numbers) => size_of::<u32>() * numbers.capacity(),
+            Table::Hashed(numbering) => numbering.memory(),
+        }
+    }
+}
+
 /// A number as slots hold it.
 fn number(at: usize) -> Result<u32, Error> {
     let number = u32::try_from(at).ok().filter(|number| *number != EMPTY);
@@ -140,23 +214,33 @@ mod tests {
     proptest! {
         #[test]
         fn ids_have_the_numbers_of_a_map(
-            added in prop::collection::vec(prop_oneof![0_u64..50, any::<u64>()], 0..300),
-            asked in prop::collection::vec(prop_oneof![0_u64..50, any::<u64>()], 0..50),
+            near in prop::collection::vec(0_u64..2000, 0..300),
+            far in prop::collection::vec(prop_oneof![0_u64..1 << 32, any::<u64>()], 0..20),
+            is_dense in any::<bool>(),
         ) {
             let mut budget = Budget::of(1 << 20);
             let mut ids = Numbering::new(&mut budget).expect("memory");
             let mut map = HashMap::new();
+            let added = if is_dense { near.clone() } else { [&*far, &*near].concat() };
             for id in &added {
                 let (new, next) = (!map.contains_key(id), map.len());
                 map.entry(*id).or_insert(next);
                 prop_assert_eq!(ids.insert(*id, &mut budget).expect("memory"), new);
             }
-            for id in added.iter().chain(&asked) {
+            prop_assert_eq!(ids.len(), map.len());
+            prop_assert_eq!(ids.memory() as u64, budget.held());
+            let asked: Vec<_> = (0..2100).chain(far).chain([1 << 32, u64::MAX]).collect();
+            for id in &asked {
                 prop_assert_eq!(ids.get(*id), map.get(id).copied());
             }
-            prop_assert_eq!(ids.len(), map.len());
-            ids.shrink(&mut budget);
-            prop_assert_eq!(ids.memory() as u64, budget.held());
+            let numbers = ids.complete(&mut budget).expect("memory");
+            for id in &asked {
+                prop_assert_eq!(numbers.get(*id), map.get(id).copied());
+            }
+            prop_assert_eq!((numbers.len(), numbers.is_empty()), (map.len(), map.is_empty()));
+            let in_order = numbers.ids().into_iter().map(|id| map[&id]);
+            prop_assert!(in_order.eq(0..map.len()));
+            prop_assert_eq!(numbers.memory() as u64, budget.held());
         }
     }
 

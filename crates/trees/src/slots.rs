@@ -1,22 +1,16 @@
 //! The slots of features, for sparse rows.
 
-use crate::{Budget, Error, Numbering, SparseRows};
+use crate::{Budget, Error, Numbering, Numbers, SparseRows};
 
 /// A feature that no split uses.
 const NONE: u32 = u32::MAX;
-
-/// Features that share a table with one that has a slot, at most on average.
-const SPARSE: usize = 8;
-
-/// Features of a table of any density.
-const FEW: usize = 1 << 10;
 
 /// A number, the slot, for each of the features that splits use: the position in their ascending
 /// order. Sparse rows become rows with an element for each slot, whatever the number of features.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    count: usize,
-    table: Table,
+    /// The slot of each feature is its number.
+    numbers: Numbers,
 }
 
 /// Sparse rows, and the slots of their ids.
@@ -64,59 +58,30 @@ impl Placed<'_> {
     }
 }
 
-#[derive(Debug)]
-enum Table {
-    /// The slot of each feature from 0 on, or [`NONE`].
-    Direct(Vec<u32>),
-    /// For features that are far from each other.
-    Hashed(Numbering),
-}
-
 impl Slots {
     /// The slots of `features`, which ascend.
     pub(crate) fn new(features: &[u32], budget: &mut Budget) -> Result<Self, Error> {
-        let length = features.last().map_or(0, |last| *last as usize + 1);
-        let table = if length <= FEW.max(SPARSE * features.len()) {
-            let mut slots = budget.filled(NONE, length)?;
-            features.iter().zip(0..).for_each(|(feature, slot)| slots[*feature as usize] = slot);
-            Table::Direct(slots)
-        } else {
-            let mut ids = Numbering::new(budget)?;
-            for feature in features {
-                ids.insert(u64::from(*feature), budget)?;
-            }
-            ids.shrink(budget);
-            Table::Hashed(ids)
-        };
-        Ok(Self { count: features.len(), table })
+        let mut ids = Numbering::new(budget)?;
+        for feature in features {
+            ids.insert(u64::from(*feature), budget)?;
+        }
+        Ok(Self { numbers: ids.complete(budget)? })
     }
 
     /// The number of slots.
     pub(crate) fn len(&self) -> usize {
-        self.count
+        self.numbers.len()
     }
 
     /// The slot of a feature that a split uses.
     #[inline]
     pub(crate) fn get(&self, feature: u64) -> Option<usize> {
-        match &self.table {
-            Table::Direct(slots) => {
-                let slot = *slots.get(usize::try_from(feature).ok()?)?;
-                (slot != NONE).then_some(slot as usize)
-            }
-            Table::Hashed(ids) => ids.get(feature),
-        }
+        self.numbers.get(feature)
     }
 
     /// The features that have slots, ascending.
     pub(crate) fn features(&self) -> Vec<u64> {
-        match &self.table {
-            Table::Direct(slots) => {
-                let used = slots.iter().zip(0..).filter(|(slot, _)| **slot != NONE);
-                used.map(|(_, feature)| feature).collect()
-            }
-            Table::Hashed(ids) => ids.ids().to_vec(),
-        }
+        self.numbers.ids()
     }
 
     /// The slots of the ids of `rows`, of which `found` holds the memory. `counted` is the number of
@@ -133,10 +98,7 @@ impl Slots {
 
     /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
-        match &self.table {
-            Table::Direct(slots) => size_of::<u32>() * slots.capacity(),
-            Table::Hashed(ids) => ids.memory(),
-        }
+        self.numbers.memory()
     }
 }
 

@@ -119,7 +119,7 @@ fn begin(blocks: &mut Vec<(usize, usize)>, block: usize, first: usize, count: us
 }
 
 /// A type for the numbers of leaves.
-pub(crate) trait LeafId {
+pub(crate) trait LeafId: Copy {
     /// The value for the leaf with the number `id`.
     fn of(id: u32) -> Self;
 }
@@ -139,12 +139,34 @@ impl LeafId for f32 {
 
 /// Writes the numbers of leaves.
 pub(super) struct Ids<'a, T, F> {
-    /// The number to write for a tree and its leaf.
-    pub(super) number: F,
-    pub(super) trees: Range<usize>,
-    pub(super) out: &'a mut [T],
+    /// The number of a leaf of a tree.
+    number: F,
+    /// The first tree.
+    first: usize,
+    /// The distances between the numbers of two rows, and between those of two trees.
+    of_row: usize,
+    of_tree: usize,
+    out: &'a mut [T],
     /// The first row, and the number of rows, of each block in progress.
-    pub(super) blocks: Vec<(usize, usize)>,
+    blocks: Vec<(usize, usize)>,
+}
+
+impl<'a, T: LeafId, F: Fn(usize, u32) -> u32> Ids<'a, T, F> {
+    /// Row after row, with a number for each of `trees`.
+    pub(super) fn by_row(trees: Range<usize>, number: F, out: &'a mut [T]) -> Self {
+        let (first, of_row, blocks) = (trees.start, trees.len(), Vec::new());
+        Self { number, first, of_row, of_tree: 1, out, blocks }
+    }
+
+    /// Tree after tree, with a number for each of `rows`.
+    pub(super) fn by_tree(trees: Range<usize>, rows: usize, number: F, out: &'a mut [T]) -> Self {
+        Self { number, first: trees.start, of_row: 1, of_tree: rows, out, blocks: Vec::new() }
+    }
+
+    #[inline(always)]
+    fn place(&self, row: usize, tree: usize) -> usize {
+        row * self.of_row + (tree - self.first) * self.of_tree
+    }
 }
 
 impl<T: LeafId, F: Fn(usize, u32) -> u32> Leaves for Ids<'_, T, F> {
@@ -162,10 +184,13 @@ impl<T: LeafId, F: Fn(usize, u32) -> u32> Leaves for Ids<'_, T, F> {
         leaves: V::Words,
     ) {
         let (first, count) = self.blocks[block];
-        let place = first * self.trees.len() + tree - self.trees.start;
-        let rows = self.out[place..].iter_mut().step_by(self.trees.len());
-        for (out, leaf) in rows.zip(vectors.store(leaves)).take(count) {
-            *out = T::of((self.number)(tree, leaf));
+        let found = vectors.store(leaves).map(|leaf| T::of((self.number)(tree, leaf)));
+        let place = self.place(first, tree);
+        if self.of_row == 1 {
+            self.out[place..][..count].copy_from_slice(&found[..count]);
+        } else {
+            let out = self.out[place..].iter_mut().step_by(self.of_row).take(count);
+            out.zip(found).for_each(|(out, number)| *out = number);
         }
     }
 
@@ -173,8 +198,9 @@ impl<T: LeafId, F: Fn(usize, u32) -> u32> Leaves for Ids<'_, T, F> {
 
     #[inline(always)]
     fn of_trees(&mut self, row: usize, tree: usize, leaves: &[u32]) {
-        let first = row * self.trees.len() + tree - self.trees.start;
-        for ((out, leaf), tree) in self.out[first..].iter_mut().zip(leaves).zip(tree..) {
+        let place = self.place(row, tree);
+        let out = self.out[place..].iter_mut().step_by(self.of_tree);
+        for ((out, leaf), tree) in out.zip(leaves).zip(tree..) {
             *out = T::of((self.number)(tree, *leaf));
         }
     }

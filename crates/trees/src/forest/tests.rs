@@ -89,7 +89,7 @@ fn results(
     double: bool,
 ) -> (Vec<u64>, Vec<f32>) {
     let mut leaves = vec![-1.0; rows.len() * trees.len()];
-    forest.leaves(rows, trees.clone(), None, &mut leaves);
+    forest.leaves(rows, trees.clone(), &mut leaves);
     let sums = if double {
         let mut sums = vec![0.5_f64; rows.len() * outputs];
         forest.add(rows, trees, groups, outputs, &mut sums);
@@ -157,13 +157,14 @@ proptest! {
             let rows = Input::Sparse(slots.place(sparse.rows(), None, &mut found));
             let found = results(forest, rows, 0..count, outputs, double);
             prop_assert_eq!(&expected, &found, "{:?}", forest);
-            // Every node has a number, which is that of its leaves.
-            let mut numbers = Vec::new();
-            forest.for_each_node(|tree, id| numbers.push(1000 * tree as u32 + id));
-            let mut leaves = vec![0; dense.len() * count];
-            forest.leaves(rows, 0..count, Some(&numbers), &mut leaves);
-            for (at, (number, leaf)) in leaves.iter().zip(&expected.1).enumerate() {
-                prop_assert_eq!(*number, 1000 * (at % count) as u32 + *leaf as u32);
+            let mut nodes = Vec::new();
+            forest.for_each_node(|tree, id| nodes.push((tree, id)));
+            let mut places = vec![0; dense.len() * count];
+            forest.leaf_places(rows, 0..count, &mut places);
+            for (at, leaf) in expected.1.iter().enumerate() {
+                let (row, tree) = (at / count, at % count);
+                let place = places[tree * dense.len() + row];
+                prop_assert_eq!(nodes[place as usize], (tree, *leaf as u32));
             }
             Ok(())
         };

@@ -167,13 +167,16 @@ mod tests {
             let ids: Vec<_> = (0..rows.len()).map(|at| (at % width) as u64).collect();
             let offsets: Vec<_> = (0..=count).map(|row| (row * width) as u32).collect();
             let sparse = SparseRows::new(&ids, &rows, &offsets).expect("rows");
-            let (mut found, mut sums) = (Vec::new(), vec![0.5; count * outputs]);
+            let (mut found, mut in_places) = (Vec::new(), Vec::new());
+            let mut sums = vec![0.5; count * outputs];
             for (row, sums) in rows.chunks(width).zip(sums.chunks_mut(outputs)) {
                 let leaves = leaves(&all, row);
                 for (tree, leaf) in leaves.iter().enumerate() {
                     let values = &all.values()[(all.first_leaf(tree) + *leaf as usize) * outputs..];
                     sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
                 }
+                let places = leaves.iter().zip(0..);
+                in_places.extend(places.map(|(leaf, tree)| all.first_leaf(tree) as u32 + leaf));
                 found.extend(leaves);
             }
             let mut forest = Forest::oblivious(all);
@@ -186,8 +189,12 @@ mod tests {
                 *chosen = kind;
                 for rows in [dense, sparse] {
                     let mut leaves = vec![u32::MAX; found.len()];
-                    forest.leaves(rows, 0..trees, None, &mut leaves);
+                    forest.leaves(rows, 0..trees, &mut leaves);
                     prop_assert_eq!(&leaves, &found, "{:?}", kind);
+                    let mut of_trees = vec![u32::MAX; found.len()];
+                    forest.leaf_places(rows, 0..trees, &mut of_trees);
+                    let by_row = (0..found.len()).map(|at| of_trees[at % trees * count + at / trees]);
+                    prop_assert!(by_row.eq(in_places.iter().copied()), "{:?}", kind);
                     let mut added = vec![0.5_f64; sums.len()];
                     forest.add(rows, 0..trees, &[], outputs, &mut added);
                     prop_assert_eq!(&added, &sums, "{:?}", kind);
