@@ -14,12 +14,18 @@ const SOFTMAX: u8 = 1;
 const LENIENT: u8 = 2;
 const NAMED: u8 = 4;
 
-/// Two rows: features of the trees and of the machine, and features of the machine alone.
-const OFFSETS: [u32; 3] = [0, 4, 6];
-const OF_TREES: ([u64; 6], [f32; 6]) =
-    ([0, 2, 5, 1 << 32, 2, 3], [1.0, -1.0, 0.0, 2.0, f32::NAN, 3.0]);
-const OF_MACHINE: ([u64; 6], [f32; 6]) =
-    ([5, 5, 7, u64::MAX, 9, 1], [1.0, 2.0, -0.5, 1e30, 1.0, 0.0]);
+/// Six rows, more than are scored at once: features of the trees and of the machine, and features of
+/// the machine alone.
+const ROWS: usize = 6;
+const OFFSETS: [u32; ROWS + 1] = [0, 4, 6, 6, 7, 8, 10];
+const OF_TREES: ([u64; 10], [f32; 10]) = (
+    [0, 2, 5, 1 << 32, 2, 3, 0, 1, 3, 7],
+    [1.0, -1.0, 0.0, 2.0, f32::NAN, 3.0, -2.0, 0.5, 0.0, 1e-30],
+);
+const OF_MACHINE: ([u64; 10], [f32; 10]) = (
+    [5, 5, 7, u64::MAX, 9, 1, 1, 8, 5, 0],
+    [1.0, 2.0, -0.5, 1e30, 1.0, 0.0, 3.0, f32::NAN, -1.0, 4.0],
+);
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((flags, files)) = bytes.split_first() else { return };
@@ -47,7 +53,7 @@ fn file<'a>(content: &'a mut &[u8]) -> File<'a> {
     File { content, size }
 }
 
-/// Scores both rows together and each by itself.
+/// Scores all rows together and each by itself.
 fn score(model: &Model, options: &Options) {
     let scores = |first: usize, last: usize| {
         let (start, end) = (OFFSETS[first] as usize, OFFSETS[last] as usize);
@@ -61,8 +67,8 @@ fn score(model: &Model, options: &Options) {
         model.score(rows, options, &mut out);
         out
     };
-    let together = scores(0, 2);
-    let alone = [scores(0, 1), scores(1, 2)].concat();
+    let together = scores(0, ROWS);
+    let alone: Vec<_> = (0..ROWS).flat_map(|row| scores(row, row + 1)).collect();
     let equal = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
     assert!(together.iter().zip(&alone).all(equal), "{together:?} {alone:?}");
 }

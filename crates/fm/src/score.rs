@@ -4,7 +4,8 @@
 //! `0.5 sum_f (S_f^2 - sum (v_f x)^2)`.
 //!
 //! All numbers of a feature are added up at once, as they are beside each other in the table. A sum
-//! waits for its last addition, so several rows are scored at once, which wait together.
+//! waits for its last addition, so several rows of a binary model are scored at once, which wait
+//! together. The sums of squares of a softmax model leave no registers for a second row.
 
 use std::array;
 
@@ -34,7 +35,7 @@ impl Features<'_> {
     }
 }
 
-/// Rows whose sums fit into the registers of every processor at once.
+/// Rows of a binary model whose sums fit into the registers of every processor at once.
 const ROWS: usize = 4;
 
 /// Scores rows. `out` has an element for each row and class.

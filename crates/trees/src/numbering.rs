@@ -11,10 +11,10 @@ use crate::{Budget, Error};
 const EMPTY: u32 = u32::MAX;
 const SLOTS: usize = 16;
 
-/// Ids that share a table with one that has a number, at most on average.
+/// Sorted ids that share a table with one that has a number, at most on average.
 const SPARSE: usize = 8;
 
-/// Ids of a table of any density.
+/// Sorted ids of a table of any density.
 const FEW: usize = 1 << 10;
 
 /// Ids, numbered in the order in which they were added. An open hash table with linear probing,
@@ -77,23 +77,23 @@ impl Numbering {
         self.ids.is_empty()
     }
 
-    /// The numbers of these ids, to which no others are added.
+    /// The numbers of these ids, to which no others are added. They take no more memory.
     ///
     /// # Errors
     /// [`Error::Memory`].
     pub fn complete(mut self, budget: &mut Budget) -> Result<Numbers, Error> {
-        let count = self.ids.len();
-        let most = FEW.max(SPARSE * count) as u64;
-        let last = self.ids.iter().max().copied().unwrap_or(0);
-        if last < most {
-            let mut numbers = budget.filled(EMPTY, last as usize + 1)?;
-            (0..).zip(&self.ids).for_each(|(number, id)| numbers[*id as usize] = number);
-            budget.release::<u8>(self.memory());
-            return Ok(Numbers { count, table: Table::Direct(numbers) });
+        let (count, length) = (self.ids.len(), length(self.ids.iter().max().copied()));
+        if length > self.slots.len() as u64 {
+            budget.release::<u64>(self.ids.capacity() - count);
+            self.ids.shrink_to_fit();
+            return Ok(Numbers { count, table: Table::Hashed(self) });
         }
-        budget.release::<u64>(self.ids.capacity() - count);
-        self.ids.shrink_to_fit();
-        Ok(Numbers { count, table: Table::Hashed(self) })
+        // The slots become the table.
+        let mut numbers = self.slots;
+        numbers.fill(EMPTY);
+        (0..).zip(&self.ids).for_each(|(number, id)| numbers[*id as usize] = number);
+        budget.release::<u64>(self.ids.capacity());
+        Ok(Numbers { count, table: Table::Direct(numbers) })
     }
 
     /// The ids alone, in the order in which they were added.
@@ -153,6 +153,24 @@ enum Table {
 }
 
 impl Numbers {
+    /// The positions of `ids`, which ascend.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub(crate) fn of_sorted(ids: &[u32], budget: &mut Budget) -> Result<Self, Error> {
+        let (count, length) = (ids.len(), length(ids.last().copied().map(u64::from)));
+        if length > FEW.max(SPARSE * count) as u64 {
+            let mut numbering = Numbering::new(budget)?;
+            for id in ids {
+                numbering.insert(u64::from(*id), budget)?;
+            }
+            return numbering.complete(budget);
+        }
+        let mut numbers = budget.filled(EMPTY, length as usize)?;
+        (0..).zip(ids).for_each(|(number, id)| numbers[*id as usize] = number);
+        Ok(Self { count, table: Table::Direct(numbers) })
+    }
+
     /// The number of `id`, if it has one.
     #[inline]
     pub fn get(&self, id: u64) -> Option<usize> {
@@ -197,6 +215,11 @@ impl Numbers {
     }
 }
 
+/// The length of a table up to the last id.
+fn length(last: Option<u64>) -> u64 {
+    last.map_or(0, |last| last.saturating_add(1))
+}
+
 /// A number as slots hold it.
 fn number(at: usize) -> Result<u32, Error> {
     let number = u32::try_from(at).ok().filter(|number| *number != EMPTY);
@@ -233,7 +256,9 @@ mod tests {
             for id in &asked {
                 prop_assert_eq!(ids.get(*id), map.get(id).copied());
             }
+            let held = budget.held();
             let numbers = ids.complete(&mut budget).expect("memory");
+            prop_assert!(budget.held() <= held);
             for id in &asked {
                 prop_assert_eq!(numbers.get(*id), map.get(id).copied());
             }

@@ -1,6 +1,6 @@
 //! The slots of features, for sparse rows.
 
-use crate::{Budget, Error, Numbering, Numbers, SparseRows};
+use crate::{Budget, Error, Numbers, SparseRows};
 
 /// A feature that no split uses.
 const NONE: u32 = u32::MAX;
@@ -61,11 +61,7 @@ impl Placed<'_> {
 impl Slots {
     /// The slots of `features`, which ascend.
     pub(crate) fn new(features: &[u32], budget: &mut Budget) -> Result<Self, Error> {
-        let mut ids = Numbering::new(budget)?;
-        for feature in features {
-            ids.insert(u64::from(*feature), budget)?;
-        }
-        Ok(Self { numbers: ids.complete(budget)? })
+        Ok(Self { numbers: Numbers::of_sorted(features, budget)? })
     }
 
     /// The number of slots.

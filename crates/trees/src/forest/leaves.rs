@@ -187,6 +187,7 @@ impl<T: LeafId, F: Fn(usize, u32) -> u32> Leaves for Ids<'_, T, F> {
         let found = vectors.store(leaves).map(|leaf| T::of((self.number)(tree, leaf)));
         let place = self.place(first, tree);
         if self.of_row == 1 {
+            // Those of a tree are beside each other.
             self.out[place..][..count].copy_from_slice(&found[..count]);
         } else {
             let out = self.out[place..].iter_mut().step_by(self.of_row).take(count);
