@@ -101,12 +101,13 @@ test-load: venv tools programs
 	$(PY) -m pytest $(LOADED)
 
 .PHONY: lint
-lint: venv ## the checks of CI: formatting, clippy, the fuzz targets, rustdoc, cargo-deny, ruff
+lint: venv ## the checks of CI: formatting, clippy, the fuzz targets, other processors, rustdoc, cargo-deny, ruff
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) check --quiet --locked --all-features --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz
 	$(CARGO) fmt --manifest-path testenv/peers/Cargo.toml --check
 	$(CARGO) clippy --quiet --locked --manifest-path testenv/peers/Cargo.toml --target-dir $(TARGET)/peers -- -D warnings
+	CARGO="$(CARGO)" scripts/check-portable
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	PATH="$(abspath $(VENV))/bin:$$PATH" scripts/check-dependencies
 	$(PY) -m ruff check testenv packages
