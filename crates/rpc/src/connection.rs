@@ -63,6 +63,12 @@ impl Traffic {
         self.waiting.load(Relaxed)
     }
 
+    /// Counts a call for as long as the guard lives.
+    pub(crate) fn enter(self: &Arc<Self>) -> InFlight {
+        self.waiting.fetch_add(1, Relaxed);
+        InFlight(Arc::clone(self))
+    }
+
     /// The number of answers so far. It wraps, so only a change of it is meaningful.
     pub(crate) fn answers(&self) -> usize {
         self.answers.load(Relaxed)
@@ -157,8 +163,7 @@ impl<S: Sender> Connection<S> {
 
     /// Counts a call for as long as the guard lives.
     pub(crate) fn enter(&self) -> InFlight {
-        self.traffic.waiting.fetch_add(1, Relaxed);
-        InFlight(Arc::clone(&self.traffic))
+        self.traffic.enter()
     }
 }
 

@@ -17,7 +17,7 @@ use h2::{
 use http::Request;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -25,11 +25,17 @@ use crate::{
     connection::{Driven, Lost, Sender, Traffic},
 };
 
-/// The interval of pings, which detect a peer that vanished without closing the connection. They
-/// are sent only while a call waits, and rarely: a gRPC server treats a third ping without data in
-/// between as abuse and closes the connection (`too_many_pings`).
+/// The time without an answer after which a ping is sent. Pings detect a peer that vanished without
+/// closing the connection, or that hangs. They are sent only while a call waits.
 pub(crate) const PING_AFTER: Duration = Duration::from_secs(30);
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// The least time between two pings without an answer to a call in between. gRPC servers close the
+/// connection of a client (`too_many_pings`) at the third ping that comes less than 5 minutes after
+/// the one before, counted since they last sent headers or data: the defaults of gRPC's C core
+/// (`grpc.http2.max_ping_strikes`, `grpc.http2.min_ping_interval_without_data_ms`), which Triton,
+/// MLServer, KServe and TensorFlow Serving use, and those of grpc-go. With this pause no ping but the
+/// first can count, which follows that of [`Settings::confirm`].
+const PING_AGAIN: Duration = Duration::from_secs(315);
 
 /// No limit on answers to cancelled calls. h2 soon forgets such calls and counts later frames for
 /// them as errors of the peer; after 1024 of those in its lifetime it would close the connection,
@@ -159,15 +165,21 @@ where
 
 /// Ends when the peer does not answer a ping.
 async fn silence(mut pings: PingPong, traffic: &Traffic) {
+    // The time of the last ping, if no call was answered since.
+    let (mut answers, mut pinged) = (traffic.answers(), None::<Instant>);
     loop {
-        let answers = traffic.answers();
         sleep(PING_AFTER).await;
-        if traffic.waiting() == 0 || traffic.answers() != answers {
+        if traffic.answers() != answers {
+            (answers, pinged) = (traffic.answers(), None);
+            continue;
+        }
+        if traffic.waiting() == 0 || pinged.is_some_and(|at| at.elapsed() < PING_AGAIN) {
             continue;
         }
         if !matches!(timeout(PING_TIMEOUT, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
             return;
         }
+        pinged = Some(Instant::now());
     }
 }
 

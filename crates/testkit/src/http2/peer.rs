@@ -57,6 +57,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         }
     }
 
+    /// Reads up to the next ping, and answers it. Other frames are discarded.
+    ///
+    /// # Errors
+    /// The stream fails.
+    pub async fn ping(&mut self) -> io::Result<()> {
+        loop {
+            if let Some(pong) = Frame::read(&mut self.0).await?.pong() {
+                return self.send(&[pong]).await;
+            }
+        }
+    }
+
     /// Reads the body of the answer on `stream`. Frames of other streams are discarded.
     ///
     /// # Errors
