@@ -46,9 +46,11 @@ impl Dispatcher {
         Some(self.send(host, work, now))
     }
 
-    /// Stops a job whose hosts answer, but with failures only.
+    /// Stops a job whose hosts answer, but with failures only. The calls that were sent within the
+    /// patience decide, and each of them may take as long as the caller's time limit says.
     fn lose_patience(&mut self, now: Moment) {
-        if self.patience_ends().is_some_and(|at| at <= now) {
+        let has_failed = |end| end <= now && self.flights.values().all(|call| call.sent >= end);
+        if self.patience_ends().is_some_and(has_failed) {
             self.stop.get_or_insert(Stop::NoSuccess);
         }
     }

@@ -20,7 +20,8 @@ pub struct Settings {
     /// The time after which rows are sent again to the host that failed on them, if no other host
     /// is there.
     pub second_host: Duration,
-    /// The time after which a job stops whose hosts answer, but with failures only.
+    /// The time after which a job stops whose hosts answer, but with failures only. Calls that were
+    /// sent within it have to end first.
     pub patience: Duration,
     /// The dead rows that stop a job.
     pub max_errors: MaxErrors,

@@ -142,6 +142,24 @@ fn a_job_whose_hosts_answer_with_failures_only_is_stopped() {
 }
 
 #[test]
+fn credentials_that_expire_stop_the_job_and_kill_no_rows() {
+    for hosts in [1, 3] {
+        for rows in [1, 64] {
+            let expired = at(30_000);
+            let refuses = vec![expired..at(u64::MAX)];
+            let job = Job::new(vec![Plan { refuses, ..Plan::steady() }; hosts], vec![rows; 20_000]);
+            let report = job.run(1);
+            assert_eq!((report.stop, report.dead.len()), (Some(Stop::NoSuccess), 0));
+            assert!(report.rows > 0);
+            let stopped = report.end.since(expired);
+            assert!(stopped < job.settings.patience + Duration::from_secs(60), "{stopped:?}");
+            let after = report.calls.len() as u64 - report.round_trips.len() as u64;
+            assert!(after < 200 * hosts as u64, "{after} calls");
+        }
+    }
+}
+
+#[test]
 fn check_37_too_many_dead_rows_stop_the_job() {
     let share = Share { most: 0.1, of_rows: 200 };
     for max_errors in

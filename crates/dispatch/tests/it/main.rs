@@ -3,6 +3,7 @@
 mod evidence;
 mod figures;
 mod hosts;
+mod hours;
 mod properties;
 mod seeds;
 #[path = "../simulation/mod.rs"]

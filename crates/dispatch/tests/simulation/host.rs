@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) hangs: Vec<Range<Moment>>,
     /// Times at which it fails all calls at once.
     pub(crate) broken: Vec<Range<Moment>>,
+    /// Times at which it refuses all calls at once, as when credentials have expired.
+    pub(crate) refuses: Vec<Range<Moment>>,
     /// The time that it needs to start again after a row has ended it.
     pub(crate) restart: Duration,
 }
@@ -52,6 +54,7 @@ impl Plan {
             away: Vec::new(),
             hangs: Vec::new(),
             broken: Vec::new(),
+            refuses: Vec::new(),
             restart: Duration::from_secs(2),
         }
     }
@@ -137,6 +140,9 @@ impl SimHost {
         }
         if is_within(&self.plan.broken, now) || rng.random_bool(self.plan.lies) {
             return soon(Class::Ambiguous);
+        }
+        if is_within(&self.plan.refuses, now) {
+            return soon(Class::Refused);
         }
         if let Some(most) = self.plan.most_rows.filter(|most| sent.rows.len() > *most as usize) {
             let cut = Cut { rows: Some(u64::from(most)), bytes: None };

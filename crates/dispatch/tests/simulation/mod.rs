@@ -20,7 +20,7 @@ use outrigger_dispatch::{
     Settled, Stop,
 };
 use outrigger_resilience::Class;
-use rand::{SeedableRng as _, rngs::StdRng};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use self::host::{Answer, Sent, SimHost};
 pub(crate) use self::host::{Faults, Plan};
@@ -41,6 +41,8 @@ pub(crate) struct Job {
     pub(crate) timeout: Duration,
     /// The end of the simulation, if it is before that of the job.
     pub(crate) until: Option<Moment>,
+    /// The share of successes whose answer is too large for the caller.
+    pub(crate) oversized: f64,
     pub(crate) changes: Vec<(Moment, Change)>,
 }
 
@@ -51,6 +53,8 @@ pub(crate) enum Change {
     Limits(Limits),
     Pause,
     Resume,
+    /// Rows of later batches are not sent.
+    Hold(Option<BatchId>),
     /// The connections to a host break.
     Die(usize),
 }
@@ -68,6 +72,7 @@ impl Job {
             settings: Settings::default(),
             timeout: Duration::from_secs(5),
             until: None,
+            oversized: 0.0,
             changes,
         }
     }
@@ -269,6 +274,7 @@ impl<'a> Simulation<'a> {
             Change::Limits(limits) => self.dispatcher.set_limits(limits),
             Change::Pause => self.dispatcher.pause(),
             Change::Resume => self.dispatcher.resume(),
+            Change::Hold(last) => self.dispatcher.hold_after(last),
             Change::Die(host) => {
                 let calls = self.hosts[host].die();
                 calls.into_iter().for_each(|id| self.lost(id));
@@ -280,18 +286,27 @@ impl<'a> Simulation<'a> {
     fn end(&mut self, id: CallId, answer: Answer) {
         let Some((index, sent, purpose)) = self.flights.remove(&id) else { return };
         self.leave(index, id);
-        match &answer {
-            None if purpose != Purpose::Check => {
+        let end = match answer {
+            None if self.is_oversized() => End::Oversized,
+            None => End::Scored,
+            Some(failure) => End::Failed(failure),
+        };
+        match &end {
+            End::Scored if purpose != Purpose::Check => {
                 self.report.round_trips.push(self.now.since(sent).as_secs_f64() * 1e3);
             }
-            Some(failure) if failure.class == Class::Overloaded => self.report.refused += 1,
+            End::Failed(failure) if failure.class == Class::Overloaded => self.report.refused += 1,
             _ => {}
         }
-        let end = answer.map_or(End::Scored, End::Failed);
         let settled = self.dispatcher.ended(id, end, self.now);
         let status = self.dispatcher.snapshot(self.now);
         self.report.limits.extend(status.hosts.first().map(|host| (self.now, host.limit)));
         self.settle(settled);
+    }
+
+    fn is_oversized(&mut self) -> bool {
+        let share = self.job.oversized;
+        share > 0.0 && self.rng.random_bool(share)
     }
 
     fn leave(&mut self, index: usize, id: CallId) {

@@ -1,5 +1,5 @@
-//! Random jobs: hosts that throttle, lie, fail fast, die, come back and hang; rows at fault; changes
-//! while the job runs.
+//! Random jobs: hosts that throttle, lie, fail fast, die, come back and hang; rows at fault; a caller
+//! without memory for some answers; changes while the job runs.
 
 use std::{ops::Range, time::Duration};
 
@@ -54,6 +54,7 @@ pub(crate) fn job(seed: u64) -> Job {
         }
     }
     changes(&mut job, &mut rng);
+    memory(&mut job, &mut rng);
     job
 }
 
@@ -136,5 +137,19 @@ fn changes(job: &mut Job, rng: &mut StdRng) {
         let rows_per_second = rng.random_bool(0.5).then(|| rng.random_range(100.0..10_000.0));
         let limits = Limits { max_in_flight: rng.random_range(1..=16), rows_per_second };
         job.changes.push((at(rng.random_range(0..TROUBLE)), Change::Limits(limits)));
+    }
+}
+
+/// The caller's memory: answers that are too large for it, and times at which it has none for
+/// further batches.
+fn memory(job: &mut Job, rng: &mut StdRng) {
+    if rng.random_bool(0.3) {
+        job.oversized = rng.random_range(0.0..0.5);
+    }
+    if rng.random_bool(0.3) {
+        let time = time(rng);
+        let last = BatchId(rng.random_range(0..job.batches.len() as u64));
+        job.changes.push((time.start, Change::Hold(Some(last))));
+        job.changes.push((time.end, Change::Hold(None)));
     }
 }
