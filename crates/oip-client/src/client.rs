@@ -243,7 +243,11 @@ fn http_client(
         .no_proxy()
         .redirect(redirect::Policy::none())
         .connect_timeout(config.connect_timeout)
-        .pool_idle_timeout(config.idle);
+        .pool_idle_timeout(config.idle)
+        // A server that works on other requests may read nothing of this one for hours. The kernel
+        // would take it for dead after 30 s, reqwest's default. It still asks a peer that has read
+        // the request whether it is there, from 15 s on.
+        .tcp_user_timeout(None);
     if let Some(Pinned { name, address }) = pinned {
         builder = builder.resolve(name, *address);
     }
