@@ -14,23 +14,26 @@ use tokio::{
 };
 
 use self::alarm::Alarm;
-use crate::{Endpoint, Resolve, names::Names};
+use crate::{Endpoint, Resolve, lease::RENEWAL, names::Names};
 
 /// The time limit of a question.
 const QUESTION: Duration = Duration::from_secs(30);
 
-/// The times between two look-ups, and between two questions for the health of hosts.
+/// The times of the periodic work of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Periods {
     /// Between two look-ups of all names.
     pub lookup: Duration,
     /// Between two questions to all hosts.
     pub health: Duration,
+    /// Between two renewals of the leases of chunks; those are at least a second apart.
+    pub renewal: Duration,
 }
 
 impl Default for Periods {
     fn default() -> Self {
-        Self { lookup: Duration::from_secs(120), health: Duration::from_secs(900) }
+        let (lookup, health) = (Duration::from_secs(120), Duration::from_secs(900));
+        Self { lookup, health, renewal: RENEWAL }
     }
 }
 
@@ -75,7 +78,7 @@ pub(crate) enum Finding {
 #[derive(Debug)]
 pub(crate) struct Discovery {
     resolver: Arc<dyn Resolve>,
-    periods: Periods,
+    pub(crate) periods: Periods,
     model: (Arc<str>, Option<Arc<str>>),
     names: Names,
     /// True if the hosts of `names` were not reported since they were configured.

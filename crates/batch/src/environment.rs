@@ -29,7 +29,7 @@ pub trait StartEngines: fmt::Debug + Send + Sync {
 pub struct Environment {
     /// Finds the addresses of hosts.
     pub resolver: Arc<dyn Resolve>,
-    /// The times between two look-ups, and between two questions for the health of hosts.
+    /// The times of a worker's periodic work.
     pub periods: Periods,
     /// Starts engines, if this program can.
     pub engines: Option<Arc<dyn StartEngines>>,

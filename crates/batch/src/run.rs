@@ -228,7 +228,8 @@ impl Worker {
         let mut conductor =
             Conductor::new((scoring, sizes, memory), (hosts, job.timeout.0), settings);
         discovery.ask(conductor.set_hosts(&discovery.hosts())?);
-        let steward = Arc::new(Steward::new(&name, (plan, before, dead), &readers, watch));
+        let periodic = (&*readers, discovery.periods.renewal);
+        let steward = Arc::new(Steward::new(&name, (plan, before, dead), periodic, watch));
         let threads = threads(layout.readers, &readers, &steward)?;
         let (batch_size, concurrency) = (job.batch_size, job.concurrency);
         let (quota, control) = (job.quota(), Control::default());

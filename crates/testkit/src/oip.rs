@@ -10,6 +10,7 @@ use std::{
     future::pending,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -21,6 +22,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
     task::{JoinHandle, JoinSet},
+    time::sleep,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -55,6 +57,8 @@ pub enum Answer {
     Message(Bytes),
     /// A gRPC status other than OK: its code and message.
     Status(i32, String),
+    /// Another answer, after this time.
+    After(Duration, Box<Self>),
     /// No answer, and an open connection.
     Never,
     /// The connection is closed.
@@ -258,7 +262,11 @@ async fn answer(
     let seen = Seen { call, headers: head.headers, body };
     lock(&shared.seen).push(seen.clone());
     let script = Arc::clone(&lock(&shared.script));
-    match script(&seen) {
+    respond(script(&seen)).await
+}
+
+async fn respond(answer: Answer) -> Result<Response<BoxBody<Bytes, Infallible>>, Closed> {
+    match answer {
         Answer::Http(status, headers, body) => {
             let mut response = Response::new(Full::new(body).boxed());
             (*response.status_mut(), *response.headers_mut()) = (status, headers);
@@ -272,6 +280,10 @@ async fn answer(
             Ok(grpc(framed.into(), "0", ""))
         }
         Answer::Status(code, message) => Ok(grpc(Bytes::new(), &code.to_string(), &message)),
+        Answer::After(time, then) => {
+            sleep(time).await;
+            Box::pin(respond(*then)).await
+        }
         Answer::Never => pending().await,
         Answer::Close => Err(Closed),
     }

@@ -13,7 +13,7 @@ use crate::{
     commit::{self, WORKERS},
     dead::DeadRows,
     history::History,
-    lease::{Leases, RENEWAL},
+    lease::Leases,
     memory::Memory,
     output::Outputs,
     plan::Plan,
@@ -35,6 +35,8 @@ pub(super) struct Steward {
     outputs: Arc<Outputs>,
     memory: Memory,
     leases: Arc<Leases>,
+    /// The time between two renewals of the leases.
+    renewal: Duration,
     events: UnboundedSender<Event>,
     watch: Watch,
     /// The progress that was reported last and is not stored.
@@ -50,7 +52,7 @@ impl Steward {
     pub(super) fn new(
         worker: &str,
         (plan, before, dead): (&Plan, u64, Option<DeadRows>),
-        readers: &Readers,
+        (readers, renewal): (&Readers, Duration),
         watch: Watch,
     ) -> Self {
         Self {
@@ -60,6 +62,7 @@ impl Steward {
             outputs: Arc::clone(&readers.outputs),
             memory: readers.memory.clone(),
             leases: Arc::clone(&readers.leases),
+            renewal,
             events: readers.events.clone(),
             watch,
             latest: Mutex::default(),
@@ -114,7 +117,7 @@ impl Steward {
                 self.count_dead(true);
                 counted = Instant::now();
             }
-            if renewed.elapsed() >= RENEWAL && self.leases.renew().is_ok() {
+            if renewed.elapsed() >= self.renewal && self.leases.renew().is_ok() {
                 renewed = Instant::now();
             }
             if !self.memory.pause(INTERVAL) {

@@ -25,6 +25,7 @@ mod disk;
 mod faults;
 mod formats;
 mod harness;
+mod hours;
 mod kills;
 mod language;
 mod live;
