@@ -1,12 +1,12 @@
-//! Hosts that change while a job runs, and between two runs of it.
+//! Hosts and concurrency that change while a job runs, and hosts that change between two runs of it.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     time::Duration,
 };
 
-use outrigger_batch::{Control, Error, Host};
-use outrigger_testkit::oip::{Answer, identity};
+use outrigger_batch::{Control, Error, Host, Job, Watch, run};
+use outrigger_testkit::oip::{Answer, Seen, identity};
 
 use crate::harness::{Place, expected, host, model, score, scored};
 
@@ -57,6 +57,41 @@ async fn a_job_that_is_run_again_uses_the_hosts_that_were_set() {
     // The job's own name is gone.
     job.hosts.0 = vec![Host::new("no-such-name.invalid:1")];
     let manifest = score(job).await.expect("scored");
+    assert_eq!((manifest.scored, manifest.dead), (60, 0));
+    assert_eq!(scored(&place.output()), expected(0..60));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_concurrency_holds_for_requests_from_then_on() {
+    const CALLS: usize = 6;
+    let calls = AtomicUsize::new(0);
+    // Requests after the first ones stay in flight.
+    let stuck = move |seen: &Seen| match calls.fetch_add(1, Relaxed) {
+        ..CALLS => identity::grpc(seen),
+        _ => Answer::Never,
+    };
+    let (place, host, watch) = (Place::new(), model(stuck).await, Watch::default());
+    let file = place.rows("a.parquet", 0..60);
+    let job = || Job { concurrency: 1, ..place.job(&[&file], &[&host.address()]) };
+    let running = tokio::spawn(run(job(), place.store(), watch.clone()));
+    let of_host = || watch.get().hosts.first().map_or((0, 0), |host| (host.limit, host.in_flight));
+    // The progress has both after a second.
+    let reaches = async |concurrency: usize, in_flight: usize| {
+        while of_host() != (concurrency, in_flight) {
+            tokio::time::sleep(LOOK).await;
+        }
+        assert_eq!(host.count("/ModelInfer"), CALLS + in_flight);
+    };
+    reaches(1, 1).await;
+    for (concurrency, in_flight) in [(2, 2), (1, 2)] {
+        let change = format!("concurrency={concurrency}");
+        Control::change(&place.store(), |control| control.set(&change)).expect("set");
+        reaches(concurrency, in_flight).await;
+    }
+    watch.interrupt();
+    assert_eq!(running.await.expect("no panic"), Err(Error::Interrupted));
+    host.script(identity::server);
+    let manifest = score(job()).await.expect("scored");
     assert_eq!((manifest.scored, manifest.dead), (60, 0));
     assert_eq!(scored(&place.output()), expected(0..60));
 }
