@@ -20,7 +20,7 @@ fn job(hosts: Vec<Plan>) -> Job {
     job
 }
 
-/// The calls with rows of each batch; some of them were cut or sent to a second host.
+/// The numbers of calls with rows of a batch that was cut, or sent more than once.
 fn repeated(report: &Report) -> Vec<usize> {
     let batches = report.calls.iter().filter(|call| call.purpose != Purpose::Check);
     let batches: BTreeSet<_> = batches.map(|call| call.batch).collect();
