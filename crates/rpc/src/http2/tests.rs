@@ -95,7 +95,7 @@ async fn pings_during_a_call_of_hours_are_within_the_limits_of_grpc_servers() {
         let lost = timeout(Duration::from_secs(3 * 3600), &mut driven).await;
         assert!(lost.is_err(), "the connection is lost");
         let pings: Vec<_> = std::iter::from_fn(|| received.try_recv().ok()).collect();
-        let pauses: Vec<_> = pings.array_windows().map(|[a, b]| *b - *a).collect();
+        let pauses: Vec<_> = pings.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let strikes = pauses.iter().filter(|pause| **pause < LEAST).count();
         assert!(strikes < STRIKES, "{pauses:?}");
         assert!(pauses.iter().all(|pause| *pause <= MOST), "{pauses:?}");
