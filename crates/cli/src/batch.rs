@@ -16,7 +16,8 @@ use outrigger_batch::{Control, Error, Status, Store, list};
 
 use crate::exit::{self, Exit, Output};
 
-/// Scores the rows of files with a model on hosts of the Open Inference Protocol.
+/// Scores the rows of files with a model on servers of the Open Inference Protocol, with a package in
+/// this process or in engines that the job starts, or with servers of language models.
 ///
 /// A job survives the end of its process at any moment: when it is run again, it goes on with the
 /// chunks that are not committed. A job is named by the directory of its output, or by the address
