@@ -19,7 +19,9 @@ pub use self::{
 pub(crate) use self::{column::leaf, protocol::CUSTOM_ID, value::datatype};
 
 /// The settings of a job. Those marked *live* may change while it runs, and between two runs of the
-/// same job.
+/// same job. `ca`, `timeout`, `memory`, `max_errors` and `compact` may change between two runs.
+/// `listen` and `token_file` are those of a process, and `output` is the job's place. The plan has
+/// the others.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {

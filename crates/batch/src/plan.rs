@@ -330,6 +330,11 @@ mod tests {
             "outputs: {score: S}",
             "chunk_rows: 2",
             "output_format: parquet",
+            "ca: other.pem",
+            "timeout: 2h",
+            "memory: 1GiB",
+            "max_errors: 7",
+            "compact: large",
         ] {
             assert_eq!(plan.check(&job(same), &files), Ok(()), "{same}");
         }

@@ -1,7 +1,12 @@
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use outrigger_oip::DataType;
 use outrigger_oip_client::HostConfig;
+use serde::{
+    Deserializer,
+    de::{Error as _, Visitor, value},
+    forward_to_deserialize_any,
+};
 
 use super::*;
 
@@ -88,6 +93,43 @@ compact: {to: large, file_size: 1GiB}
     assert_eq!(job.compact, Some(Compaction { to: "large".into(), file_size: Size(1 << 30) }));
     let short = Job::read(&format!("{SHORT}compact: large\n")).expect("a job");
     assert_eq!(short.compact, Some(Compaction { to: "large".into(), file_size: Size(256 << 20) }));
+}
+
+/// Fails with the keys of the struct that is read from it, with spaces between them.
+struct Keys;
+
+impl<'de> Deserializer<'de> for Keys {
+    type Error = value::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+        Err(Self::Error::custom("no struct"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Self::Error> {
+        Err(Self::Error::custom(fields.join(" ")))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+#[test]
+fn the_page_describes_every_key_and_no_other() {
+    let page = include_str!("../../../../docs/batch.md");
+    let section = page.split("\n## ").find(|section| section.starts_with("Keys\n"));
+    let rows = section.expect("the section").lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.filter_map(|row| row.split('|').nth(1));
+    let described: BTreeSet<_> =
+        cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    let keys = Job::deserialize(Keys).expect_err("the keys").to_string();
+    assert_eq!(described, keys.split(' ').collect());
 }
 
 #[test]
