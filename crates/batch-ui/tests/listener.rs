@@ -1,6 +1,11 @@
 //! The listener over real connections: who may read, who may change, and what is there.
 
-use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    path::PathBuf,
+    time::Duration,
+};
 
 use outrigger_batch::{Control, Progress, Store, Watch};
 use outrigger_batch_ui::{Listener, Settings, Worker};
@@ -22,18 +27,28 @@ struct Served {
 }
 
 impl Served {
+    /// At an address of this machine that others cannot reach.
     async fn with(worker: Option<Worker>) -> Self {
+        Self::at(Ipv4Addr::LOCALHOST, worker).await
+    }
+
+    async fn at(address: Ipv4Addr, worker: Option<Worker>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let token = directory.path().join("token");
         fs::write(&token, TOKEN).expect("written");
         fs::create_dir(directory.path().join("out")).expect("created");
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let settings = Settings { address, token_file: Some(token) };
+        let settings = Settings { address: (address, 0).into(), token_file: Some(token) };
         let listener = Listener::bind(settings).await.expect("bound");
         let address = listener.address();
         let store = Store::local(directory.path().join("out"));
         let task = tokio::spawn(listener.serve(store, worker));
         Self { directory, address, task }
+    }
+
+    /// The same listener, reached by another address of this machine.
+    fn reached_by(mut self, address: IpAddr) -> Self {
+        self.address.set_ip(address);
+        self
     }
 
     fn output(&self) -> PathBuf {
@@ -72,6 +87,15 @@ impl Drop for Served {
     }
 }
 
+/// The address by which this machine reaches others; `None` if it has no network.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a socket");
+    // An address of documentation (RFC 5737). Nothing is sent: the kernel chooses the way alone.
+    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+    let address = socket.local_addr().expect("an address").ip();
+    (!address.is_loopback()).then_some(address)
+}
+
 fn is(answer: &str, status: u16) -> bool {
     answer.starts_with(&format!("HTTP/1.1 {status} "))
 }
@@ -104,6 +128,31 @@ async fn pages_of_other_sites_are_refused() {
             assert!(is(&answer, 403), "{lines:?} {path}: {answer}");
         }
     }
+}
+
+#[tokio::test]
+async fn callers_elsewhere_get_the_metrics_and_neither_the_page_nor_changes() {
+    let Some(elsewhere) = own_address() else {
+        eprintln!("skipped: this machine has no address but the loopback's");
+        return;
+    };
+    let worker = Worker { watch: Watch::default(), model: "m".to_owned() };
+    let served = Served::at(Ipv4Addr::UNSPECIFIED, Some(worker)).await;
+    fs::write(served.output().join("plan.json"), "{}").expect("written");
+    let served = served.reached_by(elsewhere);
+    for path in ["/", "/ui", "/ui/", "/ui/events", "/ui/batch.js", "/none", "/metrics/"] {
+        let answer = served.get(path).await;
+        assert!(is(&answer, 403) && answer.contains("forward the port"), "{path}: {answer}");
+    }
+    let eight = r#"{"set": ["batch_size=8"]}"#;
+    assert!(is(&served.change(TOKEN, eight).await, 403), "also with the token");
+    assert_eq!(Control::read(&Store::local(served.output())), Ok(Control::default()));
+    for path in ["/metrics", "/healthz"] {
+        assert!(is(&served.get(path).await, 200), "{path}");
+    }
+    let served = served.reached_by(Ipv4Addr::LOCALHOST.into());
+    assert!(is(&served.get("/ui").await, 200));
+    assert!(is(&served.change(TOKEN, eight).await, 200));
 }
 
 #[tokio::test]
