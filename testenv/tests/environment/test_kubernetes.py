@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from outrigger_testenv import tools
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.chart.cases import ALL_CASES
 from outrigger_testenv.chart.render import BATCH_CHART, NAMESPACE, render
@@ -137,7 +138,7 @@ class Running:
 def release(cluster, triton, volumes, tmp_path):
     """Makes a release that is not installed yet."""
     if not may_mount():
-        pytest.skip("needs root's rights, to give each pod a root of its own")
+        tools.skip("needs root's rights, to give each pod a root of its own")
 
     @contextmanager
     def made(hosts=None, **job):
