@@ -1,4 +1,6 @@
-"""The API server of the tests: one that is not built skips a test, or fails it under CI."""
+"""The API server of the tests: built once for each content of its files. One that is not built
+skips a test, or fails it under CI.
+"""
 
 import pytest
 
@@ -28,6 +30,31 @@ def test_without_go_the_server_cannot_be_built(monkeypatch):
     with pytest.raises(program.Missing, match="Go is not installed"):
         program.built()
     assert not any(program.caches.root().rglob("kubernetes-*"))
+
+
+@pytest.mark.parametrize("changed", ["go.mod", "go.sum", "main.go"])
+def test_each_content_of_its_files_is_built_once(tmp_path, monkeypatch, changed):
+    source, builds = tmp_path / "source", []
+    source.mkdir()
+    for name in ("go.mod", "go.sum", "main.go", "other.txt"):
+        (source / name).write_text("first")
+
+    def build(directory):
+        builds.append((source / changed).read_text())
+        (directory / "kubernetes").touch()
+
+    monkeypatch.setattr(program, "_SOURCE", source)
+    monkeypatch.setattr(program, "_build", build)
+    first = program.built()
+    (source / "other.txt").write_text("second")
+    assert first == program.built() == program.installed()
+    (source / changed).write_text("second")
+    with pytest.raises(program.Missing):
+        program.installed()
+    second = program.built()
+    assert second == program.installed() != first
+    assert builds == ["first", "second"]
+    assert second.is_file() and not first.exists(), "the earlier one is removed"
 
 
 def test_the_version_is_that_of_the_module():
