@@ -1,10 +1,16 @@
 //! A disk that has no room.
 
-use std::{env, path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    env, io,
+    path::Path,
+    process::{Command, Output},
+};
 
-use outrigger_batch::{Error, Format, Job, Manifest, Store};
+use outrigger_batch::{Error, Format, Job, Manifest, Size, Store};
+use outrigger_testkit::tools::if_installed;
 
-use crate::harness::{Place, expected, host, job, score, scored};
+use crate::harness::{Place, expected, host, job, reasons, score, scored};
 
 /// The files, the host and the output of the child's job.
 const FILES: &str = "OUTRIGGER_TEST_FULL_FILES";
@@ -61,4 +67,101 @@ async fn a_job_without_room_for_its_output_stops_and_goes_on() {
         let entries = std::fs::read_dir(output.join("data")).expect("a directory");
         assert_eq!(entries.count(), 2, "{format}: what was not finished is removed");
     }
+}
+
+/// The file, the host and the mounted directory of a child that mounts small disks.
+const SMALL_FILE: &str = "OUTRIGGER_TEST_SMALL_FILE";
+const SMALL_HOST: &str = "OUTRIGGER_TEST_SMALL_HOST";
+const DISK: &str = "OUTRIGGER_TEST_SMALL_DISK";
+/// The bytes of a page: a disk in memory has a whole number of them.
+const PAGE: u64 = 4096;
+/// More pages, and more inodes, than the job needs.
+const ENOUGH: u64 = 60;
+
+/// The rows of a small job of two chunks; two of them are dead.
+fn rows() -> impl Iterator<Item = i64> {
+    (0..14).map(|id| if id % 6 == 5 { -1 } else { id })
+}
+
+/// Mounts, in the mount namespace of this process.
+fn mount(arguments: &[&str]) {
+    let ended = Command::new("mount").args(arguments).output().expect("a process");
+    assert!(ended.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ended.stderr));
+}
+
+/// The command in a mount namespace of its own, which needs root's rights.
+fn apart(command: &[&str]) -> Command {
+    let mut apart = Command::new("unshare");
+    apart.args(["--mount", "--propagation", "private"]).args(command);
+    apart
+}
+
+/// The worker on disks of all sizes: a test that only does something in a process of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn small_child() {
+    let Ok(disk) = env::var(DISK) else { return };
+    let (file, host) = (env::var(SMALL_FILE).expect("set"), env::var(SMALL_HOST).expect("set"));
+    let mut full = BTreeSet::new();
+    for limit in ["size", "nr_inodes"] {
+        let unit = if limit == "size" { PAGE } else { 1 };
+        // An empty disk has an inode.
+        let mut stops = 0;
+        for count in 2..ENOUGH {
+            mount(&["-t", "tmpfs", "-o", &format!("{limit}={}", count * unit), "tmpfs", &disk]);
+            let output = Path::new(&disk).join("out");
+            let mut job = job(output.clone(), &[&file], &[&host]);
+            job.memory = Size(64 << 20);
+            let stopped = score(job.clone()).await.err();
+            if let Some(error) = &stopped {
+                let text = error.to_string();
+                assert!(matches!(error, Error::Failed(_)), "{limit}={count}: {text}");
+                assert!(text.contains("No space left on device"), "{limit}={count}: {text}");
+                full.insert(text.split(['/', ':']).next().expect("a name").to_owned());
+                assert_eq!(Manifest::read(&Store::local(&output)), Ok(None), "{limit}={count}");
+                stops += 1;
+            }
+            mount(&["-o", "remount,size=0,nr_inodes=0", &disk]);
+            let manifest = score(job).await;
+            let manifest = manifest.unwrap_or_else(|error| panic!("{limit}={count}: {error}"));
+            assert_eq!((manifest.rows, manifest.dead), (14, 2), "{limit}={count}");
+            assert_eq!(scored(&output), expected(rows().filter(|id| *id >= 0)));
+            assert_eq!(reasons(&output), [5, 11].map(|row| (row, "invalid_input".to_owned())));
+            for directory in ["data", "dead", "commit"] {
+                let entries = std::fs::read_dir(output.join(directory)).expect("a directory");
+                assert_eq!(entries.count(), 2, "{limit}={count}: {directory}");
+            }
+            let ended = Command::new("umount").arg(&disk).status().expect("a process");
+            assert!(ended.success(), "{limit}={count}: a file is still open");
+            if stopped.is_none() {
+                break;
+            }
+        }
+        assert!(stops > 5, "{limit}: {stops} disks were too small");
+    }
+    for name in ["plan.json", "lease", "data", "dead", "commit", "manifest.json"] {
+        assert!(full.contains(name), "{name} was always written: {full:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_disk_is_full_at_any_moment_stops_and_goes_on() {
+    let (place, host) = (Place::new(), host().await);
+    let file = place.rows("a.parquet", rows());
+    let disk = place.path("disk");
+    std::fs::create_dir(&disk).expect("a directory");
+    let disk = disk.to_string_lossy();
+    let may_mount = |ended: Output| match ended.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other("needs root's rights, to mount a small disk")),
+    };
+    let ended = apart(&["mount", "-t", "tmpfs", "tmpfs", &disk]).output();
+    if if_installed("unshare", ended.and_then(may_mount)).is_none() {
+        return;
+    }
+    let test = env::current_exe().expect("this test");
+    let mut command = apart(&[&test.to_string_lossy(), "--exact", "disk::small_child"]);
+    command.env(SMALL_FILE, file).env(SMALL_HOST, host.address()).env(DISK, &*disk);
+    let ended = command.output().expect("a process");
+    let text = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && text.contains("1 passed"), "{text}");
 }
