@@ -15,18 +15,10 @@ use std::{
 use outrigger_batch::{Control, Error, Job, MaxErrors, Period, Store, Watch, run};
 use outrigger_testkit::oip::{Answer, Seen, Server, identity};
 
-use crate::harness::{Place, dead, expected, host, ids, model, reasons, score, scored};
+use crate::harness::{Place, dead, expected, failing_on, host, ids, model, reasons, score, scored};
 
 /// The pause between two looks at something that a test waits for.
 const LOOK: Duration = Duration::from_millis(5);
-
-/// The answer of a model that fails on rows for which `is_bad` holds.
-fn failing_on(is_bad: impl Fn(i64) -> bool) -> impl Fn(&Seen) -> Answer {
-    move |seen| match ids(seen).into_iter().any(&is_bad) {
-        true => Answer::Status(13, "the model failed".to_owned()),
-        false => identity::grpc(seen),
-    }
-}
 
 /// The ids in each request of rows that a server has seen.
 fn requests(server: &Server) -> Vec<Vec<i64>> {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use arrow_array::{
-    Array as _, ArrayRef, Int64Array, ListArray, RecordBatch,
+    Array as _, ArrayRef, Int64Array, ListArray, RecordBatch, StringArray,
     cast::AsArray as _,
     types::{Float32Type, Int64Type},
 };
@@ -37,14 +37,30 @@ impl Place {
     /// Writes a file of these rows: `id`, and `x` with two numbers, the id and its double. A negative
     /// id has no numbers.
     pub(crate) fn rows(&self, name: &str, ids: impl Iterator<Item = i64>) -> String {
+        self.parquet(name, columns(&ids.collect::<Vec<_>>()))
+    }
+
+    /// As [`rows`](Self::rows), with the further column `pad`: a text of `bytes` bytes in the first
+    /// row, and an empty one in the others.
+    pub(crate) fn padded_rows(
+        &self,
+        name: &str,
+        ids: impl Iterator<Item = i64>,
+        bytes: usize,
+    ) -> String {
         let ids: Vec<_> = ids.collect();
-        let x = ids.iter().map(|id| (*id >= 0).then(|| [*id as f32, 2.0 * *id as f32].map(Some)));
-        let x: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(x));
-        let table = RecordBatch::try_from_iter([
-            ("id", Arc::new(Int64Array::from(ids.clone())) as ArrayRef),
-            ("x", x),
-        ]);
-        let table = table.expect("a table");
+        let pad =
+            (0..ids.len()).map(|row| if row == 0 { "a".repeat(bytes) } else { String::new() });
+        let pad: ArrayRef = Arc::new(StringArray::from_iter_values(pad));
+        self.parquet(name, columns(&ids).into_iter().chain([("pad", pad)]))
+    }
+
+    fn parquet(
+        &self,
+        name: &str,
+        columns: impl IntoIterator<Item = (&'static str, ArrayRef)>,
+    ) -> String {
+        let table = RecordBatch::try_from_iter(columns).expect("a table");
         let path = self.path(name);
         let file = File::create(&path).expect("a file");
         let mut writer = BatchWriter::new(file, &table.schema()).expect("a writer");
@@ -72,6 +88,13 @@ impl Place {
     pub(crate) fn job(&self, files: &[&str], hosts: &[&str]) -> Job {
         job(self.output(), files, hosts)
     }
+}
+
+/// The columns of rows with these ids.
+fn columns(ids: &[i64]) -> [(&'static str, ArrayRef); 2] {
+    let x = ids.iter().map(|id| (*id >= 0).then(|| [*id as f32, 2.0 * *id as f32].map(Some)));
+    let x = ListArray::from_iter_primitive::<Float32Type, _, _>(x);
+    [("id", Arc::new(Int64Array::from(ids.to_vec()))), ("x", Arc::new(x))]
 }
 
 /// The rows of these ids as JSON Lines, like those of [`Place::rows`].
@@ -143,6 +166,14 @@ pub(crate) async fn model(script: impl Fn(&Seen) -> Answer + Send + Sync + 'stat
         false => identity::server(seen),
     })
     .await
+}
+
+/// The answer of a model that fails on rows for which `is_bad` holds.
+pub(crate) fn failing_on(is_bad: impl Fn(i64) -> bool) -> impl Fn(&Seen) -> Answer {
+    move |seen| match ids(seen).into_iter().any(&is_bad) {
+        true => Answer::Status(13, "the model failed".to_owned()),
+        false => identity::grpc(seen),
+    }
 }
 
 /// The ids of the rows of a request.

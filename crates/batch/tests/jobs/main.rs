@@ -36,6 +36,7 @@ mod outage;
 mod parts;
 mod runs;
 mod scripted;
+mod served;
 mod shapes;
 mod verifications;
 mod versions;

@@ -80,6 +80,13 @@ impl Scripted {
         Store::in_objects(Arc::new(self.clone()), prefix, patience.clone())
     }
 
+    /// Removes the objects and the uploads below `prefix`.
+    pub(crate) fn remove_below(&self, prefix: &str) {
+        let mut state = self.state();
+        state.objects.retain(|key, _| !key.starts_with(prefix));
+        state.uploads.retain(|name, _| !name.starts_with(prefix));
+    }
+
     /// Writes the objects below `prefix` to a directory.
     pub(crate) fn save(&self, prefix: &str, directory: &Path) {
         for (key, content) in &self.state().objects {
@@ -191,10 +198,11 @@ impl Objects for Scripted {
     fn finish_parts(&self, key: &str, upload: &str, parts: &[String]) -> Result<(), Failure> {
         self.request(("finish", key), |state| {
             let found = state.uploads.remove(upload).ok_or(Failure::Absent)?;
-            let content = parts.iter().flat_map(|part| {
-                found.get(&part.parse().expect("a number")).expect("a part").to_vec()
-            });
-            let content = content.collect();
+            let content: Vec<_> = parts
+                .iter()
+                .map(|part| &**found.get(&part.parse().expect("a number")).expect("a part"))
+                .collect();
+            let content = content.concat().into();
             state.objects.insert(key.to_owned(), content);
             Ok(())
         })
