@@ -223,7 +223,7 @@ async fn is_killed_in_directory(step: usize, trial: &Trial) -> bool {
     is_killed
 }
 
-/// Calls `is_killed_at` with each step, for a few of them at the same time, until one is not there.
+/// Calls `is_killed_at` with each step, several at the same time, until there are no more.
 /// Returns the number of steps.
 async fn all_steps<F: Future<Output = bool>>(is_killed_at: impl Fn(usize) -> F) -> usize {
     let mut first = 0;
@@ -245,12 +245,12 @@ async fn objects_are_the_same_after_a_kill_at_any_step() {
     let trial = Trial::new(file, Format::Jsonl).await;
     let (objects, socket) = (Scripted::new(), input.path("socket"));
     served::serve(objects.clone(), &socket);
-    let store = |prefix: &str| served::store(&socket, prefix);
     let place = Place::new();
     let whole = Arc::new(Mutex::new(Vec::new()));
     let taken = Arc::clone(&whole);
     let observed = move |step: &str| taken.lock().expect("not poisoned").push(step.to_owned());
-    let manifest = score_in(store("whole").observed(observed), trial.job(&place)).await;
+    let store = served::store(&socket, "whole").observed(observed);
+    let manifest = score_in(store, trial.job(&place)).await;
     objects.save("whole", &place.output());
     trial.check(&manifest.expect("scored"), &place.output(), 0);
     let whole = whole.lock().expect("not poisoned").clone();
