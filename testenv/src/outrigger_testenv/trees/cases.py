@@ -16,7 +16,7 @@ class Case:
     name: str
     parameters: dict[str, object]
     rounds: int = 3
-    since: tuple[int, int] = (1, 5)
+    since: tuple[int, int] = (0, 90)
     """The first version of XGBoost (major, minor) that has it."""
     labels: str = "numbers"
     plain: bool = False
@@ -26,14 +26,18 @@ class Case:
     categorical: bool = False
     names: bool = False
     attributes: dict[str, str] = field(default_factory=dict)
-    before_1: bool = False
-    """True to mark the binary file as one from before XGBoost 1.0, which are read differently."""
 
 
 CASES = [
     Case("squared", {"objective": "reg:squarederror"}, names=True),
-    Case("squared-log", {"objective": "reg:squaredlogerror"}, labels="positive", plain=True),
-    Case("pseudo-huber", {"objective": "reg:pseudohubererror"}, plain=True),
+    Case(
+        "squared-log",
+        {"objective": "reg:squaredlogerror"},
+        since=(1, 5),
+        labels="positive",
+        plain=True,
+    ),
+    Case("pseudo-huber", {"objective": "reg:pseudohubererror"}, since=(1, 5), plain=True),
     Case("absolute", {"objective": "reg:absoluteerror"}, since=(1, 7), plain=True),
     Case(
         "logistic",
@@ -53,7 +57,7 @@ CASES = [
     Case("gamma", {"objective": "reg:gamma"}, labels="positive", plain=True),
     Case("tweedie", {"objective": "reg:tweedie"}, labels="positive", plain=True),
     Case("cox", {"objective": "survival:cox"}, labels="positive", plain=True),
-    Case("aft", {"objective": "survival:aft"}, labels="bounds", plain=True),
+    Case("aft", {"objective": "survival:aft"}, since=(1, 5), labels="bounds", plain=True),
     Case("pairwise", {"objective": "rank:pairwise"}, labels="classes 2", plain=True),
     Case("softmax", {"objective": "multi:softmax", "num_class": 3}, labels="classes 3"),
     Case(
@@ -163,18 +167,6 @@ CASES = [
         },
         since=(3, 4),
         binary=False,
-    ),
-    Case(
-        "before-1.0",
-        {"objective": "binary:logistic", "base_score": 0.3},
-        labels="classes 2",
-        before_1=True,
-    ),
-    Case(
-        "before-1.0-classes",
-        {"objective": "multi:softprob", "num_class": 3, "base_score": 0.3},
-        labels="classes 3",
-        before_1=True,
     ),
 ]
 

@@ -11,7 +11,9 @@ import sys
 import zipfile
 from pathlib import Path
 
-VERSIONS = ["1.5.0", "1.7.6", "2.1.4", "3.0.5", "3.2.0", "3.4.1"]
+from outrigger_testenv.trees.worker import OTHER_SUMS, SPARSE
+
+VERSIONS = ["0.90", "1.0.2", "1.3.3", "1.5.0", "1.7.6", "2.1.4", "3.0.5", "3.2.0", "3.4.1"]
 
 
 def main() -> None:
@@ -27,6 +29,10 @@ def main() -> None:
         # Each in a process of its own: two versions of the library do not fit into one.
         worker = [sys.executable, "-m", "outrigger_testenv.trees.worker"]
         subprocess.run([*worker, str(library), version, str(directory)], check=True)
+        if version in OTHER_SUMS:
+            library = install(SPARSE, arguments.wheels)
+            rescore = [sys.executable, "-m", "outrigger_testenv.trees.rescore"]
+            subprocess.run([*rescore, str(library), str(directory)], check=True)
 
 
 def install(version: str, wheels: Path) -> Path:
@@ -43,7 +49,7 @@ def install(version: str, wheels: Path) -> Path:
 
 def download(version: str, wheels: Path) -> Path:
     # The small package without code for GPUs exists since 2.1.
-    package = "xgboost" if version.startswith("1.") else "xgboost-cpu"
+    package = "xgboost" if version.startswith(("0.", "1.")) else "xgboost-cpu"
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--only-binary=:all:", "--python-version", "3.12", "--dest", str(wheels)]
     subprocess.run([*command, f"{package}=={version}"], check=True)

@@ -8,6 +8,9 @@ import numpy as np
 
 MISSING = float("nan")
 
+ALL = 1 << 20
+"""A limit of trees that no model reaches."""
+
 
 class Library:
     """A libxgboost.so."""
@@ -155,6 +158,39 @@ class Booster:
         sizes = [shape[at] for at in range(dimensions.value)]
         values = np.ctypeslib.as_array(result, shape=(int(np.prod(sizes)),)).copy()
         return values.reshape(sizes[0], -1)
+
+
+class EarlyBooster(Booster):
+    """A model in XGBoost before 1.4, whose predictions have no shape, and no first iteration."""
+
+    def __init__(
+        self,
+        library: Library,
+        parameters: dict[str, object],
+        matrix: Matrix,
+        version: tuple[int, int],
+    ):
+        super().__init__(library, parameters, matrix)
+        # Before 1.0 no argument says that the prediction is not one of the training.
+        self._training = () if version < (1, 0) else (ctypes.c_int(0),)
+
+    def predict(self, matrix: Matrix, kind: str, iterations: tuple[int, int] = (0, 0)):
+        """As that of later versions, for iterations from the first one on with one tree for each
+        output.
+        """
+        if iterations[0] != 0:
+            raise ValueError(f"the first iteration is {iterations[0]}, not 0")
+        # Before 1.0 dart drops trees at random unless there is a limit.
+        limit = iterations[1] or ALL
+        mask = {"value": 0, "margin": 1, "leaf": 2, "contributions": 4}[kind]
+        rows, length = ctypes.c_uint64(), ctypes.c_uint64()
+        result = ctypes.POINTER(ctypes.c_float)()
+        self._library.call("XGDMatrixNumRow", matrix.handle, ctypes.byref(rows))
+        arguments = (ctypes.c_int(mask), ctypes.c_uint(limit), *self._training)
+        out = (ctypes.byref(length), ctypes.byref(result))
+        self._library.call("XGBoosterPredict", self._handle, matrix.handle, *arguments, *out)
+        values = np.ctypeslib.as_array(result, shape=(length.value,)).copy()
+        return values.reshape(rows.value, -1)
 
 
 def texts(values: list[str]):

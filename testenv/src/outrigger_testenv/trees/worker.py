@@ -6,14 +6,19 @@ each entry of a sparse row: the number of the row, the id and the weight.
 """
 
 import shutil
-import struct
 import sys
 from pathlib import Path
 
 import numpy as np
 
 from outrigger_testenv.trees.cases import CASES, FEATURES, Case, entries, scoring, training, types
-from outrigger_testenv.trees.library import Booster, Library, Matrix, SparseMatrix
+from outrigger_testenv.trees.library import (
+    Booster,
+    EarlyBooster,
+    Library,
+    Matrix,
+    SparseMatrix,
+)
 
 COMMON = {
     "max_depth": 3,
@@ -24,10 +29,10 @@ COMMON = {
     "tree_method": "exact",
 }
 
-PLAIN = ["1.5.0", "3.4.1"]
+PLAIN = ["0.90", "1.5.0", "3.4.1"]
 """The versions for models of which only the objective is special."""
 
-EXPLAINING = ["1.5.0", "3.0.5"]
+EXPLAINING = ["0.90", "1.5.0", "3.0.5"]
 """The versions whose contributions are kept. They have none for leaves with vectors; 3.3 and later
 versions compute them in another way.
 """
@@ -36,31 +41,50 @@ SPARSE = "1.5.0"
 """The version whose results for sparse rows are kept: that of XGBoost Serving."""
 
 
+OTHER_SUMS = ["0.90", "1.0.2", "1.3.3"]
+"""The versions that add the base score to the sum of the leaves, 1.3 only for dart, where later
+ones begin with it. The tables of their own sums have the prefix `own-`; those without it are
+XGBoost 1.5's for the same files.
+"""
+
+LINEAR = ["0.90", "1.5.0", "3.0.5"]
+"""The versions whose linear models are kept, to be refused."""
+
+
 def main() -> None:
     library, version, directory = Library(Path(sys.argv[1])), sys.argv[2], Path(sys.argv[3])
-    major, minor, _ = (int(part) for part in version.split("."))
     for case in CASES:
-        if case.before_1:
-            chosen = version == "1.5.0"
-        else:
-            chosen = (major, minor) >= case.since and (not case.plain or version in PLAIN)
-        if chosen:
+        if number_of(version) >= case.since and (not case.plain or version in PLAIN):
             write(library, case, version, directory)
-    if version in ("1.5.0", "3.0.5"):
+    if version in LINEAR:
         linear = {"booster": "gblinear", "objective": "reg:squarederror", "nthread": 1}
         rows, info = training(CASES[0])
         matrix = Matrix(library, rows, info)
-        booster = Booster(library, linear, matrix)
+        booster = booster_of(library, linear, matrix, version)
         booster.train(matrix, 1)
         for ending in endings(version, CASES[0]):
             save(booster, directory / f"linear.{ending}")
 
 
+def number_of(version: str) -> tuple[int, int]:
+    """Major and minor number."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def booster_of(
+    library: Library, parameters: dict[str, object], matrix: Matrix, version: str
+) -> Booster:
+    if number_of(version) >= (1, 4):
+        return Booster(library, parameters, matrix)
+    return EarlyBooster(library, parameters, matrix, number_of(version))
+
+
 def endings(version: str, case: Case) -> list[str]:
     """The formats in which the fixtures of a version are."""
-    if case.before_1:
+    if version == "0.90":
         return ["bin"]
-    if version == "1.5.0":
+    if number_of(version) <= (1, 5):
         return ["bin"] if case.plain else ["json", "bin"]
     if version == "3.0.5":
         return ["bin"] if case.binary else ["ubj"]
@@ -70,9 +94,9 @@ def endings(version: str, case: Case) -> list[str]:
 def write(library: Library, case: Case, version: str, directory: Path) -> None:
     rows, info = training(case)
     matrix = Matrix(library, rows, info, types(case))
-    booster = Booster(library, {**COMMON, **case.parameters}, matrix)
+    booster = booster_of(library, {**COMMON, **case.parameters}, matrix, version)
     booster.train(matrix, case.rounds)
-    if case.names:
+    if case.names and number_of(version) >= (1, 4):
         booster.set_names(["age", "länge", 'a "b"', "x(0)", "e"])
     for name, value in case.attributes.items():
         booster.set_attribute(name, value)
@@ -81,15 +105,16 @@ def write(library: Library, case: Case, version: str, directory: Path) -> None:
     for ending in endings(version, case):
         path = directory / f"{case.name}.{ending}"
         save(booster, path)
-        if case.before_1:
-            make_older(path)
-        # Loaded anew, because training leaves settings behind that the file may not have.
-        loaded = Booster(library, {"nthread": 1, "verbosity": 0}, scored)
-        loaded.load(path)
-        results = [*expected(loaded, scored, rows, case, version)]
-        if version == SPARSE and not case.plain:
-            results += expected_of_entries(library, loaded, case)
-    (directory / f"{case.name}.txt").write_text("".join(text(*each) for each in results))
+    # Loaded anew, because training leaves settings behind that the file may not have. The last file
+    # is a binary one, if there is any: XGBoost 1.0 fails to load its own JSON of pruned trees.
+    loaded = booster_of(library, {"nthread": 1, "verbosity": 0}, scored, version)
+    loaded.load(path)
+    results = [*expected(loaded, scored, rows, case, version)]
+    if version == SPARSE and not case.plain:
+        results += expected_of_entries(library, loaded, case)
+    own = {"value", "margin", "first"} if version in OTHER_SUMS else {}
+    named = [(f"own-{name}" if name in own else name, values) for name, values in results]
+    (directory / f"{case.name}.txt").write_text("".join(text(*each) for each in named))
 
 
 def save(booster: Booster, path: Path) -> None:
@@ -102,28 +127,26 @@ def save(booster: Booster, path: Path) -> None:
     return None
 
 
-def make_older(path: Path) -> None:
-    """Marks a binary file as one that was written before XGBoost 1.0."""
-    content = bytearray(path.read_bytes())
-    start = 4 if content.startswith(b"binf") else 0
-    content[start + 20 : start + 28] = struct.pack("<II", 0, 0)
-    path.write_bytes(content)
-
-
 def expected(booster: Booster, matrix: Matrix, rows: np.ndarray, case: Case, version: str):
     yield "rows", rows
     for kind in ("value", "margin", "leaf"):
         if kind == "leaf" and case.rounds == 0:
             continue
         yield kind, booster.predict(matrix, kind)
-    if version in EXPLAINING and "multi_strategy" not in case.parameters:
+    is_dart = case.parameters.get("booster") == "dart"
+    explains = version in EXPLAINING and "multi_strategy" not in case.parameters
+    # XGBoost 0.90 explains dart without the weights of its trees.
+    if explains and not (version == "0.90" and (is_dart or case.plain)):
         yield "contributions", booster.predict(matrix, "contributions")
-    # XGBoost 1.5 forgets the number of parallel trees when it reads a model.
-    if case.rounds > 1 and (version != "1.5.0" or "num_parallel_tree" not in case.parameters):
+    # XGBoost up to 1.5 forgets the number of parallel trees when it reads a model.
+    parallel = "num_parallel_tree" in case.parameters
+    if case.rounds > 1 and not (parallel and number_of(version) <= (1, 5)):
         yield "first", booster.predict(matrix, "margin", (0, 1))
-        yield "others", booster.predict(matrix, "margin", (1, case.rounds))
-    if case.parameters.get("booster") == "dart":
-        # XGBoost adds and subtracts the base score for each tree here, and loses its last bits.
+        if not isinstance(booster, EarlyBooster):
+            yield "others", booster.predict(matrix, "margin", (1, case.rounds))
+    if isinstance(booster, EarlyBooster) or is_dart:
+        # XGBoost adds and subtracts the base score of dart for each tree here, and loses its last
+        # bits. Early versions cannot do it.
         return
     infinite = rows[:4].copy()
     infinite[0, 0], infinite[1, 1] = np.inf, -np.inf
