@@ -80,7 +80,12 @@ impl Real for f64 {
     }
 
     fn add_leaf(tree: &Tree, leaf: Node, group: u32, sums: &mut [Self]) {
-        sums[group as usize] += tree.double(leaf);
+        if tree.width == 1 {
+            sums[group as usize] += tree.double(leaf);
+        } else {
+            let values = tree.vector_of_doubles(leaf);
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
     }
 
     #[inline(always)]

@@ -77,7 +77,8 @@ pub(crate) struct Tree {
     vectors: Box<[f32]>,
     /// Values of a leaf's vector; 1 if leaves have one value.
     pub(crate) width: usize,
-    /// The values of the leaves in the order of the nodes, if they are in f64.
+    /// The values of the leaves in the order of the nodes, if they are in f64: [`Self::width`] of
+    /// each.
     doubles: Box<[f64]>,
     /// The part of the cover of each split that its left child has, in the order of the splits.
     /// Empty if the file has no covers.
@@ -120,7 +121,13 @@ impl Tree {
         if leaf.is_leaf() { self.doubles[leaf.content as usize] } else { 0.0 }
     }
 
-    /// The number of leaves with a value in f64.
+    /// The values in f64 of `leaf`, a leaf of this tree.
+    pub(crate) fn vector_of_doubles(&self, leaf: Node) -> &[f64] {
+        let start = leaf.content as usize;
+        &self.doubles[start..start + self.width]
+    }
+
+    /// The number of values in f64.
     pub(crate) fn doubles(&self) -> usize {
         self.doubles.len()
     }

@@ -124,7 +124,6 @@ fn results_of_some_iterations_are_equal() {
 fn models_that_are_not_supported_are_refused_with_the_remedy() {
     let cases = [
         ("lightgbm-4.7.0/linear.model", "linear_tree"),
-        ("catboost-1.2.10/lossguide.json", "grow_policy"),
         ("catboost-1.2.10/categories.json", "categorical features (1, 3)"),
         ("catboost-1.2.10/binary.cbm", "format=\"json\""),
     ];
@@ -154,4 +153,8 @@ fn what_a_model_says_about_itself_is_read() {
     let widths = [Output::Value, Output::Margin, Output::Leaf].map(|output| classes.width(output));
     assert_eq!((widths, classes.iterations()), ([3, 3, 3], 3));
     assert!(classes.feature_names().is_empty());
+    let nested = model(&fixture("catboost-1.2.10/lossguide-classes.json"));
+    let widths = [Output::Value, Output::Margin, Output::Leaf].map(|output| nested.width(output));
+    assert_eq!((widths, nested.iterations()), ([3, 3, 3], 3));
+    assert_eq!((nested.library(), nested.features()), (Library::Catboost, 4));
 }

@@ -26,13 +26,15 @@ fn use_it(file: &[u8]) -> bool {
     true
 }
 
-const FIXTURES: [&str; 6] = [
+const FIXTURES: [&str; 8] = [
     "lightgbm-2.3.1/categories.model",
     "lightgbm-3.3.5/zero-as-missing.model",
     "lightgbm-4.7.0/multiclass.model",
     "lightgbm-4.7.0/forest.model",
     "catboost-1.2.10/multiclass.json",
     "catboost-1.2.10/nan-max.json",
+    "catboost-1.2.10/lossguide.json",
+    "catboost-1.2.10/lossguide-classes.json",
 ];
 
 fn fixture(name: &str) -> Vec<u8> {
@@ -100,6 +102,14 @@ const CATBOOST: &str = r#"{"features_info": {"float_features": [
 "splits": [{"border": 0.5, "float_feature_index": 0, "split_type": "FloatFeature"}]}],
 "scale_and_bias": [1, [0.25]]}"#;
 
+/// A tree with a split and a split in its right node.
+const NESTED: &str = r#"{"features_info": {"float_features": [
+{"feature_id": "age", "feature_index": 0, "flat_feature_index": 1, "nan_value_treatment": "AsTrue"}]},
+"scale_and_bias": [2, [0.25]],
+"trees": [{"left": {"value": 1, "weight": 3}, "right": {"left": {"value": 2}, "right": {"value": 4},
+"split": {"border": 1.5, "float_feature_index": 0, "split_type": "FloatFeature"}},
+"split": {"border": 0.5, "float_feature_index": 0, "split_type": "FloatFeature"}}]}"#;
+
 fn predict(file: &str, row: &[f32]) -> f64 {
     let model = read(file.as_bytes()).expect("a model");
     let mut out = [0.0];
@@ -116,6 +126,13 @@ fn the_examples_are_models() {
     assert_eq!(predict(CATBOOST, &[1.0]), 2.75);
     assert_eq!(predict(&CATBOOST.replace("[0.25]", "0.5"), &[0.5]), 2.0);
     assert_eq!(predict(&LIGHTGBM.replace('\n', "\r\n"), &[1.0, 0.0]), 0.1 - 1.0);
+    let nested = [(0.5, 2.25), (0.6, 4.25), (1.5, 4.25), (1.6, 8.25), (f32::NAN, 8.25)];
+    for (value, expected) in nested {
+        assert_eq!(predict(NESTED, &[9.0, value]), expected, "{value}");
+    }
+    let as_false = NESTED.replace("AsTrue", "AsFalse");
+    assert_eq!(predict(&as_false, &[9.0, f32::NAN]), 2.25);
+    assert_eq!(predict(&as_false.replace("AsFalse", "AsIs"), &[9.0, f32::NAN]), 2.25);
 }
 
 /// Asserts that the example with a text in the place of another is refused with this error.
@@ -188,7 +205,7 @@ fn errors_say_what_is_wrong_with_a_model_of_catboost() {
         ("\"feature_index\": 0", "\"feature_index\": 1", "another feature_index"),
         ("\"flat_feature_index\": 0", "\"flat_feature_index\": 4000000000", "out of range"),
         ("\"float_features\"", "\"text_features\"", "text features (age)"),
-        ("\"oblivious_trees\"", "\"trees\"", "grow_policy"),
+        ("\"oblivious_trees\"", "\"trees\"", "neither a split of two nodes nor a leaf"),
     ];
     for (old, new, expected) in cases {
         assert_refused(CATBOOST, old, new, expected);
@@ -196,13 +213,56 @@ fn errors_say_what_is_wrong_with_a_model_of_catboost() {
 }
 
 #[test]
+fn errors_say_what_is_wrong_with_trees_that_are_not_symmetric() {
+    let other = "\"oblivious_trees\": [{\"leaf_values\": [1], \"splits\": []}], \"trees\"";
+    let cases = [
+        ("\"value\": 2", "\"value\": [2, 3]", "a leaf has 2 values, another one 1"),
+        ("\"value\": 1", "\"value\": []", "a leaf has 1 values, another one 0"),
+        ("\"value\": 2", "\"value\": 2, \"value\": 3", "values twice"),
+        ("\"value\": 2", "\"value\": \"2\"", "is no number here"),
+        ("{\"value\": 2}", "{}", "neither a split of two nodes nor a leaf"),
+        ("\"right\": {\"value\": 4}", "\"value\": 4", "neither a split of two nodes nor a leaf"),
+        ("\"left\": {\"value\": 2}", "\"left\": 2", "an object"),
+        ("\"left\": {\"value\": 2}, ", "", "not one left node and then one right node"),
+        ("\"right\": {\"value\": 4}", "\"left\": {\"value\": 4}", "not one left node"),
+        ("\"float_feature_index\": 0", "\"float_feature_index\": 1", "uses float feature 1"),
+        ("\"FloatFeature\"", "\"OneHotFeature\"", "a split of the type \"OneHotFeature\""),
+        ("[0.25]", "[0.25, 1]", "a bias for 2 outputs, and 1"),
+        ("\"flat_feature_index\": 1", "\"flat_feature_index\": 4000000000", "out of range"),
+        ("\"features_info\"", "\"model_info\"", "but 0 are known"),
+        ("\"trees\"", other, "only some of its trees are symmetric"),
+    ];
+    for (old, new, expected) in cases {
+        assert_refused(NESTED, old, new, expected);
+    }
+    // Nothing is above these borders, so all values go left, missing ones too.
+    for border in ["Infinity", "NaN"] {
+        let file = NESTED.replace("0.5,", &format!("{border},"));
+        for value in [f32::NEG_INFINITY, 0.0, f32::INFINITY, f32::NAN] {
+            assert_eq!(predict(&file, &[9.0, value]), 2.25, "{value} and the border {border}");
+        }
+    }
+}
+
+#[test]
 fn deep_trees_are_refused() {
     let limits = Limits { depth: 6, ..Limits::default() };
     let file = doubles::lightgbm(1, 7);
-    let read = Model::read(&mut file.as_bytes(), file.len() as u64, &limits);
-    let error = read.expect_err("a deep tree").to_string();
+    let refused = Model::read(&mut file.as_bytes(), file.len() as u64, &limits);
+    let error = refused.expect_err("a deep tree").to_string();
     assert!(error.contains("more than 6 levels"), "{error}");
     assert!(use_it(doubles::catboost(2, 3).as_bytes()));
+    assert!(use_it(doubles::catboost_nested(2, 50, 1).as_bytes()));
+    let file = doubles::catboost_nested(1, 7, 1);
+    let refused = Model::read(&mut file.as_bytes(), file.len() as u64, &limits);
+    let error = refused.expect_err("a deep tree").to_string();
+    assert!(error.contains("more than 6 levels"), "{error}");
+    // Before a tree is complete, the nesting of its nodes is bounded.
+    for depth in [64, 1000] {
+        let file = doubles::catboost_nested(1, depth, 1);
+        let error = read(file.as_bytes()).expect_err("deep nesting").to_string();
+        assert!(error.contains("nested too deep"), "{error}");
+    }
 }
 
 #[test]
@@ -212,6 +272,7 @@ fn numbers_of_one_byte_do_not_take_four_times_their_length() {
         LIGHTGBM.replace("cat_threshold=6", &format!("cat_threshold={}", many(" "))),
         LIGHTGBM.replace("leaf_value=-1", &format!("leaf_value={}", many(" "))),
         CATBOOST.replace("[1.5, ", &format!("[{}", many(","))),
+        NESTED.replace("\"value\": 1", &format!("\"value\": [{}1]", many(","))),
     ];
     for file in files {
         let error = read(file.as_bytes()).expect_err("too much memory").to_string();

@@ -16,6 +16,9 @@ fn the_peak_is_at_most_twice_the_file() {
         ("LightGBM", doubles::lightgbm(1, 15)),
         ("CatBoost", doubles::catboost(400, 10)),
         ("CatBoost", doubles::catboost(4, 16)),
+        ("CatBoost", doubles::catboost_nested(2000, 1, 1)),
+        ("CatBoost", doubles::catboost_nested(400, 40, 1)),
+        ("CatBoost", doubles::catboost_nested(400, 40, 5)),
     ];
     for (library, file) in files {
         let size = file.len() as u64;

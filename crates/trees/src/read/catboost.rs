@@ -1,7 +1,9 @@
-//! The JSON format of CatBoost, for models of float features with symmetric trees.
+//! The JSON format of CatBoost, for models of float features.
 //!
 //! The keys are those of `catboost/libs/model/model_export/json_model_helpers.cpp` in CatBoost's
 //! sources.
+
+mod nested;
 
 use super::{
     json::Json,
@@ -16,6 +18,7 @@ use crate::{
     oblivious::{Input, Oblivious, Split},
     tree::Node,
 };
+use nested::Nested;
 
 /// The keys of a model, one of which is the first in a file.
 pub(crate) const KEYS: [&str; 6] =
@@ -37,6 +40,7 @@ pub(crate) fn binary() -> Error {
 pub(crate) fn read(json: &mut Json<'_>, budget: &mut Budget) -> Result<Content, Error> {
     let mut reading = Reading {
         trees: Oblivious::new(budget)?,
+        nested: Nested::default(),
         inputs: Vec::new(),
         names: Vec::new(),
         double: Double::plain(Transform::Identity),
@@ -50,9 +54,7 @@ pub(crate) fn read(json: &mut Json<'_>, budget: &mut Budget) -> Result<Content, 
             _ => json.skip(),
         }),
         "oblivious_trees" => reading.trees(json),
-        "trees" => Err(Error::Unsupported(
-            "its trees are not symmetric; train it with grow_policy=\"SymmetricTree\"".to_owned(),
-        )),
+        "trees" => reading.nested(json),
         "scale_and_bias" => reading.scale_and_bias(json),
         _ => json.skip(),
     })?;
@@ -60,7 +62,10 @@ pub(crate) fn read(json: &mut Json<'_>, budget: &mut Budget) -> Result<Content, 
 }
 
 struct Reading<'a> {
+    /// The trees, if they are symmetric.
     trees: Oblivious,
+    /// The trees, if they are not.
+    nested: Nested,
     inputs: Vec<Input>,
     /// The names of the inputs; empty for those that have none.
     names: Vec<String>,
@@ -139,6 +144,11 @@ impl Reading<'_> {
         Ok(())
     }
 
+    /// Reads trees that are not symmetric.
+    fn nested(&mut self, json: &mut Json<'_>) -> Result<(), Error> {
+        json.array(&mut |json| self.nested.read(json, &self.inputs, self.budget))
+    }
+
     /// Reads the factor, and the bias: that of each output, or, in old files, that of all.
     fn scale_and_bias(&mut self, json: &mut Json<'_>) -> Result<(), Error> {
         let mut position = 0;
@@ -156,12 +166,24 @@ impl Reading<'_> {
         })
     }
 
-    fn finish(mut self) -> Result<Content, Error> {
-        let (depth, values) = self.first.unwrap_or((0, self.double.bias.len().max(1)));
-        let outputs = values.checked_shr(u32::try_from(depth).unwrap_or(u32::MAX)).unwrap_or(0);
-        if outputs == 0 {
-            return Err(invalid("its leaves have no values"));
+    /// Values of each leaf.
+    fn outputs(&self) -> Result<usize, Error> {
+        let outputs = match (self.first, self.nested.width()) {
+            (Some(_), Some(_)) => return Err(invalid("only some of its trees are symmetric")),
+            (None, Some(width)) => width,
+            (None, None) => self.double.bias.len().max(1),
+            (Some((depth, values)), None) => {
+                values.checked_shr(u32::try_from(depth).unwrap_or(u32::MAX)).unwrap_or(0)
+            }
+        };
+        match outputs {
+            0 => Err(invalid("its leaves have no values")),
+            outputs => Ok(outputs),
         }
+    }
+
+    fn finish(mut self) -> Result<Content, Error> {
+        let outputs = self.outputs()?;
         let bias = &mut self.double.bias;
         if bias.len() == 1 {
             self.budget.reserve(bias, outputs - 1)?;
@@ -176,18 +198,22 @@ impl Reading<'_> {
         if features != self.names.len() || !self.names.iter().enumerate().any(named) {
             self.names = Vec::new();
         }
-        self.trees.complete(self.inputs, outputs)?;
-        Ok(Content {
+        let content = Content {
             library: Library::Catboost,
             base: vec![0.0],
             features,
             names: self.names,
             classes: outputs,
             double: Some(self.double),
-            count: self.trees.len(),
-            oblivious: Some(self.trees),
             ..Content::default()
-        })
+        };
+        if self.nested.width().is_some() {
+            let trees = self.nested.finish(self.budget);
+            let (count, groups) = (trees.len(), self.budget.filled(0, trees.len())?);
+            return Ok(Content { trees, groups, count, ..content });
+        }
+        self.trees.complete(self.inputs, outputs)?;
+        Ok(Content { count: self.trees.len(), oblivious: Some(self.trees), ..content })
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Arrays {
     /// A vector for each node, in files without `vectors`.
     pub(crate) weights: Vec<f32>,
     /// The values of the leaves in f64, in place of those in `condition`, in the order of the
-    /// leaves' numbers. The number of a leaf is its `right`.
+    /// leaves' numbers: `width` of each, or one. The number of a leaf is its `right`.
     pub(crate) doubles: Vec<f64>,
     /// The cover of each node: the weight of the training rows that came to it, the sum of their
     /// second derivatives. Empty if the file has none.
@@ -75,14 +75,16 @@ impl Arrays {
 
     /// Frees the arrays.
     pub(crate) fn free(self, budget: &mut Budget) {
-        let integers = [&self.feature, &self.categories, &self.categorical, &self.order];
+        let integers =
+            [&self.feature, &self.categories, &self.bits, &self.categorical, &self.order];
         let floats = [&self.condition, &self.vectors, &self.weights, &self.covers];
         budget.release::<u32>(integers.iter().map(|array| array.capacity()).sum());
         budget.release::<f32>(floats.iter().map(|array| array.capacity()).sum());
         budget.release::<i32>(self.left.capacity() + self.right.capacity());
         budget.release::<u64>(self.segments.capacity() + self.sizes.capacity());
         budget.release::<u8>(self.default_left.capacity() + self.split_type.capacity());
-        budget.release::<bool>(self.reached.capacity());
+        budget.release::<bool>(self.reached.capacity() + self.zero_is_missing.capacity());
+        budget.release::<f64>(self.doubles.capacity());
     }
 
     /// Builds the tree.
@@ -132,7 +134,7 @@ impl Arrays {
         Ok(tree)
     }
 
-    /// Completes a leaf: puts its vector behind those of other leaves, or its value in f64.
+    /// Completes a leaf: puts its vector, or its values in f64, behind those of other leaves.
     fn complete_leaf(
         &self,
         leaf: &mut Node,
@@ -140,15 +142,14 @@ impl Arrays {
         doubles: &mut Vec<f64>,
         budget: &mut Budget,
     ) -> Result<(), Error> {
-        if self.width > 1 {
-            let place = u32::try_from(vectors.len());
-            leaf.content = place.map_err(|_| invalid("the vectors are too long"))?;
+        if !self.doubles.is_empty() {
+            leaf.id = self.right[leaf.id as usize].cast_unsigned();
+            leaf.content = place(doubles)?;
+            doubles.extend_from_slice(self.values(leaf.id)?);
+        } else if self.width > 1 {
+            leaf.content = place(vectors)?;
             budget.reserve(vectors, self.width)?;
             vectors.extend_from_slice(self.vector(leaf.id)?);
-        } else if !self.doubles.is_empty() {
-            leaf.id = self.right[leaf.id as usize].cast_unsigned();
-            leaf.content = doubles.len() as u32;
-            doubles.push(self.double(leaf.id)?);
         }
         Ok(())
     }
@@ -311,13 +312,24 @@ impl Arrays {
             true => (&self.weights, usize::try_from(id).ok()),
             false => (&self.vectors, usize::try_from(self.right[id as usize]).ok()),
         };
-        let start = number.and_then(|number| number.checked_mul(self.width));
-        let vector = start.and_then(|start| vectors.get(start..start.checked_add(self.width)?));
+        let vector = number.and_then(|number| element(vectors, number, self.width));
         vector.ok_or_else(|| invalid(format!("leaf {id} of a tree has no vector")))
     }
-    /// The value of a leaf in f64.
-    fn double(&self, leaf: u32) -> Result<f64, Error> {
-        let value = self.doubles.get(leaf as usize).copied();
-        value.ok_or_else(|| invalid(format!("leaf {leaf} of a tree has no value")))
+
+    /// The values of a leaf in f64.
+    fn values(&self, leaf: u32) -> Result<&[f64], Error> {
+        let values = element(&self.doubles, leaf as usize, self.width.max(1));
+        values.ok_or_else(|| invalid(format!("leaf {leaf} of a tree has no value")))
     }
+}
+
+/// The place of the next values behind those of other leaves.
+fn place<T>(values: &[T]) -> Result<u32, Error> {
+    u32::try_from(values.len()).map_err(|_| invalid("the values of its leaves are too many"))
+}
+
+/// The element with this number of an array whose elements have `width` values each.
+fn element<T>(values: &[T], number: usize, width: usize) -> Option<&[T]> {
+    let start = number.checked_mul(width)?;
+    values.get(start..start.checked_add(width)?)
 }

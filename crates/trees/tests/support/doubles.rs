@@ -55,10 +55,6 @@ pub(crate) fn lightgbm(trees: usize, depth: u32) -> String {
 
 /// A model of CatBoost, whose trees have `depth` levels.
 pub(crate) fn catboost(trees: usize, depth: usize) -> String {
-    let feature = |at: usize| {
-        let treatment = "\"nan_value_treatment\":\"AsFalse\"";
-        format!("{{\"feature_index\":{at},\"flat_feature_index\":{at},{treatment}}}")
-    };
     let split = |at: usize| {
         let (border, feature) = (number(at), at * 7 % FEATURES);
         format!("{{\"border\":{border},\"float_feature_index\":{feature}}}")
@@ -69,10 +65,39 @@ pub(crate) fn catboost(trees: usize, depth: usize) -> String {
     let tree = format!(
         "{{\"leaf_values\":[{values}],\"leaf_weights\":[{weights}],\"splits\":[{splits}]}}"
     );
-    let features = list(FEATURES, ",", feature);
+    catboost_of("oblivious_trees", vec![tree; trees])
+}
+
+/// A model of CatBoost whose trees are not symmetric: of the two nodes of each of `depth` levels the
+/// right one is a leaf. Leaves have `width` values.
+pub(crate) fn catboost_nested(trees: usize, depth: usize, width: usize) -> String {
+    let leaf = |at: usize| {
+        let value = match width {
+            1 => number(at).to_string(),
+            _ => format!("[{}]", list(width, ",", |output| number(at + output))),
+        };
+        format!("{{\"value\":{value},\"weight\":{}}}", 20 + at % 80)
+    };
+    let mut tree = leaf(0);
+    for at in 1..=depth {
+        let (border, feature, leaf) = (number(at), at * 7 % FEATURES, leaf(at));
+        let split = format!(
+            "{{\"border\":{border},\"float_feature_index\":{feature},\"split_index\":{at},\
+             \"split_type\":\"FloatFeature\"}}"
+        );
+        tree = format!("{{\"left\":{tree},\"right\":{leaf},\"split\":{split}}}");
+    }
+    catboost_of("trees", vec![tree; trees])
+}
+
+fn catboost_of(key: &str, trees: Vec<String>) -> String {
+    let feature = |at: usize| {
+        let treatment = "\"nan_value_treatment\":\"AsFalse\"";
+        format!("{{\"feature_index\":{at},\"flat_feature_index\":{at},{treatment}}}")
+    };
+    let (features, trees) = (list(FEATURES, ",", feature), trees.join(","));
     format!(
-        "{{\"features_info\":{{\"float_features\":[{features}]}},\"oblivious_trees\":[{}],\
-         \"scale_and_bias\":[1,[0.5]]}}",
-        vec![tree; trees].join(",")
+        "{{\"features_info\":{{\"float_features\":[{features}]}},\"{key}\":[{trees}],\
+         \"scale_and_bias\":[1,[0.5]]}}"
     )
 }

@@ -55,7 +55,28 @@ CASES = [
     Case("uncertainty", "RMSEWithUncertainty", value="RMSEWithUncertainty"),
     Case("targets", "MultiRMSE", labels="targets"),
     Case("quantile", "Quantile:alpha=0.7"),
-    Case("lossguide", "RMSE", {"grow_policy": "Lossguide"}, refused=True),
+    Case("lossguide", "RMSE", {"grow_policy": "Lossguide", "max_leaves": 12, "depth": 9}),
+    Case(
+        "lossguide-classes",
+        "MultiClass",
+        {"grow_policy": "Lossguide", "max_leaves": 5, "depth": 4},
+        labels="classes 3",
+        value="Probability",
+    ),
+    Case("depthwise", "RMSE", {"grow_policy": "Depthwise", "depth": 4, "nan_mode": "Max"}),
+    Case(
+        "depthwise-logloss",
+        "Logloss",
+        {"grow_policy": "Depthwise", "min_data_in_leaf": 20, "depth": 5},
+        labels="classes 2",
+        value="Probability",
+    ),
+    Case(
+        "depthwise-uncertainty",
+        "RMSEWithUncertainty",
+        {"grow_policy": "Depthwise", "depth": 3},
+        value="RMSEWithUncertainty",
+    ),
     Case("categories", "RMSE", {"cat_features": [1, 3]}, refused=True),
 ]
 
