@@ -144,7 +144,7 @@ fn other_files_are_not_models() {
 #[test]
 fn deep_trees_and_nested_values_are_refused() {
     let limits = Limits { depth: 6, ..Limits::default() };
-    let file = Sample { trees: 1, depth: 7 }.ubjson();
+    let file = Sample::full(1, 7).ubjson();
     let error = Model::read(&mut &*file, file.len() as u64, &limits).expect_err("a deep tree");
     assert!(error.to_string().contains("more than 6 levels"), "{error}");
     let nested = format!("{{\"learner\": {}", "[".repeat(1 << 20));
@@ -155,7 +155,7 @@ fn deep_trees_and_nested_values_are_refused() {
 
 /// A UBJSON file in which an array stands for the left children of a tree.
 fn with_array(array: &[u8]) -> Result<Model, Error> {
-    let file = Sample { trees: 1, depth: 1 }.ubjson();
+    let file = Sample::full(1, 1).ubjson();
     let key = b"left_children";
     let at = file.windows(key.len()).position(|window| window == key).expect("the key") + key.len();
     read(&[&file[..at], array].concat())
@@ -189,15 +189,16 @@ fn numbers_of_one_byte_do_not_take_four_times_their_length() {
 
 #[test]
 fn samples_are_the_same_model_in_every_format() {
-    let sample = Sample { trees: 3, depth: 6 };
-    let values: Vec<_> = (0..60).map(|at| (at as f32).sin()).collect();
-    let rows = Rows::new(&values, 20).expect("whole rows");
-    let outputs = [sample.json(), sample.ubjson(), sample.binary()].map(|file| {
-        let mut out = [0.0; 9];
-        let options = Options { output: Output::Leaf, iterations: None };
-        read(&file).expect("a model").predict(rows, &options, &mut out);
-        out
-    });
-    assert_eq!(outputs[0], outputs[1]);
-    assert_eq!(outputs[0], outputs[2]);
+    for sample in [Sample::full(3, 6), Sample::uneven(3, 8, 32, 0), Sample::uneven(3, 8, 16, 2)] {
+        let values: Vec<_> = (0..60).map(|at| (at as f32).sin()).collect();
+        let rows = Rows::new(&values, 20).expect("whole rows");
+        let outputs = [sample.json(), sample.ubjson(), sample.binary()].map(|file| {
+            let mut out = [0.0; 9];
+            let options = Options { output: Output::Leaf, iterations: None };
+            read(&file).expect("a model").predict(rows, &options, &mut out);
+            out
+        });
+        assert_eq!(outputs[0], outputs[1]);
+        assert_eq!(outputs[0], outputs[2]);
+    }
 }

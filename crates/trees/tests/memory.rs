@@ -20,8 +20,11 @@ fn read(file: &[u8], limits: &Limits) -> (usize, Result<(Model, usize), Error>) 
 fn the_peak_is_at_most_twice_the_file() {
     // The nodes of the last one need sixteen bytes each.
     let samples = [(2000, 2), (2000, 4), (40, 11), (1, 15), (1, 16)]
-        .map(|(trees, depth)| Sample { trees, depth });
-    for sample in samples {
+        .map(|(trees, depth)| Sample::full(trees, depth));
+    // Trees of so many nodes have the most tables for each.
+    let uneven = [(2000, 8), (1000, 16), (500, 32)]
+        .map(|(trees, splits)| Sample::uneven(trees, 8, splits, 0));
+    for sample in samples.into_iter().chain(uneven) {
         for (format, file) in
             [("JSON", sample.json()), ("UBJSON", sample.ubjson()), ("binary", sample.binary())]
         {
@@ -40,6 +43,25 @@ fn the_peak_is_at_most_twice_the_file() {
     }
 }
 
+/// Timing the kernels takes 256 bytes for each feature that a split uses, a block of 64 rows, beyond
+/// the limit for files, and 1 MiB for generated rows. Most models have far fewer features than nodes.
+#[test]
+fn the_peak_of_models_with_many_features_has_the_rows_that_are_timed_on_top() {
+    for splits in [8, 16, 32] {
+        // Every split has a feature of its own. Nodes have eight bytes nevertheless.
+        let features = 24_000;
+        let sample = Sample::uneven(features / splits, 8, splits, 1);
+        for (format, file) in [("UBJSON", sample.ubjson()), ("binary", sample.binary())] {
+            let (peak, model) = read(&file, &Limits::default());
+            let (model, held) = model.unwrap_or_else(|error| panic!("{format}: {error}"));
+            let most = 2 * file.len() + 256 * features + (1 << 20);
+            assert!(peak <= most, "{format}, {splits} splits: {peak} bytes, of {most}");
+            let memory = model.memory();
+            assert!(memory.abs_diff(held) <= held / 100 + 64, "{format}: {memory} of {held} bytes");
+        }
+    }
+}
+
 /// True if models have tables for vectors of AVX-512.
 fn has_tables() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -53,19 +75,34 @@ fn has_tables() -> bool {
 
 #[test]
 fn a_model_takes_18_bytes_for_a_node_480_for_a_tree_and_its_tables() {
-    let sample = Sample { trees: 400, depth: 6 };
-    let file = sample.ubjson();
+    let trees = 400;
+    let file = Sample::full(trees, 6).ubjson();
     let model = Model::read(&mut &*file, file.len() as u64, &Limits::default()).expect("a model");
     // Complete trees of six levels have one table of 32 nodes.
     let tables = if has_tables() { 256 + 32 * 8 } else { 0 };
-    let most = sample.trees * (18 * 127 + 480 + tables);
+    let most = trees * (18 * 127 + 480 + tables);
     assert!(model.memory() <= most + 4096, "{} bytes, of {most}", model.memory());
     assert!(model.memory() >= most * 9 / 10, "{} bytes, of {most}", model.memory());
 }
 
 #[test]
+fn tables_take_at_most_28_bytes_for_a_node_and_252_for_a_tree() {
+    for splits in [8, 16, 32] {
+        let (trees, nodes) = (400, 2 * splits + 1);
+        let file = Sample::uneven(trees, 8, splits, 0).binary();
+        let read = Model::read(&mut &*file, file.len() as u64, &Limits::default());
+        let memory = read.expect("a model").memory();
+        let tables = if has_tables() { 28 * nodes + 252 } else { 0 };
+        let most = trees * (18 * nodes + 480 + tables);
+        assert!(memory <= most + 4096, "{nodes} nodes: {memory} bytes, of {most}");
+        // The bound is not far away. The smaller trees are, the less of their 480 bytes they need.
+        assert!(!has_tables() || memory >= most * 6 / 10, "{nodes} nodes: {memory} of {most}");
+    }
+}
+
+#[test]
 fn a_header_takes_no_memory_for_trees() {
-    let sample = Sample { trees: 40, depth: 11 };
+    let sample = Sample::full(40, 11);
     for file in [sample.json(), sample.ubjson(), sample.binary()] {
         let size = file.len() as u64;
         let read = || Header::read(&mut &*file, size, &Limits::default());

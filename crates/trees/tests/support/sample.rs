@@ -2,55 +2,109 @@
 
 use std::fmt::Write as _;
 
-/// A model of full trees.
+/// A model whose trees have all the same form.
 pub(crate) struct Sample {
-    pub(crate) trees: usize,
-    /// Splits on the way to each leaf.
-    pub(crate) depth: u32,
+    trees: usize,
+    /// The left children of the nodes of a tree in breadth-first order; -1 for leaves.
+    left: Vec<i32>,
+    /// Features between those of two nodes, each of which has one of its own; 0 if all trees have
+    /// the same few.
+    step: usize,
 }
 
-/// The features of every sample.
+/// The features of a sample whose nodes have none of their own.
 const FEATURES: usize = 20;
 
 impl Sample {
-    fn nodes(&self) -> i32 {
-        (2 << self.depth) - 1
+    /// Full trees, with `depth` splits on the way to each leaf.
+    pub(crate) fn full(trees: usize, depth: u32) -> Self {
+        let (splits, nodes) = ((1 << depth) - 1, (2 << depth) - 1);
+        let left = (0..nodes).map(|at| if at < splits { 2 * at + 1 } else { -1 });
+        Self { trees, left: left.collect(), step: 0 }
     }
 
-    /// The left children of the nodes in breadth-first order; -1 for leaves.
-    fn left(&self) -> Vec<i32> {
-        let splits = self.nodes() / 2;
-        (0..self.nodes()).map(|at| if at < splits { 2 * at + 1 } else { -1 }).collect()
+    /// Trees of `depth` levels with `splits` splits: one on each level, the leftmost of its nodes,
+    /// and the others as high as possible. A node has a feature of its own, `step` features away from
+    /// that of the node before; all have the same few if it is 0.
+    pub(crate) fn uneven(trees: usize, depth: usize, splits: usize, step: usize) -> Self {
+        let (mut left, mut others) = (Vec::new(), splits - depth);
+        let (mut first, mut end) = (0, 1);
+        for level in 0..=depth {
+            let mut next = end;
+            for at in first..end {
+                let is_spine = at == first && level < depth;
+                let is_split = is_spine || at > first && others > 0;
+                others -= usize::from(is_split && !is_spine);
+                left.push(if is_split { next } else { -1 });
+                next += if is_split { 2 } else { 0 };
+            }
+            (first, end) = (end, next);
+        }
+        assert_eq!(left.len(), 2 * splits + 1, "the nodes of all splits");
+        Self { trees, left, step }
+    }
+
+    /// The features of the model.
+    fn width(&self) -> usize {
+        FEATURES.max(self.trees * self.left.len() * self.step)
     }
 
     fn right(&self) -> Vec<i32> {
-        self.left().iter().map(|left| if *left < 0 { -1 } else { left + 1 }).collect()
+        self.left.iter().map(|left| if *left < 0 { -1 } else { left + 1 }).collect()
     }
 
     fn parents(&self) -> Vec<i32> {
-        (0..self.nodes()).map(|at| if at == 0 { i32::MAX } else { (at - 1) / 2 }).collect()
+        let mut parents = vec![i32::MAX; self.left.len()];
+        for (parent, left) in (0..).zip(&self.left).filter(|(_, left)| **left >= 0) {
+            parents[*left as usize..][..2].fill(parent);
+        }
+        parents
     }
 
-    fn features(&self) -> Vec<i32> {
-        (0..self.nodes()).map(|at| at * 7 % FEATURES as i32).collect()
+    fn features(&self, tree: usize) -> Vec<i32> {
+        let nodes = self.left.len();
+        let feature = |at: usize| match self.step {
+            0 => at * 7 % FEATURES,
+            step => (tree * nodes + at) * step,
+        };
+        (0..nodes).map(|at| feature(at) as i32).collect()
     }
 
     fn floats(&self) -> Vec<f32> {
-        (0..self.nodes()).map(|at| (at as f32 * 0.618).sin()).collect()
+        (0..self.left.len()).map(|at| (at as f32 * 0.618).sin()).collect()
     }
 
     /// The covers of the nodes: as many as there are leaves below.
     fn covers(&self) -> Vec<f32> {
-        let levels = (0..self.nodes()).map(|at| (at + 1).ilog2());
-        levels.map(|level| (1 << (self.depth - level)) as f32).collect()
+        let mut covers = vec![1.0; self.left.len()];
+        for (at, left) in self.left.iter().enumerate().rev().filter(|(_, left)| **left >= 0) {
+            covers[at] = covers[*left as usize] + covers[*left as usize + 1];
+        }
+        covers
     }
 
     fn flags(&self) -> Vec<u8> {
-        (0..self.nodes()).map(|at| (at % 2) as u8).collect()
+        (0..self.left.len()).map(|at| (at % 2) as u8).collect()
     }
 
     /// The model in JSON.
     pub(crate) fn json(&self) -> Vec<u8> {
+        let trees: Vec<_> = (0..self.trees).map(|tree| self.json_tree(tree)).collect();
+        let groups = vec!["0"; self.trees].join(",");
+        let model = format!("{{\"tree_info\":[{groups}],\"trees\":[{}]}}", trees.join(","));
+        let booster = format!("{{\"model\":{model},\"name\":\"gbtree\"}}");
+        let parameters = format!(
+            "{{\"base_score\":\"5E-1\",\"num_class\":\"0\",\"num_feature\":\"{}\"}}",
+            self.width()
+        );
+        let objective = "{\"name\":\"reg:squarederror\"}";
+        let learner = format!(
+            "{{\"gradient_booster\":{booster},\"learner_model_param\":{parameters},\"objective\":{objective}}}"
+        );
+        format!("{{\"learner\":{learner},\"version\":[3,0,0]}}").into_bytes()
+    }
+
+    fn json_tree(&self, number: usize) -> String {
         let mut tree = String::from("{");
         let mut array = |key: &str, values: Vec<String>| {
             write!(tree, "\"{key}\":[{}],", values.join(",")).expect("memory");
@@ -61,56 +115,28 @@ impl Sample {
         let floats = || texts(self.floats());
         array("base_weights", floats());
         array("default_left", flags());
-        array("left_children", integers(self.left()));
+        array("left_children", integers(self.left.clone()));
         array("loss_changes", floats());
         array("parents", integers(self.parents()));
         array("right_children", integers(self.right()));
         array("split_conditions", floats());
-        array("split_indices", integers(self.features()));
+        array("split_indices", integers(self.features(number)));
         array("split_type", self.flags().iter().map(|_| "0".to_owned()).collect());
         array("sum_hessian", texts(self.covers()));
         tree.push_str("\"tree_param\":{\"size_leaf_vector\":\"1\"}}");
-        let trees = vec![tree; self.trees].join(",");
-        let groups = vec!["0"; self.trees].join(",");
-        let model = format!("{{\"tree_info\":[{groups}],\"trees\":[{trees}]}}");
-        let booster = format!("{{\"model\":{model},\"name\":\"gbtree\"}}");
-        let parameters = format!(
-            "{{\"base_score\":\"5E-1\",\"num_class\":\"0\",\"num_feature\":\"{FEATURES}\"}}"
-        );
-        let objective = "{\"name\":\"reg:squarederror\"}";
-        let learner = format!(
-            "{{\"gradient_booster\":{booster},\"learner_model_param\":{parameters},\"objective\":{objective}}}"
-        );
-        format!("{{\"learner\":{learner},\"version\":[3,0,0]}}").into_bytes()
+        tree
     }
 
     /// The model in UBJSON.
     pub(crate) fn ubjson(&self) -> Vec<u8> {
-        let typed_floats =
-            |values: Vec<f32>| typed(b'd', values.into_iter().flat_map(f32::to_be_bytes), 4);
-        let floats = typed_floats(self.floats());
-        let integers =
-            |values: Vec<i32>| typed(b'l', values.into_iter().flat_map(i32::to_be_bytes), 4);
-        let tree = object(&[
-            ("base_weights", floats.clone()),
-            ("default_left", typed(b'U', self.flags(), 1)),
-            ("left_children", integers(self.left())),
-            ("loss_changes", floats.clone()),
-            ("parents", integers(self.parents())),
-            ("right_children", integers(self.right())),
-            ("split_conditions", floats.clone()),
-            ("split_indices", integers(self.features())),
-            ("split_type", typed(b'U', self.flags().iter().map(|_| 0), 1)),
-            ("sum_hessian", typed_floats(self.covers())),
-            ("tree_param", object(&[("size_leaf_vector", string("1"))])),
-        ]);
-        let trees = [b"[#L".to_vec(), length(self.trees), tree.repeat(self.trees)].concat();
+        let trees: Vec<_> = (0..self.trees).flat_map(|tree| self.ubjson_tree(tree)).collect();
+        let trees = [b"[#L".to_vec(), length(self.trees), trees].concat();
         let groups = typed(b'l', vec![0; 4 * self.trees], 4);
         let model = object(&[("tree_info", groups), ("trees", trees)]);
         let parameters = object(&[
             ("base_score", string("5E-1")),
             ("num_class", string("0")),
-            ("num_feature", string(&FEATURES.to_string())),
+            ("num_feature", string(&self.width().to_string())),
         ]);
         let learner = object(&[
             ("gradient_booster", object(&[("model", model), ("name", string("gbtree"))])),
@@ -120,6 +146,27 @@ impl Sample {
         object(&[("learner", learner), ("version", typed(b'U', [3, 0, 0], 1))])
     }
 
+    fn ubjson_tree(&self, number: usize) -> Vec<u8> {
+        let typed_floats =
+            |values: Vec<f32>| typed(b'd', values.into_iter().flat_map(f32::to_be_bytes), 4);
+        let floats = typed_floats(self.floats());
+        let integers =
+            |values: Vec<i32>| typed(b'l', values.into_iter().flat_map(i32::to_be_bytes), 4);
+        object(&[
+            ("base_weights", floats.clone()),
+            ("default_left", typed(b'U', self.flags(), 1)),
+            ("left_children", integers(self.left.clone())),
+            ("loss_changes", floats.clone()),
+            ("parents", integers(self.parents())),
+            ("right_children", integers(self.right())),
+            ("split_conditions", floats.clone()),
+            ("split_indices", integers(self.features(number))),
+            ("split_type", typed(b'U', self.flags().iter().map(|_| 0), 1)),
+            ("sum_hessian", typed_floats(self.covers())),
+            ("tree_param", object(&[("size_leaf_vector", string("1"))])),
+        ])
+    }
+
     /// The model in the binary format.
     pub(crate) fn binary(&self) -> Vec<u8> {
         let mut file = b"binf".to_vec();
@@ -127,16 +174,17 @@ impl Sample {
             file.extend(words.iter().flat_map(|word| word.to_le_bytes()));
             file.extend(std::iter::repeat_n(0, 4 * reserved));
         };
-        words(&mut file, &[0.5_f32.to_bits(), FEATURES as u32, 0, 0, 0, 1, 5, 1], 26);
+        words(&mut file, &[0.5_f32.to_bits(), self.width() as u32, 0, 0, 0, 1, 5, 1], 26);
         for name in ["reg:squarederror", "gbtree"] {
             file.extend((name.len() as u64).to_le_bytes());
             file.extend(name.as_bytes());
         }
         words(&mut file, &[self.trees as u32, 1], 38);
-        let (left, right, parents) = (self.left(), self.right(), self.parents());
-        let (features, floats) = (self.features(), self.floats());
-        for _ in 0..self.trees {
-            words(&mut file, &[1, self.nodes() as u32, 0, 0, FEATURES as u32, 0], 31);
+        let (left, right, parents) = (&self.left, self.right(), self.parents());
+        let floats = self.floats();
+        for tree in 0..self.trees {
+            let features = self.features(tree);
+            words(&mut file, &[1, left.len() as u32, 0, 0, self.width() as u32, 0], 31);
             for at in 0..left.len() {
                 let (node, split) = ([parents[at], left[at], right[at]], features[at] as u32);
                 words(&mut file, &node.map(i32::cast_unsigned), 0);
