@@ -418,7 +418,7 @@ async fn certificates_are_known_by_uri_then_dns_then_common_name() {
 }
 
 /// The audit records of a model.
-fn audit(lines: &Lines, model: &str) -> Vec<Value> {
+pub(crate) fn audit(lines: &Lines, model: &str) -> Vec<Value> {
     let about = |line: &Value| line["target"] == "outrigger::audit" && line["model.name"] == model;
     lines.all().into_iter().filter(about).collect()
 }

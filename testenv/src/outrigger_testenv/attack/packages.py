@@ -2,18 +2,18 @@
 
 import json
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from itertools import repeat
 
 from outrigger_testenv import images
-from outrigger_testenv.attack import layouts, lying
+from outrigger_testenv.attack import layouts, lying, tree_files
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.attack.case import MIB, Case, Turn
 from outrigger_testenv.attack.downloads import download
 from outrigger_testenv.attack.messages import varint
+from outrigger_testenv.attack.pieces import File, repeated, whole
 from outrigger_testenv.attack.scene import Scene, during
 from outrigger_testenv.processes import ProcessError, resident
 
@@ -23,23 +23,8 @@ PROFILE = "data/profile.json"
 GRAPH = "data/tensorflow_serving_model/model/saved_model.pb"
 PAD = "data/tensorflow_serving_model/model/assets/pad"
 
-# A file of a layer: its size, and its bytes in pieces.
-File = tuple[int, Iterable[bytes]]
 # The hostile files of a package, from those of a good one.
 Spoil = Callable[[dict[str, bytes]], dict[str, File]]
-
-
-def _repeated(line: bytes, size: int, last: bytes = b"", first: bytes = b"") -> File:
-    """A file of about this size: one line again and again, between a first and a last one."""
-    piece = line * max(1, MIB // len(line))
-    count = size // len(piece)
-
-    def pieces() -> Iterator[bytes]:
-        yield first
-        yield from repeat(piece, count)
-        yield last
-
-    return len(first) + count * len(piece) + len(last), pieces()
 
 
 def _graph(_: dict[str, bytes]) -> dict[str, File]:
@@ -48,27 +33,27 @@ def _graph(_: dict[str, bytes]) -> dict[str, File]:
     size = 1900 * MIB
     inner = b"\x12" + varint(size)
     outer = b"\x08\x01\x12" + varint(size + len(inner))
-    return {GRAPH: _repeated(bytes(MIB), size, first=outer + inner)}
+    return {GRAPH: repeated(bytes(MIB), size, first=outer + inner)}
 
 
 def _cases(_: dict[str, bytes]) -> dict[str, File]:
     features = {"user": {"age": 1.0}, "treatments": [{"features": {"price": 1.0}}]}
     case = {"request": features, "expected": {"scores": [7.0]}}
-    return {GOLDEN: _repeated(json.dumps(case).encode() + b"\n", 200 * MIB, last=b"{\n")}
+    return {GOLDEN: repeated(json.dumps(case).encode() + b"\n", 200 * MIB, last=b"{\n")}
 
 
 def _numbers(_: dict[str, bytes]) -> dict[str, File]:
     first = b'{"request":{"user":{"age":1}},"expected":{"scores":['
-    return {GOLDEN: _repeated(b"1,", 200 * MIB, first=first, last=b"1]}}\n")}
+    return {GOLDEN: repeated(b"1,", 200 * MIB, first=first, last=b"1]}}\n")}
 
 
 def _line(_: dict[str, bytes]) -> dict[str, File]:
-    return {GOLDEN: _repeated(b"x", 250 * MIB)}
+    return {GOLDEN: repeated(b"x", 250 * MIB)}
 
 
 def _metadata(good: dict[str, bytes]) -> dict[str, File]:
     first = good[METADATA].rstrip().removesuffix(b"}") + b',"unknown":['
-    return {METADATA: _repeated(b"0,", 15 * MIB, first=first, last=b"0]}")}
+    return {METADATA: repeated(b"0,", 15 * MIB, first=first, last=b"0]}")}
 
 
 def _vocabulary(good: dict[str, bytes]) -> dict[str, File]:
@@ -77,34 +62,34 @@ def _vocabulary(good: dict[str, bytes]) -> dict[str, File]:
     first, last = json.dumps(content).split('"vocabulary": [')
     words = ",".join(f'"{number:x}"' for number in range(1_500_000))
     written = f'{first}"vocabulary": [{words}{last}'.encode()
-    return {METADATA: (len(written), [written])}
+    return {METADATA: whole(written)}
 
 
 def _profile(_: dict[str, bytes]) -> dict[str, File]:
-    return {PROFILE: _repeated(b"[],", 15 * MIB, first=b'{"features":[', last=b"[]]}")}
+    return {PROFILE: repeated(b"[],", 15 * MIB, first=b'{"features":[', last=b"[]]}")}
 
 
 def _keys(good: dict[str, bytes]) -> dict[str, File]:
     content = json.loads(good[METADATA])
     content["inputs"][0][lying.FORGERY] = 1
     written = json.dumps(content).encode()
-    return {METADATA: (len(written), [written])}
+    return {METADATA: whole(written)}
 
 
 def _golden_keys(_: dict[str, bytes]) -> dict[str, File]:
     # A long key, because messages are cut where they are made.
     case = {lying.FORGERY + "a" * MIB: {}, "request": {"user": {"age": 1.0}}}
     written = json.dumps(case).encode()
-    return {GOLDEN: (len(written), [written])}
+    return {GOLDEN: whole(written)}
 
 
 def padded(good: dict[str, bytes], size: int) -> bytes:
     """A good package, with a file of this size beside the model's variables."""
-    return _layer(good, lambda _: {PAD: _repeated(bytes(MIB), size)})
+    return _layer(good, lambda _: {PAD: repeated(bytes(MIB), size)})
 
 
 def _layer(good: dict[str, bytes], spoil: Spoil) -> bytes:
-    files = {name: (len(content), [content]) for name, content in good.items()}
+    files = {name: whole(content) for name, content in good.items()}
     return images.compressed_tar({**files, **spoil(good)})
 
 
@@ -200,6 +185,36 @@ def _attack_links(scene: Scene, turn: Turn) -> str:
     return "IMAGE_INVALID"
 
 
+def _files(name: str, about: str, kinds: Mapping[str, tree_files.Package]) -> Case:
+    """Packages of other frameworks, each of which must be refused for its fault, or loaded."""
+    layers = {}
+
+    def model(kind: str, number: int) -> str:
+        return f"bad/{name}-{kind}-{number}"
+
+    def prepare(scene: Scene, number: int) -> None:
+        for kind, package in kinds.items():
+            if kind not in layers:
+                layers[kind] = images.compressed_tar(package.files)
+            scene.push([layers[kind]], model(kind, number), str(number), images.COMPRESSED)
+
+    def attack(scene: Scene, turn: Turn) -> str:
+        for kind, package in kinds.items():
+            named = model(kind, turn.number)
+            if package.fault is None:
+                if error := scene.load(named):
+                    raise Broken(f"{named}, which is good: {error}")
+                continue
+            scene.expect(named, "IMAGE_INVALID", fault=package.fault)
+        turn.wait()
+        return f"IMAGE_INVALID, {len(kinds)} packages"
+
+    def discard(scene: Scene, turn: Turn) -> str:
+        return _download(scene, turn, model(next(iter(kinds)), turn.number))
+
+    return Case(f"package-{name}", about, attack, discard, prepare)
+
+
 _LEFT = 64 * MIB
 # Threads that unpack end ten seconds after their last work, and return their memory then.
 _SETTLED = 15.0
@@ -251,6 +266,16 @@ CASES = [
         _golden_keys,
         "IMAGE_INVALID",
         check=Scene.check_text,
+    ),
+    _files(
+        "trees",
+        "trees that are truncated, cyclic, deep or large, with sizes that lie",
+        tree_files.TREES,
+    ),
+    _files(
+        "machines",
+        "factorisation machines with bad lines, and with leaves of no tree",
+        tree_files.MACHINES,
     ),
     Case(
         "package-tar-size",

@@ -1,8 +1,16 @@
 """Requests of XGBoost Serving's interface: wrong and large ones harm no other caller."""
 
-from outrigger_testenv.attack import rows
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from outrigger_testenv.attack import row_models, rows
 from outrigger_testenv.attack.case import MIB
 from outrigger_testenv.attack.listeners import Listener
+from outrigger_testenv.attack.row_models import Ask
+from outrigger_testenv.attack.scene import SERVER, Scene
+from outrigger_testenv.processes import free_ports
+from outrigger_testenv.stack import Stack
 
 _LISTENER = Listener(
     "xgboost_serving",
@@ -11,6 +19,30 @@ _LISTENER = Listener(
     lambda answer: answer["outputs"],
     [-1.0, 1.0],
 )
+
+
+def changing(scene: Scene) -> Stack:
+    """A stack on whose listener every caller may load models."""
+    return scene.other(_start_changing)
+
+
+def _start_changing(scene: Scene) -> Stack:
+    name, (port,) = _LISTENER.name, free_ports(1)
+    return scene.further(
+        "grpc",
+        "health",
+        "admin",
+        name,
+        server={**SERVER["server"], name: f"127.0.0.1:{port}"},
+        auth={name: ["change"]},
+    )
+
+
+def _answered(path: str, asks: Sequence[Ask]) -> Callable[[str], None]:
+    return partial(row_models.expect, path=path, asks=asks)
+
+
+_DENIED = [replace(ask, wanted=("UNAUTHENTICATED",)) for ask in row_models.RELOADS]
 
 CASES = [
     _LISTENER.sent(
@@ -52,5 +84,29 @@ CASES = [
         count=2,
         size=32 * MIB,
         every=2.0,
+    ),
+    _LISTENER.sent(
+        "rows-reload-denied",
+        "loads without the right: lists of 64 KiB, paths out of the directory, unknown models",
+        row_models.reloads,
+        further=_answered(row_models.RELOAD, [*row_models.UNREADABLE, *_DENIED]),
+    ),
+    _LISTENER.sent(
+        "rows-reload",
+        "the same loads with the right",
+        row_models.reloads,
+        stack=changing,
+        further=_answered(row_models.RELOAD, [*row_models.UNREADABLE, *row_models.RELOADS]),
+    ),
+    _LISTENER.sent(
+        "rows-status",
+        "statuses of unknown models and versions, names of 64 KiB, lengths that lie",
+        row_models.statuses,
+        further=_answered(row_models.STATUS, row_models.STATUSES),
+    ),
+    _LISTENER.sent(
+        "rows-status-paths",
+        "statuses over HTTP by paths that name no version",
+        row_models.paths,
     ),
 ]

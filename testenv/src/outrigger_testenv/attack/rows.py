@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from outrigger_testenv.attack import frames
 from outrigger_testenv.attack.messages import field, varint
@@ -15,14 +16,14 @@ _FEATURES = b"xgboost_features"
 
 def package(directory: Path) -> ModelPackage:
     """Writes a model of one tree: -1 if the feature 1 is less than 0 or missing, else 1."""
-    files = {"metadata.json": _METADATA, "xgboost/model.json": _TREES}
+    files = {"metadata.json": METADATA, "xgboost/model.json": trees(TREE)}
     for path, content in files.items():
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_text(json.dumps(content))
     return ModelPackage(directory)
 
 
-_METADATA = {
+METADATA = {
     "schema": "outrigger.dev/model/v1",
     "framework": "xgboost",
     "signature": "sparse",
@@ -38,7 +39,7 @@ _METADATA = {
     ],
     "outputs": [{"tensor": "value", "name": "value", "kind": "per_treatment"}],
 }
-_TREE = {
+TREE = {
     "tree_param": {"num_nodes": "3", "num_feature": "2", "size_leaf_vector": "1"},
     "left_children": [1, -1, -1],
     "right_children": [2, -1, -1],
@@ -52,25 +53,26 @@ _TREE = {
     "categories_segments": [],
     "categories_sizes": [],
 }
-_TREES = {
-    "version": [2, 1, 4],
-    "learner": {
+
+
+def trees(*each: Any, **more: Any) -> dict[str, Any]:
+    """The document of a model of these trees, with further members."""
+    count = len(each)
+    model = {
+        "gbtree_model_param": {"num_trees": str(count), "num_parallel_tree": "1"},
+        "iteration_indptr": list(range(count + 1)),
+        "tree_info": [0] * count,
+        "trees": each,
+    }
+    learner = {
         "attributes": {},
         "feature_names": [],
         "feature_types": [],
         "objective": {"name": "reg:squarederror"},
         "learner_model_param": {"base_score": "0", "num_feature": "2", "num_class": "0"},
-        "gradient_booster": {
-            "name": "gbtree",
-            "model": {
-                "gbtree_model_param": {"num_trees": "1", "num_parallel_tree": "1"},
-                "iteration_indptr": [0, 1],
-                "tree_info": [0],
-                "trees": [_TREE],
-            },
-        },
-    },
-}
+        "gradient_booster": {"name": "gbtree", "model": model},
+    }
+    return {"version": [2, 1, 4], "learner": learner, **more}
 
 
 def request(vector: bytes, options: bytes = b"") -> bytes:

@@ -174,12 +174,16 @@ class Scene:
                 return error
         return None
 
-    def expect(self, name: str, *reasons: str, timeout: float = 240.0) -> str:
-        """Asks for a model that must be refused for one of the reasons; returns the reason."""
+    def expect(self, name: str, *reasons: str, timeout: float = 240.0, fault: str = "") -> str:
+        """Asks for a model that must be refused for one of the reasons, with the fault in its
+        message; returns the reason.
+        """
         error = self.load(name, timeout)
         got = (error.reason or error.code.name) if error else "loaded"
         if got not in reasons:
             raise Broken(f"{name}: {got} instead of {' or '.join(reasons)}")
+        if error and fault not in error.message:
+            raise Broken(f"{name}: its fault is not {fault!r}: {error.message}")
         return got
 
     def administer(self, name: str) -> None:

@@ -1,6 +1,8 @@
 //! The versions that a ReloadConfigRequest names. Models and their places are those of our
 //! configuration: a request loads versions of them, and changes nothing else.
 
+use std::collections::BTreeSet;
+
 use outrigger_core::Failure;
 use outrigger_lifecycle::{Handle, ModelView};
 use outrigger_proto::{
@@ -22,6 +24,7 @@ pub(super) fn first(request: &ReloadConfigRequest) -> String {
 }
 
 /// The versions to load: those that a policy `specific` names, or else the model's default version.
+/// One that is named more than once is loaded once, because each load is a line of the log.
 ///
 /// # Errors
 /// `REQUEST_MALFORMED`: there are none, or the request asks for more than to load them.
@@ -31,12 +34,15 @@ pub(super) fn wanted(
 ) -> Result<Vec<ModelSelector>, Failure> {
     let list = list(request)?;
     let snapshot = models.models();
-    let mut wanted = Vec::new();
+    let (mut wanted, mut named) = (Vec::new(), BTreeSet::new());
     for (position, config) in list.config.iter().enumerate() {
         let name = config.name.parse().ok();
         let view = name.and_then(|name| snapshot.models.get(&name)).map(|view| &**view);
         check(config, view, &format!("{LIST}.config[{position}]"))?;
-        wanted.extend(versions(config));
+        for number in versions(config).filter(|number| named.insert((&config.name, *number))) {
+            let version = number.map(|number| Version::Tag(number.to_string()));
+            wanted.push(ModelSelector { name: config.name.clone(), version });
+        }
     }
     match wanted.is_empty() {
         true => Err(invalid(LIST, "it names no version of a model")),
@@ -73,14 +79,12 @@ fn check(config: &ModelConfig, view: Option<&ModelView>, field: &str) -> Result<
     Ok(())
 }
 
-fn versions(config: &ModelConfig) -> Vec<ModelSelector> {
-    let of = |version| ModelSelector { name: config.name.clone(), version };
+/// The numbers of the versions that a policy names; none for the default version.
+fn versions(config: &ModelConfig) -> impl Iterator<Item = Option<i64>> {
     let policy = config.model_version_policy.as_ref().and_then(|it| it.policy_choice.as_ref());
-    match policy {
-        Some(PolicyChoice::Specific(specific)) => {
-            let tags = specific.versions.iter().map(|number| Version::Tag(number.to_string()));
-            tags.map(|tag| of(Some(tag))).collect()
-        }
-        Some(PolicyChoice::Latest(_) | PolicyChoice::All(_)) | None => vec![of(None)],
-    }
+    let (numbers, default) = match policy {
+        Some(PolicyChoice::Specific(specific)) => (&specific.versions[..], None),
+        Some(PolicyChoice::Latest(_) | PolicyChoice::All(_)) | None => (&[][..], Some(None)),
+    };
+    numbers.iter().copied().map(Some).chain(default)
 }

@@ -13,7 +13,11 @@ use outrigger_testkit::package::{Framework, Package};
 use tonic::{Code, Status, transport::Channel};
 
 use super::fixture::{TREES, predict, publish, request, spec, start};
-use crate::stack::{Stack, channel, reason};
+use crate::{
+    auth::audit,
+    logged::logged,
+    stack::{Stack, channel, reason},
+};
 
 const OPEN: (&str, &str) = ("auth.xgboost_serving", "[change]");
 
@@ -105,6 +109,20 @@ async fn a_reload_takes_the_right_to_change() {
     };
     let status = stack.admin().load_model(load).await.expect_err("anonymous");
     assert_eq!(reason(&status), "UNAUTHENTICATED");
+}
+
+#[tokio::test]
+async fn a_version_that_is_named_again_and_again_is_loaded_once() {
+    // Other tests of this process write to the same log.
+    const REPEATED: &str = "ads/trees-repeated";
+    let lines = logged();
+    let stack = start(&[OPEN]).await;
+    publish(&stack, REPEATED, "7", 3).await;
+    let named = |config: ModelConfig| ModelConfig { name: REPEATED.to_owned(), ..config };
+    let configs = vec![named(specific(&[7; 1000])), named(specific(&[7])), model(REPEATED)];
+    reload(&stack, configs).await.expect("loaded");
+    let loads = audit(&lines, REPEATED);
+    assert_eq!(loads.len(), 2, "one for the number, one for the default version: {loads:?}");
 }
 
 #[tokio::test]
