@@ -19,7 +19,7 @@
 //! `xgboost_features`, int64 `[N]`, the ids of all rows; `xgboost_features_weights`, float32 `[N]`;
 //! and `xgboost_features_lengths`, int64 `[R]`, the number of ids of each row. An id is the number of
 //! a column. The optional input `ntree_limit`, int64 `[1]`, limits the trees of each output that
-//! count, to those of whole iterations; 0 is no limit.
+//! count, to those of whole iterations; 0 is no limit. The leaf of a tree that does not count is -1.
 //!
 //! # Trees with a factorisation machine
 //!

@@ -25,6 +25,8 @@ pub(crate) const SIGNATURES: [&str; 2] = [SIGNATURE, SPARSE];
 const FEATURES: &str = "features";
 /// The optional input of the signature [`SPARSE`] that limits the trees, called as in XGBoost Serving.
 pub(crate) const LIMIT: &str = "ntree_limit";
+/// The bits of -1, in place of the leaf of a tree that a call's [`LIMIT`] leaves out.
+const NO_LEAF: u32 = u32::MAX;
 /// The name of the tensor of contributions.
 const CONTRIBUTIONS: &str = "contributions";
 /// The outputs by name.
@@ -153,6 +155,23 @@ impl Model {
         scores
     }
 
+    /// The leaf of each tree of the model's iterations, row after row. Trees of iterations that the
+    /// call leaves out have [`NO_LEAF`], so the output is as wide as the model's interface says.
+    fn leaves(&self, rows: AnyRows<'_>, iterations: &Range<u32>) -> Vec<u32> {
+        let width = |iterations| width(self.header(), iterations, Output::Leaf);
+        let (all, counted) = (width(&self.iterations), width(iterations));
+        let mut leaves = vec![0; rows.len() * counted];
+        self.trees.leaves(rows, Some(iterations.clone()), &mut leaves);
+        if counted == all {
+            return leaves;
+        }
+        let mut whole = vec![NO_LEAF; rows.len() * all];
+        for (whole, leaves) in whole.chunks_mut(all).zip(leaves.chunks(counted.max(1))) {
+            whole[..counted].copy_from_slice(leaves);
+        }
+        whole
+    }
+
     /// The predictions for `rows` by these iterations as the output called `name`.
     fn predict(
         &self,
@@ -162,12 +181,9 @@ impl Model {
     ) -> Result<Tensor, RunError> {
         let output = OUTPUTS.iter().find(|(known, _)| *known == &**name);
         let (_, output) = *output.ok_or_else(|| no_output(name))?;
-        let width = width(self.header(), iterations, output);
-        let (name, shape) = (Arc::clone(name), sizes(rows.len(), width));
+        let (name, shape) = (Arc::clone(name), sizes(rows.len(), self.width(output)));
         if output == Output::Leaf {
-            let mut leaves = vec![0; rows.len() * width];
-            self.trees.leaves(rows, Some(iterations.clone()), &mut leaves);
-            return Ok(integers(name, shape, &leaves));
+            return Ok(integers(name, shape, &self.leaves(rows, iterations)));
         }
         Ok(tensor(name, shape, &self.scores_of(output, rows, iterations)))
     }

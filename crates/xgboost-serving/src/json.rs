@@ -29,7 +29,7 @@ impl Asked {
         let most = limits.max_treatments;
         let mut counted = Input::ALL.map(|input| Counted { input, most, size: Size::default() });
         let found = read(document, &mut counted)?;
-        let answer = Answer::of(platform, found.options)?;
+        let answer = Answer::of(platform, found.options.option_mask)?;
         let inputs = platform.inputs();
         if let Some(input) = inputs.iter().find(|input| !found.has[**input as usize]) {
             return Err(missing(*input));

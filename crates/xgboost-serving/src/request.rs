@@ -40,24 +40,20 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// The output of a platform that the options select.
+    /// The output of a platform that the option of this name selects.
     ///
     /// # Errors
-    /// `REQUEST_MALFORMED`: there is no such output, or not with a limit of trees.
-    pub(crate) fn of(platform: Platform, options: Options) -> Result<Self, Failure> {
+    /// `REQUEST_MALFORMED`: there is no such output.
+    pub(crate) fn of(platform: Platform, option_mask: i32) -> Result<Self, Failure> {
         match platform {
-            // Both options are XGBoost's, and concern no other platform.
+            // The option is XGBoost's, and concerns no other platform.
             Platform::Alphafm => return Ok(Self::Score),
             Platform::AlphafmSoftmax => return Ok(Self::Scores),
             Platform::Xgboost => {}
         }
-        match options.option_mask {
+        match option_mask {
             0 => Ok(Self::Value),
             1 => Ok(Self::Margin),
-            2 if options.ntree_limit != 0 => {
-                let message = "must be 0 with `option_mask` 2: a model has an index for each tree";
-                Err(invalid("ntree_limit", message))
-            }
             2 => Ok(Self::Index),
             other => {
                 let message = format!("must be 0 (value), 1 (margin) or 2 (index), is {other}");
@@ -145,7 +141,7 @@ impl Asked {
         let spec = spec
             .ok_or_else(no_spec)?
             .map_err(|error| invalid("model_spec", &format!("cannot be read: {error}")))?;
-        let answer = Answer::of(platform, options)?;
+        let answer = Answer::of(platform, options.option_mask)?;
         let count = |input: &Input| {
             let vector = vectors[*input as usize].ok_or_else(|| missing(*input))?;
             Rows::count(*input, vector, limits.max_treatments)

@@ -77,7 +77,7 @@ class XgboostServing:
         inputs: Mapping[str, Sequence[Row]],
         **options: Any,
     ) -> Answer:
-        """Scores rows. `options` are `version` or `label`, and `option_mask`."""
+        """Scores rows. `options` are `version` or `label`, `option_mask` and `ntree_limit`."""
         request = message("PredictRequest")()
         _select(request.model_spec, name, options)
         for key, value in options.items():

@@ -155,6 +155,11 @@ def test_trees_have_the_scores_and_leaves_of_xgboost(served, booster, rows):
         asked = {**document(**inputs), "option_mask": option_mask}
         found = post(stack, f"/v1/models/{TREES}:predict", asked)
         np.testing.assert_allclose(found, values, rtol=0, atol=1e-6)
+    first = booster.predict(matrix, pred_leaf=True, iteration_range=(0, 7)).ravel()
+    answer = client.predict(PREDICT, TREES, inputs, option_mask=2, ntree_limit=7)
+    np.testing.assert_array_equal(answer.values, first)
+    asked = {**document(**inputs), "option_mask": 2, "ntree_limit": 7}
+    np.testing.assert_array_equal(post(stack, f"/v1/models/{TREES}:predict", asked), first)
     margins = client.predict(PREDICT, TREES, inputs, option_mask=1).values.astype("f4")
     np.testing.assert_array_equal(margins, expected["margin"])
 
@@ -199,9 +204,18 @@ def test_requests_that_end_xgboost_serving_get_an_answer_or_an_error(served):
     nothing = {machines.XGBOOST_FEATURES: [], machines.FM_FEATURES: []}
     assert client.predict(ALPHAFM, MACHINE, nothing).values.shape == (0,)
     assert client.predict(SOFTMAX, CLASSES, nothing).values.shape == (0, 3)
-    with pytest.raises(grpc.RpcError) as caught:
-        client.predict(PREDICT, TREES, {"xgboost_features": [[(1, float("inf"))]]})
-    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    good, infinite = [[(1, 1.0)]], [[(1, float("inf"))]]
+    for method, name, inputs in [
+        (PREDICT, TREES, {machines.XGBOOST_FEATURES: infinite}),
+        (ALPHAFM, MACHINE, {machines.XGBOOST_FEATURES: infinite, machines.FM_FEATURES: good}),
+        (ALPHAFM, MACHINE, {machines.XGBOOST_FEATURES: good, machines.FM_FEATURES: infinite}),
+        (SOFTMAX, CLASSES, {machines.XGBOOST_FEATURES: infinite, machines.FM_FEATURES: good}),
+        (SOFTMAX, CLASSES, {machines.XGBOOST_FEATURES: good, machines.FM_FEATURES: infinite}),
+    ]:
+        with pytest.raises(grpc.RpcError) as caught:
+            client.predict(method, name, inputs)
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert "inf" in caught.value.details()
     with pytest.raises(urllib.error.HTTPError) as refused:
         post(stack, f"/v1/models/{TREES}:predict", {"xgboost_features": [{"feature_score": 7}]})
     assert refused.value.code == 400

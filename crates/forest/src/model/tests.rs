@@ -312,8 +312,21 @@ fn a_call_may_limit_the_trees() {
         let expected = [0.5 + sum, 0.5, 0.5 + sum];
         assert_eq!(*floats(&outputs[0]).expect("floats"), expected, "{limit}");
     }
-    let leaves = all.run(limited(&[2], &["leaf"])).expect("leaves");
-    assert_eq!(leaves[0].shape, [3, 2]);
+    let leaves = |model: &Model, limit: u64| {
+        let call = limited(&[limit], &["leaf"]);
+        assert_divisible(model, &call);
+        model.run(call).expect("leaves").remove(0)
+    };
+    // The rows end left, right and left of the root, whose children are the nodes 1 and 2.
+    for (model, counted, limit, trees) in
+        [(&all, 2, 2, 6), (&all, 2, 3, 6), (&all, 6, 9, 6), (&last, 2, 2, 4), (&last, 4, 0, 4)]
+    {
+        let found = leaves(model, limit);
+        let rows = [1, 2, 1].map(|leaf| [vec![leaf; counted], vec![-1; trees - counted]].concat());
+        let bytes = rows.concat().into_iter().flat_map(i32::to_le_bytes);
+        assert_eq!(found.shape, [3, size(trees)], "{limit}");
+        assert_eq!(found.content, Content::Bytes(bytes.collect()), "{limit}");
+    }
     for refused in [&[][..], &[1, 2]] {
         let error = all.run(limited(refused, &["margin"])).expect_err("not one number").to_string();
         assert!(error.contains("ntree_limit must be one number"), "{error}");

@@ -90,7 +90,7 @@ pub fn tensor(name: Arc<str>, shape: Vec<i64>, elements: &[f32]) -> Tensor {
     Tensor { name, dtype: DType::Float32, shape, content: Content::Bytes(bytes.freeze()) }
 }
 
-/// An int32 tensor of these elements, which must be below 2^31.
+/// An int32 tensor of elements with these bits.
 pub fn integers(name: Arc<str>, shape: Vec<i64>, elements: &[u32]) -> Tensor {
     let mut bytes = BytesMut::with_capacity(size_of_val(elements));
     elements.iter().for_each(|element| bytes.put_u32_le(*element));

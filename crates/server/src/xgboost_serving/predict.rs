@@ -99,26 +99,33 @@ fn fits(answer: Answer, plan: &Plan) -> Result<(), Failure> {
     }
 }
 
+/// The leaf of a tree that the request's limit leaves out.
+const NO_LEAF: i64 = -1;
+
 impl Values<'_> {
-    /// The shape of the answer: all values in a row, except for the scores of classes.
-    pub(super) fn shape(&self) -> Vec<usize> {
-        let width = self.scores.width;
+    /// The shape of an answer of `count` values: all in a row, except for the scores of classes.
+    pub(super) fn shape(&self, count: usize) -> Vec<usize> {
         match self.answer {
-            Answer::Value | Answer::Margin | Answer::Index => vec![self.rows * width],
+            Answer::Value | Answer::Margin | Answer::Index => vec![count],
             Answer::Score => vec![self.rows],
-            Answer::Scores => vec![self.rows, width],
+            Answer::Scores => vec![self.rows, self.scores.width],
         }
     }
 
-    /// The numbers of leaves.
+    /// The numbers of the leaves of the trees that count, as many for each row: the first ones.
     ///
     /// # Errors
     /// `SCORES_INVALID`: the model's output has others.
     pub(super) fn indexes(&self) -> Result<Vec<u32>, Failure> {
-        let GivenScores { floats, integers, .. } = &self.scores;
+        let GivenScores { width, floats, integers } = &self.scores;
+        let first = integers.iter().take(*width);
+        let counted = first.take_while(|index| **index != NO_LEAF).count();
+        let rows = integers.chunks((*width).max(1)).map(|row| row.split_at(counted.min(row.len())));
+        let is_whole = integers.len() * size_of::<f32>() == floats.len()
+            && rows.clone().all(|(_, others)| others.iter().all(|index| *index == NO_LEAF));
         let index = |index: &i64| u32::try_from(*index).ok();
-        let indexes: Option<Vec<u32>> = integers.iter().map(index).collect();
-        indexes.filter(|_| integers.len() * size_of::<f32>() == floats.len()).ok_or_else(|| {
+        let indexes: Option<Vec<u32>> = rows.flat_map(|(leaves, _)| leaves).map(index).collect();
+        indexes.filter(|_| is_whole && (counted > 0 || integers.is_empty())).ok_or_else(|| {
             let message = "output \"leaf\": its values are not the numbers of leaves";
             Failure::new(Reason::ScoresInvalid, message)
         })

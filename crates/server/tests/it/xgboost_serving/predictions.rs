@@ -54,7 +54,14 @@ async fn leaves_are_numbers_of_nodes() {
     assert_eq!((&*key, tensor.dtype, sizes(&tensor)), ("index", 22, vec![4]));
     // 64 leaves from node 63 on, a quarter apart from -8.
     let leaf = |value: f32| 63 + ((value + 8.0) / 0.25) as u32;
-    assert_eq!(tensor.uint32_val, [leaf(2.0), leaf(0.5), leaf(4.0), leaf(-1.0)]);
+    let all = [leaf(2.0), leaf(0.5), leaf(4.0), leaf(-1.0)];
+    assert_eq!(tensor.uint32_val, all);
+    for (ntree_limit, leaves) in [(1, vec![all[0], all[2]]), (2, all.into()), (9, all.into())] {
+        let limited = PredictRequest { option_mask: 2, ntree_limit, ..trees(ROWS) };
+        let (_, tensor, _) = output_of(predict(&stack, limited).await.expect("an answer"));
+        assert_eq!(sizes(&tensor), [leaves.len() as i64], "{ntree_limit}");
+        assert_eq!(tensor.uint32_val, leaves, "{ntree_limit}");
+    }
 }
 
 #[tokio::test]
@@ -139,7 +146,6 @@ async fn requests_that_are_not_valid_are_refused_as_there() {
         (with(|request| request.inputs.clear()), malformed),
         (with(|request| request.option_mask = 3), malformed),
         (with(|request| request.option_mask = -1), malformed),
-        (with(|request| (request.option_mask, request.ntree_limit) = (2, 1)), malformed),
         (ids(&[1], &[1.0, 2.0]), malformed),
         (ids(&[1], &[f32::INFINITY]), (Code::InvalidArgument, "FEATURE_NOT_FINITE")),
         (
@@ -153,6 +159,22 @@ async fn requests_that_are_not_valid_are_refused_as_there() {
     ] {
         let status = predict(&stack, request).await.expect_err(expected);
         assert_eq!((status.code(), &*reason(&status)), (code, expected), "{status}");
+    }
+    // XGBoost Serving frees a handle there that it has not set.
+    for weight in [f32::INFINITY, f32::NEG_INFINITY] {
+        for request in [
+            machine(&[&[(1, weight)]], &[&[]]),
+            machine(&[&[]], &[&[(ONE, weight)]]),
+            machine(&[&[]], &[&[(ONE, f32::NAN)]]),
+        ] {
+            let expected = (Code::InvalidArgument, "FEATURE_NOT_FINITE");
+            let status = client(&stack).predict_alphafm(request.clone()).await;
+            let status = status.expect_err("refused");
+            assert_eq!((status.code(), &*reason(&status)), expected, "{status}");
+            let status = client(&stack).predict_alphafm_softmax(request).await;
+            let status = status.expect_err("refused");
+            assert_eq!((status.code(), &*reason(&status)), expected, "{status}");
+        }
     }
     let message = |status: Status| status.message().to_owned();
     let no_spec = PredictRequest { model_spec: None, ..trees(ROWS) };
