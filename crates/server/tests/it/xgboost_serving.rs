@@ -6,3 +6,4 @@ mod guarded;
 mod models;
 mod predictions;
 mod rest;
+mod secured;
