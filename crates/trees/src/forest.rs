@@ -36,7 +36,7 @@ impl Forest {
         match Compact::features(&trees, budget)? {
             Some(features) => {
                 let compact = Compact::build(trees, features, permutes(), budget)?;
-                let choice = Choice::fastest(&compact);
+                let choice = Choice::fastest(&compact, budget);
                 Ok(Self::Compact(compact, choice))
             }
             None => Ok(Self::Any(trees)),

@@ -43,19 +43,18 @@ fn the_peak_is_at_most_twice_the_file() {
     }
 }
 
-/// Timing the kernels takes 256 bytes for each feature that a split uses, a block of 64 rows, beyond
-/// the limit for files, and 1 MiB for generated rows. Most models have far fewer features than nodes.
+/// Timing the kernels takes 256 bytes for each feature that a split uses. Without memory for that,
+/// they are not timed.
 #[test]
-fn the_peak_of_models_with_many_features_has_the_rows_that_are_timed_on_top() {
+fn the_peak_of_models_with_many_features_is_within_the_limit() {
     for splits in [8, 16, 32] {
         // Every split has a feature of its own. Nodes have eight bytes nevertheless.
-        let features = 24_000;
-        let sample = Sample::uneven(features / splits, 8, splits, 1);
+        let sample = Sample::uneven(24_000 / splits, 8, splits, 1);
         for (format, file) in [("UBJSON", sample.ubjson()), ("binary", sample.binary())] {
-            let (peak, model) = read(&file, &Limits::default());
+            let memory = 2 * file.len() as u64 + Limits::OVERHEAD;
+            let (peak, model) = read(&file, &Limits { memory, ..Limits::default() });
             let (model, held) = model.unwrap_or_else(|error| panic!("{format}: {error}"));
-            let most = 2 * file.len() + 256 * features + (1 << 20);
-            assert!(peak <= most, "{format}, {splits} splits: {peak} bytes, of {most}");
+            assert!(peak as u64 <= memory, "{format}, {splits} splits: {peak} of {memory}");
             let memory = model.memory();
             assert!(memory.abs_diff(held) <= held / 100 + 64, "{format}: {memory} of {held} bytes");
         }

@@ -21,7 +21,7 @@ use super::{
 };
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
-use crate::{Rows, compact::Compact, oblivious::Oblivious, rows::Input};
+use crate::{Budget, Rows, compact::Compact, oblivious::Oblivious, rows::Input};
 
 /// Turns of all kernels, at least and at most.
 const TURNS: Range<usize> = 3..8;
@@ -34,7 +34,7 @@ const NEVER: f64 = 1.25;
 
 /// Trees, and columns of a row, that the choice looks at.
 const TREES: usize = 256;
-const COLUMNS: usize = 4096;
+const COLUMNS: usize = 1024;
 
 /// A kind of vectors that the processor has.
 #[derive(Debug, Clone, Copy)]
@@ -228,9 +228,27 @@ impl Choice {
         Self { row: kernel, block: kernel, alone: rows, beside: rows }
     }
 
-    /// Chooses the fastest kernels for these trees.
-    pub(crate) fn fastest(compact: &Compact) -> Self {
+    /// Chooses the fastest kernels for these trees. If the budget has no memory for a group of blocks,
+    /// which is most of a model only if it has very many features, rows go one by one.
+    pub(crate) fn fastest(compact: &Compact, budget: &mut Budget) -> Self {
         let width = compact.features.last().map_or(1, |last| *last as usize + 1).min(COLUMNS);
+        let needed = BLOCKS * LANES * (width + compact.features.len());
+        if budget.charge::<f32>(needed).is_err() {
+            return Self::without_blocks();
+        }
+        let choice = Self::timed(compact, width);
+        budget.release::<f32>(needed);
+        choice
+    }
+
+    /// The kernel with the widest vectors, for rows alone.
+    fn without_blocks() -> Self {
+        let row = *Kernel::of_row().last().expect("every processor has a kernel");
+        Self { row, block: row, alone: LANES + 1, beside: LANES + 1 }
+    }
+
+    /// Times the kernels with generated rows of `width` columns.
+    fn timed(compact: &Compact, width: usize) -> Self {
         let values: Vec<_> = (0..BLOCKS * LANES * width).map(spread).collect();
         let rows = Input::Dense(Rows::new(&values, width).expect("a whole number of rows"));
         let trees = 0..compact.roots.len().min(TREES);
