@@ -13,6 +13,11 @@ pub struct HostId(pub u32);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchId(pub u64);
 
+impl BatchId {
+    /// The number of no batch.
+    pub const NONE: Self = Self(u64::MAX);
+}
+
 /// A call. A number is not used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);

@@ -77,6 +77,28 @@ impl Dispatcher {
         self.pool.add(batch, rows);
     }
 
+    /// The rows of a batch, which was added now, may have ended these hosts before: they are sent to
+    /// two hosts at most, with these.
+    pub fn may_have_ended(&mut self, batch: BatchId, hosts: &[HostId]) {
+        let fresh = self.pool.fresh.iter().copied();
+        let of_batch = |id: &PieceId| self.pool.get(*id).is_some_and(|piece| piece.batch == batch);
+        let ids: Vec<_> = fresh.filter(of_batch).collect();
+        for id in ids {
+            let Some(piece) = self.pool.get_mut(id) else { continue };
+            piece.ended = hosts.to_vec();
+            // Only pieces that wait in this queue are kept from hosts.
+            self.pool.fresh.retain(|fresh| *fresh != id);
+            self.pool.ready.push_back(id);
+        }
+    }
+
+    /// The caller has a row that was scored before: calls for
+    /// [`Purpose::Check`](crate::Purpose::Check) send it, as that of the batch [`BatchId::NONE`], and
+    /// [`Settled::keep`] names no other.
+    pub fn has_scored_row(&mut self) {
+        self.reference.get_or_insert((BatchId::NONE, 0..1));
+    }
+
     /// True if more batches are wanted: the hosts could soon have nothing to do. The batches that are
     /// not settled are bounded by a multiple of the hosts' limits.
     pub fn has_room(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outrigger_dispatch::{BatchId, MaxErrors, Reason, Share, Stop};
+use outrigger_dispatch::{BatchId, HostId, MaxErrors, Purpose, Reason, Share, Stop};
 
 use crate::simulation::{Job, Plan, at};
 
@@ -77,6 +77,41 @@ fn check_35_a_row_that_ends_its_host_stops_after_two_hosts() {
         assert_eq!(ended, 2, "{:?}", report.kills);
         let dead: Vec<_> = report.dead.iter().map(|d| (d.batch, d.row, d.reason)).collect();
         assert_eq!(dead, [(BAD, row, Reason::HostLost)]);
+    }
+}
+
+#[test]
+fn rows_that_have_ended_hosts_before_are_sent_to_two_with_these() {
+    for ended in [vec![HostId(3)], vec![HostId(3), HostId(1)]] {
+        let mut job = Job::new(vec![Plan::steady(); 5], vec![64; 40]);
+        job.faults.killers.insert((BatchId(0), 9));
+        job.ended.insert(BatchId(0), ended.clone());
+        let report = job.run(1);
+        let dead: Vec<_> = report.dead.iter().map(|d| (d.batch, d.row, d.reason)).collect();
+        assert_eq!(dead, [(BatchId(0), 9, Reason::HostLost)]);
+        let kills = report.kills.iter().zip(0..).filter(|(kills, _)| **kills > 0);
+        let mut hosts: Vec<_> = kills.map(|(_, host)| HostId(host)).chain(ended).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        assert_eq!(hosts.len(), 2, "{:?}", report.kills);
+    }
+}
+
+#[test]
+fn with_a_row_that_was_scored_before_a_job_of_rows_at_fault_ends() {
+    for hosts in [1, 3] {
+        for has_scored_row in [true, false] {
+            let mut job = Job::new(vec![Plan::steady(); hosts], vec![4; 5]);
+            let rows = (0..5).flat_map(|batch| (0..4).map(move |row| (BatchId(batch), row)));
+            job.faults.poison.extend(rows);
+            job.has_scored_row = has_scored_row;
+            let report = job.run(1);
+            let (dead, stop) = if has_scored_row { (20, None) } else { (0, Some(Stop::NoSuccess)) };
+            assert_eq!((report.dead.len(), report.stop), (dead, stop), "{hosts} hosts");
+            let checks = report.calls.iter().filter(|call| call.purpose == Purpose::Check);
+            assert!(checks.clone().all(|call| call.batch == BatchId::NONE));
+            assert_eq!(checks.count() > 0, has_scored_row);
+        }
     }
 }
 

@@ -44,6 +44,10 @@ pub(crate) struct Job {
     /// The share of successes whose answer is too large for the caller.
     pub(crate) oversized: f64,
     pub(crate) changes: Vec<(Moment, Change)>,
+    /// True if the caller has a row that was scored before.
+    pub(crate) has_scored_row: bool,
+    /// The hosts that rows of batches have ended before.
+    pub(crate) ended: BTreeMap<BatchId, Vec<HostId>>,
 }
 
 /// A change while a job runs.
@@ -74,6 +78,8 @@ impl Job {
             until: None,
             oversized: 0.0,
             changes,
+            has_scored_row: false,
+            ended: BTreeMap::new(),
         }
     }
 
@@ -161,6 +167,9 @@ impl<'a> Simulation<'a> {
             now: Moment::default(),
             report: Report::default(),
         };
+        if job.has_scored_row {
+            simulation.dispatcher.has_scored_row();
+        }
         for (index, (at, _)) in job.changes.iter().enumerate() {
             simulation.schedule(*at, Event::Change(index));
         }
@@ -211,6 +220,9 @@ impl<'a> Simulation<'a> {
                 let (batch, rows) = (BatchId(self.added as u64), self.job.batches[self.added]);
                 self.ledger.insert(batch, vec![None; rows as usize]);
                 self.dispatcher.add(batch, rows);
+                if let Some(hosts) = self.job.ended.get(&batch) {
+                    self.dispatcher.may_have_ended(batch, hosts);
+                }
                 self.added += 1;
             }
             let Some(call) = self.dispatcher.next(self.now) else { break };
