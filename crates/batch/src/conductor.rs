@@ -173,6 +173,9 @@ impl Conductor {
         self.last_batch += 1;
         let number = BatchId(self.last_batch);
         self.dispatcher.add(number, u32::try_from(batch.rows.len()).unwrap_or(u32::MAX));
+        if !batch.ended.is_empty() {
+            self.dispatcher.may_have_ended(number, &batch.ended);
+        }
         self.batches.insert(number, Open::new(batch));
         self.room.has_changed();
     }

@@ -147,6 +147,11 @@ impl Hosts {
         Ok(number)
     }
 
+    /// True if they serve language models.
+    pub(crate) fn is_language(&self) -> bool {
+        self.protocol.is_language()
+    }
+
     /// The most bytes of an answer.
     pub(crate) fn max_answer(&self) -> usize {
         match self.protocol {

@@ -97,6 +97,11 @@ impl InputFile {
         ranges
     }
 
+    /// The file with one of its rows, by the row's number in the file.
+    pub(crate) fn with_row(&self, row: u64) -> Self {
+        Self { rows: 1, picked: std::iter::once(row..row + 1).collect(), ..self.clone() }
+    }
+
     /// The number in the file of the row at a position among those to score.
     pub(crate) fn row(&self, position: u64) -> u64 {
         self.ranges(position..position + 1).first().map_or(position, |range| range.start)
@@ -112,6 +117,8 @@ pub(crate) struct Input {
     schema: Option<SchemaRef>,
     /// The columns of text whose types another job has found.
     known: Vec<TextColumn>,
+    /// Rows that another job has scored, each as its file, to be tried if the input's are at fault.
+    pub(crate) scored: Vec<InputFile>,
 }
 
 /// The files of a job with their rows and columns.
@@ -205,7 +212,7 @@ impl Input {
         }
         let (_, format, schema) =
             columns.ok_or_else(|| Error::usage("input: there are no files"))?;
-        Ok(Self { files, format, schema, known: Vec::new() })
+        Ok(Self { files, format, schema, known: Vec::new(), scored: Vec::new() })
     }
 
     /// The rows and the columns of the files. Text is read as a whole, unless another job has done

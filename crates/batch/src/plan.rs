@@ -34,6 +34,10 @@ pub(crate) struct Plan {
     pub(crate) scoring: Scoring,
     /// Bytes of an answer for one row, as the first answer had them.
     pub(crate) answer_bytes: u64,
+    /// The file and the number of a row that a host has scored before the job began: hosts are
+    /// tested with it. It may be one of another job whose dead letters are scored again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reference: Option<InputFile>,
 }
 
 /// The part of a plan that decides about rows.
@@ -147,7 +151,9 @@ impl Scoring {
             let input = self.inputs.iter().find(|input| input.name == *name);
             input.is_some_and(|input| {
                 let is_named = source.columns.is_empty() && input.columns == [name.as_str()];
-                is_named || source.columns == input.columns
+                let has_type = source.datatype.is_none_or(|datatype| datatype == input.datatype);
+                let has_shape = source.shape.as_ref().is_none_or(|shape| *shape == input.row);
+                (is_named || source.columns == input.columns) && has_type && has_shape
             })
         };
         let is_output = |output: &OutputColumn| {
@@ -189,6 +195,7 @@ impl Plan {
             fingerprint: scoring.fingerprint()?,
             scoring,
             answer_bytes,
+            reference: None,
         })
     }
 
@@ -307,7 +314,8 @@ mod tests {
             columns: vec![column.to_owned()],
             is_optional: false,
         };
-        scoring.inputs = vec![input("x", "x"), input("y", "b")];
+        let x = InputTensor { row: vec![2], ..input("x", "x") };
+        scoring.inputs = vec![x, input("y", "b")];
         scoring.outputs = vec![OutputColumn {
             column: "score".to_owned(),
             tensor: "S".to_owned(),
@@ -326,6 +334,7 @@ mod tests {
             "batch_size: 7",
             "inputs: {y: b}",
             "inputs: {x: x}",
+            "inputs: {x: {datatype: FP32, shape: [2]}}",
             "keys: [id]",
             "outputs: {score: S}",
             "chunk_rows: 2",
@@ -341,6 +350,9 @@ mod tests {
         for (other, key) in [
             ("inputs: {x: a}", "another inputs"),
             ("inputs: {z: a}", "another inputs"),
+            ("inputs: {x: {datatype: FP64}}", "another inputs"),
+            ("inputs: {x: {shape: [3]}}", "another inputs"),
+            ("inputs: {x: {shape: [2, 1]}}", "another inputs"),
             ("keys: []", "another keys"),
             ("outputs: {s: S}", "another outputs"),
             ("chunk_rows: 3", "another chunk_rows"),

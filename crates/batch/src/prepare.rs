@@ -1,18 +1,26 @@
 //! The preparation of a job: matches the input with the model and measures a first answer, before
 //! anything is written.
 
-use std::time::Duration;
+mod describe;
+mod samples;
+pub(crate) mod suspect;
+#[cfg(test)]
+mod tests;
+mod trial;
 
 use arrow_schema::Schema;
-use http::StatusCode;
 use outrigger_core::Digest;
 use outrigger_dispatch::HostId;
 use outrigger_oip::metadata::ModelMetadata;
-use outrigger_oip_client::{Failure, ModelRef, Request, Status};
+use outrigger_oip_client::Request;
 use outrigger_tables::{Format, LineWriter, TextColumn};
-use tokio::time::Instant;
-use tonic::Code;
 
+use self::{
+    describe::describe,
+    samples::{Sample, Samples},
+    suspect::Suspect,
+    trial::Trial,
+};
 use crate::{
     Answer, Description, Error,
     columns::{
@@ -21,38 +29,44 @@ use crate::{
     decode,
     encode::encode,
     hosts::Hosts,
-    input::{Described, Input, Reading, Rows},
+    input::{Described, Input, InputFile, Reading},
     job::{Job, Protocol},
     language,
-    memory::Allowance,
+    memory::Memory,
     plan::{Plan, Scoring},
-    readers::{self, batch_rows},
+    readers,
     store::Patience,
 };
 
-/// The time limit of a question to a host.
-const QUESTION: Duration = Duration::from_secs(30);
-/// The most rows of the first request, and those that are tried alone if it fails.
-const FIRST_ROWS: u64 = 64;
-const ROWS_ALONE: usize = 8;
 /// The bytes of a chunk in memory, if the job does not set its rows, and its most rows then.
 const CHUNK_BYTES: u64 = 64 << 20;
 const CHUNK_ROWS: u64 = 100_000;
 
-/// The plan of a new job.
+/// The first answer of a job.
+struct Learned {
+    answer: Answer,
+    /// The rows that it is for.
+    sample: Sample,
+    /// The rows that may have ended hosts before.
+    suspects: Vec<Suspect>,
+}
+
+/// The plan of a new job, and the rows that may have ended a host while it was made. `memory` is for
+/// answers.
 ///
 /// # Errors
-/// The input or the model does not match the job's settings, or no host answers.
+/// The input or the model does not match the job's settings, or no host scores a row.
 pub(crate) async fn prepare(
     job: &Job,
-    input: Input,
+    mut input: Input,
     (hosts, numbers): (&Hosts, &[HostId]),
-) -> Result<Plan, Error> {
+    memory: Memory,
+) -> Result<(Plan, Vec<Suspect>), Error> {
     let has_lines = job.protocol.is_language();
     let Description { metadata, optional } = describe(job, hosts, numbers).await?;
     check_outputs(&job.outputs, &metadata.outputs)?;
     let inputs = resolve_inputs((&metadata.inputs, &optional), &job.inputs)?;
-    let format = input.format;
+    let (format, scored) = (input.format, std::mem::take(&mut input.scored));
     let input = if has_lines { input.with_types(language::columns()) } else { input };
     let Described { files, schema, columns } = described(input, &inputs, job).await?;
     let inputs = present_inputs(inputs, &job.inputs, &schema)?;
@@ -75,28 +89,46 @@ pub(crate) async fn prepare(
         output_format,
     };
     scoring.types = needed(columns, &scoring.columns(), job)?;
-    let rows = first_rows(&scoring)?;
+    if scoring.rows() == 0 {
+        return Err(Error::usage("input: the files have no rows"));
+    }
     let mut request = readers::request(&scoring);
     request.outputs = job.outputs.values().map(|tensor| tensor.as_str().into()).collect();
     request.outputs.sort_unstable();
     request.outputs.dedup();
-    let (answer, row_bytes) =
-        first_answer(&rows, &scoring.inputs, (job, request), hosts, numbers).await?;
+    let samples = Samples::new(scoring.clone(), job.batch_size, scored);
+    let trial = Trial::new(samples, (request, job.timeout.0), (hosts, numbers), memory);
+    let Learned { answer, sample, suspects } = trial.run().await?;
+    let row_bytes = sample.bytes.div_ceil(sample.count);
     scoring.outputs = resolve_outputs(&job.outputs, &scoring.keys, (&answer.outputs, &metadata))?;
     decode::check(&answer.outputs, &scoring.outputs)
         .map_err(|fault| Error::failed(format!("the first answer: {fault}")))?;
     if has_lines {
         language::mark_json(&mut scoring.outputs);
     }
+    let answer_bytes = bytes_of(&answer);
     pin(&mut scoring, answer.version, &metadata)?;
     let count = answer.outputs.first().and_then(|output| output.shape.first()).copied();
     let count = count.and_then(|rows| u64::try_from(rows).ok()).unwrap_or(1).max(1);
-    let bytes: usize = answer.outputs.iter().map(|output| output.data.len()).sum();
-    let answer_bytes = (bytes as u64).div_ceil(count);
+    let answer_bytes = answer_bytes.div_ceil(count);
     let chunk =
         (CHUNK_BYTES / (row_bytes + answer_bytes).max(1)).clamp(1, chunk_rows(job.protocol));
     scoring.chunk_rows = job.chunk_rows.unwrap_or(chunk);
-    Plan::new(scoring, answer_bytes)
+    let plan = Plan::new(scoring, answer_bytes)?;
+    Ok((Plan { reference: Some(sample.first), ..plan }, suspects))
+}
+
+/// The request of the row that a host has scored before the job began. Blocks.
+///
+/// # Errors
+/// Its file cannot be read, or has changed.
+pub(crate) fn reference(scoring: &Scoring, file: &InputFile) -> Result<Option<Request>, Error> {
+    let mut reading = Reading::new(scoring, file, 0..1, &Patience::default())?;
+    let Some(rows) = reading.next(1)? else { return Ok(None) };
+    let encoded = encode(&rows, &scoring.inputs);
+    let (inputs, rows) = (encoded.tensors, encoded.rows.len() as u64);
+    let request = Request { inputs, rows: Some(rows), ..readers::request(scoring) };
+    Ok(Some(request).filter(|_| rows == 1))
 }
 
 /// The most rows of a chunk, if the job does not set them.
@@ -158,76 +190,7 @@ fn pin(
     Ok(())
 }
 
-/// The description of the model by the first host that answers.
-async fn describe(job: &Job, hosts: &Hosts, numbers: &[HostId]) -> Result<Description, Error> {
-    let model = ModelRef { name: &job.model.name, version: job.model.version.as_deref() };
-    let mut failures = Vec::new();
-    for number in numbers {
-        let Some(endpoint) = hosts.endpoint(*number) else { continue };
-        match endpoint.describe(model, Instant::now() + QUESTION).await {
-            Ok(description) => return Ok(description),
-            Err(failure) if failure.is_not_served() => {
-                let message = format!("the model {:?} is not there: {failure}", model.name);
-                return Err(Error::Usage(message));
-            }
-            Err(failure) if is_unknown(&failure) => return Ok(Description::default()),
-            Err(failure) => failures.push(failure.to_string()),
-        }
-    }
-    Err(Error::failed(format!("no host answers: {}", failures.join("; "))))
-}
-
-/// True if the host does not describe models.
-fn is_unknown(failure: &Failure) -> bool {
-    matches!(
-        failure.status,
-        Status::Grpc(Code::Unimplemented)
-            | Status::Http(StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED)
-    )
-}
-
-/// The first rows of the input.
-fn first_rows(scoring: &Scoring) -> Result<Rows, Error> {
-    let file = scoring.files.iter().find(|file| file.rows > 0);
-    let file = file.ok_or_else(|| Error::usage("input: the files have no rows"))?;
-    let end = file.rows.min(FIRST_ROWS);
-    let mut rows = Reading::new(scoring, file, 0..end, &Patience::default())?;
-    let rows = rows.next(FIRST_ROWS as usize)?;
-    rows.ok_or_else(|| Error::failed(format!("{} ends early", file.path.display())))
-}
-
-/// The answer of any host for the first rows, and the bytes of one of them. Rows are tried alone if
-/// they fail together: one of them may be at fault.
-async fn first_answer(
-    rows: &Rows,
-    inputs: &[InputTensor],
-    (job, request): (&Job, Request),
-    hosts: &Hosts,
-    numbers: &[HostId],
-) -> Result<(Answer, u64), Error> {
-    let count = rows.table.num_rows();
-    let whole = (0, count.min(batch_rows(job.protocol, job.batch_size) as usize));
-    let alone = (0..count.min(ROWS_ALONE)).map(|row| (row, 1));
-    let mut reason = "the first rows are not valid".to_owned();
-    for (start, count) in std::iter::once(whole).chain(alone) {
-        let encoded = encode(&rows.slice(start, count), inputs);
-        if encoded.rows.is_empty() {
-            if let Some((_, invalid)) = encoded.invalid.into_iter().next() {
-                reason = invalid;
-            }
-            continue;
-        }
-        let count = encoded.rows.len() as u64;
-        let bytes: usize = encoded.tensors.iter().map(|tensor| tensor.data.len()).sum();
-        let mut request = Request { inputs: encoded.tensors, rows: Some(count), ..request.clone() };
-        for number in numbers {
-            let Some(endpoint) = hosts.endpoint(*number) else { continue };
-            request.deadline = Instant::now() + job.timeout.0;
-            match endpoint.infer(&request, &Allowance::unlimited()).await {
-                Ok(answer) => return Ok((answer, (bytes as u64).div_ceil(count))),
-                Err(failure) => reason = failure.to_string(),
-            }
-        }
-    }
-    Err(Error::failed(format!("the first rows cannot be scored: {reason}")))
+/// The bytes of an answer.
+fn bytes_of(answer: &Answer) -> u64 {
+    answer.outputs.iter().map(|output| output.data.len() as u64).sum()
 }

@@ -27,6 +27,7 @@ use crate::{
     memory::{Charge, Memory},
     output::{self, Ended, Outputs},
     plan::{Chunk, Scoring},
+    prepare::suspect::{self, Suspect},
     work::{Next, Work},
 };
 
@@ -72,6 +73,8 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Readers {
     pub(crate) scoring: Scoring,
+    /// The rows that have ended hosts before the job began.
+    pub(crate) suspects: Vec<Suspect>,
     /// The request of a batch, without inputs.
     pub(crate) request: Request,
     pub(crate) sizes: Arc<Sizes>,
@@ -132,15 +135,18 @@ impl Readers {
         // The output cannot end before, since its sender is here.
         let _ = self.events.send(Event::Begun);
         let mut rows = Rows::open(self, chunk, file)?;
-        let mut sequence = 0;
+        let (mut sequence, mut position) = (0, chunk.rows.start);
         // A file that has changed may be damaged: that is the reason then.
         while let Some((table, encoded)) =
             rows.next(self).or_else(|error| rows.reading.check(file).and(Err(error)))?
         {
+            let rows = position..position + encoded.read as u64;
+            position = rows.end;
             let Some(batch) = self.batch((sequence, table), encoded, &output) else {
                 return Ok(false);
             };
-            if !self.send(batch) {
+            let ended = suspect::hosts(&self.suspects, chunk.file, &rows);
+            if !self.send(Batch { ended, ..batch }) {
                 return Ok(false);
             }
             sequence += 1;
@@ -199,6 +205,7 @@ impl Readers {
             rows,
             request,
             tokens,
+            ended: Vec::new(),
             dead,
             keys_bytes,
             bytes,

@@ -1,13 +1,24 @@
 //! The dead letters of a finished job as the input of another one.
 
-use std::{collections::BTreeMap, ops::Range, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    path::PathBuf,
+};
 
 use serde::Deserialize;
 
 use crate::{
-    Error, Job, Manifest, Source, Store, columns::InputTensor, commit::DataFile, finished,
-    input::Input, plan::Scoring,
+    Error, Job, Manifest, Source, Store,
+    columns::InputTensor,
+    commit::DataFile,
+    finished,
+    input::{Input, InputFile},
+    plan::Scoring,
 };
+
+/// The most rows of the first job that are tried if the dead letters are still at fault.
+const SCORED_ROWS: usize = 4;
 
 /// The part of a dead letter that finds its row.
 #[derive(Debug, Deserialize)]
@@ -28,9 +39,33 @@ pub(crate) fn retried(job: Job, store: &Store) -> Result<(Job, Input), Error> {
     if rows.is_empty() {
         return Err(Error::usage(format!("retry: the job {root} has no dead letters")));
     }
+    let scored = scored_rows(&plan.scoring, &manifest, &rows);
     let picked = rows.into_iter().map(|(file, rows)| (file, ranges(&rows))).collect();
-    let input = Input::picked(picked, &plan.scoring)?;
+    let mut input = Input::picked(picked, &plan.scoring)?;
+    input.scored = scored;
     Ok((completed(job, plan.scoring), input))
+}
+
+/// A few rows that the job has scored, each as its file. They are from files with dead letters, where
+/// these have some.
+fn scored_rows(
+    scoring: &Scoring,
+    manifest: &Manifest,
+    dead: &BTreeMap<PathBuf, Vec<u64>>,
+) -> Vec<InputFile> {
+    let chunks = scoring.all_chunks().zip(&manifest.chunks);
+    let chunks = chunks.filter(|(_, commit)| commit.scored > 0);
+    let chunks = chunks.filter_map(|(chunk, _)| Some((scoring.files.get(chunk.file)?, chunk.rows)));
+    let (of_dead, others): (Vec<_>, Vec<_>) =
+        chunks.partition(|(file, _)| dead.contains_key(&file.path));
+    let chunks = if of_dead.is_empty() { others } else { of_dead };
+    let step = chunks.len().div_ceil(SCORED_ROWS).max(1);
+    let scored = |(file, positions): (&InputFile, Range<u64>)| {
+        let dead: BTreeSet<_> = dead.get(&file.path).into_iter().flatten().collect();
+        let mut rows = file.ranges(positions).into_iter().flatten();
+        rows.find(|row| !dead.contains(row)).map(|row| file.with_row(row))
+    };
+    chunks.into_iter().step_by(step).filter_map(scored).collect()
 }
 
 /// The dead rows of each file.

@@ -105,20 +105,21 @@ async fn run_job(
         None => None,
     };
     let (mut hosts, names) = hosts(environment, &job, named.as_deref()).await?;
-    let plan = match planned {
-        Some(plan) => plan,
+    let (plan, suspects) = match planned {
+        Some(plan) => (plan, Vec::new()),
         None => {
             let numbers = hosts.set(&names.hosts())?;
             let files = input.files.clone();
-            let plan = tokio::select! {
-                plan = prepare(&job, input, (&hosts, &numbers)) => plan?,
+            let memory = Memory::new(Layout::of(job.memory.0, store.buffer()).batches);
+            let (plan, suspects) = tokio::select! {
+                plan = prepare(&job, input, (&hosts, &numbers), memory) => plan?,
                 () = watch.interrupted() => return Err(Error::Interrupted),
             };
             // Another worker may have been faster.
             let place = store.clone();
             let plan = blocking(move || plan.write(&place)).await?;
             plan.check(&job, &files)?;
-            plan
+            (plan, suspects)
         }
     };
     let scoring = &plan.scoring;
@@ -133,6 +134,7 @@ async fn run_job(
         Begun::Finished(manifest) => return Ok(manifest),
         Begun::Start(start) => *start,
     };
+    let start = Start { suspects, ..start };
     let mut worker = Worker::start(&job, (hosts, discovery), (&plan, start), watch.clone())?;
     worker.settings.control.hosts = named;
     let result = tokio::select! {
@@ -200,7 +202,7 @@ impl Worker {
         watch: Watch,
     ) -> Result<Self, Error> {
         let name = format!("{:08x}", rand::random::<u32>());
-        let Start { outputs, work, before, dead } = start;
+        let Start { outputs, work, before, dead, suspects, reference } = start;
         let work = work.beginning_with(job.worker);
         let layout = Layout::of(job.memory.0, outputs.store.buffer());
         let (batch_sender, batches) = mpsc::channel(layout.readers);
@@ -213,6 +215,7 @@ impl Worker {
         let memory = Memory::with_reserve(layout.batches, layout.reserve(hosts.max_answer()));
         let readers = Arc::new(Readers {
             scoring: plan.scoring.clone(),
+            suspects,
             request: readers::request(&plan.scoring),
             sizes: Arc::clone(&sizes),
             memory: memory.clone(),
@@ -227,6 +230,9 @@ impl Worker {
         let settings = settings(job);
         let mut conductor =
             Conductor::new((scoring, sizes, memory), (hosts, job.timeout.0), settings);
+        if let Some(request) = reference {
+            conductor.set_reference(request);
+        }
         discovery.ask(conductor.set_hosts(&discovery.hosts())?);
         let periodic = (&*readers, discovery.periods.renewal);
         let steward = Arc::new(Steward::new(&name, (plan, before, dead), periodic, watch));

@@ -1,12 +1,20 @@
 //! The conductor's accounts of requests and tokens, for language models.
 
 use outrigger_dispatch::{Call, HostId, Purpose};
+use outrigger_oip_client::Request;
 use outrigger_resilience::Class;
 
 use super::{CallFailure, Conductor};
-use crate::{Answer, Usage, job::Quota};
+use crate::{Answer, Usage, job::Quota, language::tokens};
 
 impl Conductor {
+    /// Tests hosts with this request of one row, which was scored before.
+    pub(crate) fn set_reference(&mut self, request: Request) {
+        let tokens = tokens(&request);
+        self.reference = Some((request, tokens));
+        self.dispatcher.has_scored_row();
+    }
+
     /// Sets the limits of each host in requests and tokens.
     pub(crate) fn set_quota(&mut self, quota: Quota) {
         for (host, hold) in self.quotas.set(quota, self.now()) {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use outrigger_dispatch::{Limits, MaxErrors as Allowed, Settings, Share};
+use outrigger_oip_client::Request;
 
 use super::steward::Steward;
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
     job::{Job, MaxErrors},
     output::Outputs,
     plan::{PLAN, Plan},
+    prepare::{reference, suspect::Suspect},
     progress::Counts,
     readers::{CALL_BYTES, Readers},
     store::Store,
@@ -96,6 +98,10 @@ pub(super) struct Start {
     pub(super) before: u64,
     /// The dead ones of them, if the job has a number of `max_errors`.
     pub(super) dead: Option<DeadRows>,
+    /// The rows that have ended hosts before the job began.
+    pub(super) suspects: Vec<Suspect>,
+    /// The request of one row that was scored before, to test hosts with.
+    pub(super) reference: Option<Request>,
 }
 
 /// Begins to work on the job in a store. Revokes its cancellation. Blocks.
@@ -115,7 +121,15 @@ pub(super) fn begin((plan, job): (&Plan, &Job), store: &Store) -> Result<Begun, 
     let _ = history::make_room(store);
     let (work, before) = Work::new(plan, store)?;
     let dead = dead_rows(job, store)?;
-    Ok(Begun::Start(Box::new(Start { outputs: outputs(plan, store)?, work, before, dead })))
+    let reference = plan.reference.as_ref().map(|file| reference(&plan.scoring, file));
+    Ok(Begun::Start(Box::new(Start {
+        outputs: outputs(plan, store)?,
+        work,
+        before,
+        dead,
+        suspects: Vec::new(),
+        reference: reference.transpose()?.flatten(),
+    })))
 }
 
 /// The dead rows that are committed, if the job has a number of `max_errors`. Blocks.

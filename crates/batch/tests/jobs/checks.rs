@@ -48,13 +48,22 @@ async fn check_34_a_poison_row_of_a_thousand_is_isolated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn check_35_a_row_that_ends_its_host_reaches_two_hosts() {
-    const BAD: i64 = 31;
-    let script = |seen: &Seen| match ids(seen).contains(&BAD) {
+    ends_two_hosts(31, 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_35_a_first_row_that_ends_its_host_reaches_two_hosts() {
+    ends_two_hosts(0, 5).await;
+}
+
+/// Runs a job on this number of hosts, all of which the row `bad` ends.
+async fn ends_two_hosts(bad: i64, hosts: usize) {
+    let script = move |seen: &Seen| match ids(seen).contains(&bad) {
         true => Answer::Close,
         false => identity::grpc(seen),
     };
     let (place, mut servers) = (Place::new(), Vec::new());
-    for _ in 0..4 {
+    for _ in 0..hosts {
         servers.push(model(script).await);
     }
     let addresses: Vec<_> = servers.iter().map(Server::address).collect();
@@ -63,9 +72,9 @@ async fn check_35_a_row_that_ends_its_host_reaches_two_hosts() {
     // One call at a time, so that no other row is in flight at a host when it ends.
     let job = Job { concurrency: 1, ..place.job(&[&file], &addresses) };
     score(job).await.expect("scored");
-    assert_eq!(scored(&place.output()), expected((0..90).filter(|id| *id != BAD)));
-    assert_eq!(reasons(&place.output()), [(BAD as u64, "host_lost".to_owned())]);
-    let hit = servers.iter().filter(|server| requests(server).concat().contains(&BAD));
+    assert_eq!(scored(&place.output()), expected((0..90).filter(|id| *id != bad)));
+    assert_eq!(reasons(&place.output()), [(bad as u64, "host_lost".to_owned())]);
+    let hit = servers.iter().filter(|server| requests(server).concat().contains(&bad));
     assert_eq!(hit.count(), 2);
 }
 

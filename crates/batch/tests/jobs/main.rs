@@ -38,6 +38,7 @@ mod runs;
 mod scripted;
 mod served;
 mod shapes;
+mod starts;
 mod verifications;
 mod versions;
 mod workers;

@@ -138,6 +138,25 @@ async fn an_answer_that_does_not_fit_alone_stops_the_job_until_it_has_more_memor
     assert!(progress.memory_peak <= progress.memory_limit, "{progress:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_answer_is_held_to_the_memory_too() {
+    let (place, file) = (Place::new(), |place: &Place| place.rows("a.parquet", 0..16));
+    // Near a quarter of the memory in JSON, which takes several times its bytes while it is read.
+    let (_servers, hosts) = growing(Protocol::Http1, 2, (0, 15 << 20)).await;
+    let error = watched(job(&place, &file(&place), &hosts)).await.0.expect_err("it does not fit");
+    let is_clear =
+        matches!(&error, Error::Failed(it) if it.contains("run the job with more memory"));
+    assert!(is_clear, "{error}");
+    assert!(!place.output().exists());
+    // The answer for four rows does not fit, and those for single ones do.
+    let (_servers, hosts) = growing(Protocol::Http1, 2, (0, 3 << 20)).await;
+    let mut job = job(&place, &file(&place), &hosts);
+    job.batch_size = 4;
+    let (result, progress) = watched(job).await;
+    assert_eq!(result.expect("scored").scored, 16);
+    assert!(progress.memory_peak <= progress.memory_limit, "{progress:?}");
+}
+
 /// Writes rows with lists of these lengths, in which each number is the id.
 fn lists(place: &Place, name: &str, lengths: &[usize]) -> String {
     let ids = Int64Array::from_iter_values(0..lengths.len() as i64);

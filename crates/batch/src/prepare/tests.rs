@@ -1,0 +1,283 @@
+//! The start of a job with scripted hosts, in virtual time.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use outrigger_oip::{DataType, Tensor};
+use outrigger_oip_client::{Failure, Ledger, ModelRef};
+use outrigger_resilience::Class;
+use tokio::time::{Instant, sleep_until};
+
+use super::*;
+use crate::{Endpoint, Source, Usage, environment::Engine, job::Period};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The reply of a host.
+#[derive(Debug, Clone, Copy)]
+enum Reply {
+    Scored,
+    Failed(Class),
+    Never,
+}
+
+type Script = dyn Fn(&[i64]) -> Reply + Send + Sync;
+
+/// A host with a script, which sees the rows of a request.
+struct Scripted {
+    script: Box<Script>,
+    /// The reply to each question for a description, by its number.
+    describes: fn(usize) -> Reply,
+    asked: AtomicUsize,
+    seen: Mutex<Vec<Vec<i64>>>,
+}
+
+impl std::fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Scripted")
+    }
+}
+
+impl Scripted {
+    fn new(script: impl Fn(&[i64]) -> Reply + Send + Sync + 'static) -> Arc<Self> {
+        Self::describing(|_| Reply::Scored, script)
+    }
+
+    fn describing(
+        describes: fn(usize) -> Reply,
+        script: impl Fn(&[i64]) -> Reply + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let (asked, seen) = (AtomicUsize::new(0), Mutex::default());
+        Arc::new(Self { script: Box::new(script), describes, asked, seen })
+    }
+
+    fn seen(&self) -> Vec<Vec<i64>> {
+        self.seen.lock().expect("no panic").clone()
+    }
+}
+
+fn failure(class: Class) -> Failure {
+    Failure::of_engine(class, format!("scripted {class:?}"))
+}
+
+impl Endpoint for Scripted {
+    fn infer<'a>(
+        &'a self,
+        request: &'a Request,
+        _: &'a dyn Ledger,
+    ) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(async move {
+            let data = &request.inputs[0].data;
+            let numbers = data.as_chunks().0.iter().map(|it| i64::from_le_bytes(*it));
+            let ids: Vec<_> = numbers.collect();
+            self.seen.lock().expect("no panic").push(ids.clone());
+            match (self.script)(&ids) {
+                Reply::Scored => {
+                    let shape = vec![ids.len() as i64];
+                    let output = Tensor::new("y", DataType::Int64, shape, data.clone());
+                    let outputs = vec![output.expect("a tensor")];
+                    Ok(Answer { outputs, version: None, usage: Usage::default() })
+                }
+                Reply::Failed(class) => Err(failure(class)),
+                Reply::Never => {
+                    sleep_until(request.deadline).await;
+                    Err(failure(Class::Timeout))
+                }
+            }
+        })
+    }
+
+    fn describe<'a>(
+        &'a self,
+        _: ModelRef<'a>,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Description, Failure>> {
+        Box::pin(async move {
+            match (self.describes)(self.asked.fetch_add(1, Relaxed)) {
+                Reply::Scored => Ok(Description::default()),
+                Reply::Failed(class) => Err(failure(class)),
+                Reply::Never => {
+                    sleep_until(deadline).await;
+                    Err(failure(Class::Timeout))
+                }
+            }
+        })
+    }
+
+    fn is_ready<'a>(&'a self, _: ModelRef<'a>, _: Instant) -> BoxFuture<'a, Result<bool, Failure>> {
+        Box::pin(async { Ok(true) })
+    }
+}
+
+/// Prepares a job over rows with these numbers.
+async fn prepared(
+    rows: impl IntoIterator<Item = i64>,
+    engines: &[&Arc<Scripted>],
+) -> Result<(Plan, Vec<Suspect>), Error> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("a.jsonl");
+    let lines: String = rows.into_iter().map(|id| format!("{{\"x\": {id}}}\n")).collect();
+    fs::write(&path, lines).expect("a file");
+    let input = Input::find(&[path.to_string_lossy().into_owned()], None).expect("a file");
+    let mut job = Job::new(Vec::new(), directory.path().join("out"), "m", Vec::new());
+    let source = Source { datatype: Some(DataType::Int64), ..Source::default() };
+    job.inputs = BTreeMap::from([("x".to_owned(), source)]);
+    job.batch_size = 3;
+    job.timeout = Period(6 * HOUR);
+    let engine = |(number, engine): (usize, &&Arc<Scripted>)| {
+        let endpoint: Arc<dyn Endpoint> = Arc::<Scripted>::clone(engine);
+        Engine { name: format!("host-{number}"), endpoint }
+    };
+    let engines = engines.iter().enumerate().map(engine).collect();
+    let mut hosts = Hosts::new(&job, engines, 1 << 20);
+    let numbers = hosts.set(&[]).expect("hosts");
+    prepare(&job, input, (&hosts, &numbers), Memory::new(1 << 20)).await
+}
+
+/// The row that hosts are tested with.
+fn reference(plan: &Plan) -> u64 {
+    plan.reference.as_ref().expect("a row").picked[0].start
+}
+
+fn failing_on(is_bad: impl Fn(i64) -> bool + Send + Sync + 'static, class: Class) -> Arc<Scripted> {
+    Scripted::new(move |ids| match ids.iter().any(|id| is_bad(*id)) {
+        true => Reply::Failed(class),
+        false => Reply::Scored,
+    })
+}
+
+fn good() -> Arc<Scripted> {
+    Scripted::new(|_| Reply::Scored)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_rows_are_sent_once_to_one_host() {
+    let hosts = [good(), good()];
+    let (plan, suspects) = prepared(0..100, &[&hosts[0], &hosts[1]]).await.expect("a plan");
+    assert_eq!((reference(&plan), plan.answer_bytes, suspects), (0, 8, Vec::new()));
+    let seen: Vec<_> = hosts.iter().flat_map(|host| host.seen()).collect();
+    assert_eq!(seen, [[0, 1, 2]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_host_does_not_hold_up_the_start() {
+    let all: [fn(usize) -> Reply; 2] = [|_| Reply::Scored, |_| Reply::Never];
+    for describes in all {
+        let (silent, good) = (Scripted::describing(describes, |_| Reply::Never), good());
+        let start = Instant::now();
+        prepared(0..100, &[&silent, &silent, &silent, &good]).await.expect("a plan");
+        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_of_two_answers_counts_however_late_it_is() {
+    let slow = Scripted::new(|_| Reply::Never);
+    let start = Instant::now();
+    let refused = prepared(0..2, &[&slow, &slow]).await.expect_err("no answer");
+    assert!(refused.to_string().contains("Timeout"), "{refused}");
+    assert!(start.elapsed() >= 6 * HOUR, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_that_process_nothing_are_waited_for() {
+    for class in [Class::Unavailable, Class::Overloaded] {
+        let calls = AtomicUsize::new(0);
+        let busy = Scripted::describing(
+            |asked| if asked < 3 { Reply::Failed(Class::Overloaded) } else { Reply::Scored },
+            move |_| match calls.fetch_add(1, Relaxed) {
+                0..12 => Reply::Failed(class),
+                _ => Reply::Scored,
+            },
+        );
+        let (plan, _) = prepared(0..100, &[&busy]).await.expect("a plan");
+        assert_eq!(reference(&plan), 0);
+        assert!(busy.seen().iter().all(|ids| *ids == [0, 1, 2]), "they are no evidence");
+        // Not for ever.
+        let start = Instant::now();
+        let busy = Scripted::new(move |_| Reply::Failed(class));
+        let refused = prepared(0..100, &[&busy, &busy]).await.expect_err("no host");
+        assert!(refused.to_string().contains("no host takes a request"), "{refused}");
+        assert!((600..700).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_fail_are_sent_to_two_hosts_and_then_others_are() {
+    let hosts = [(); 5].map(|()| failing_on(|id| id < 100, Class::Ambiguous));
+    let all: Vec<_> = hosts.iter().collect();
+    let (plan, suspects) = prepared(0..1000, &all).await.expect("a plan");
+    assert!(reference(&plan) >= 100 && suspects.is_empty());
+    let seen: Vec<_> = hosts.iter().flat_map(|host| host.seen()).collect();
+    for ids in seen.iter().collect::<BTreeSet<_>>() {
+        assert!(seen.iter().filter(|other| *other == ids).count() <= 2, "{ids:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_end_their_host_are_not_sent_again() {
+    for class in [Class::Lost, Class::Timeout] {
+        let hosts = [(); 5].map(|()| failing_on(|id| id == 1, class));
+        let all: Vec<_> = hosts.iter().collect();
+        let (plan, suspects) = prepared(0..100, &all).await.expect("a plan");
+        assert!(reference(&plan) >= 3);
+        let hit: Vec<_> = hosts.iter().filter(|it| it.seen().concat().contains(&1)).collect();
+        assert_eq!(hit.len(), 1);
+        assert_eq!((suspects.len(), suspects[0].file, &suspects[0].rows), (1, 0, &(0..3)));
+        // Nothing but the first rows: single ones of them are tried, at two hosts at most.
+        let hosts = [(); 5].map(|()| failing_on(|id| id == 0, class));
+        let all: Vec<_> = hosts.iter().collect();
+        let (plan, _) = prepared(0..3, &all).await.expect("a plan");
+        assert_eq!(reference(&plan), 1);
+        let hit = hosts.iter().filter(|it| it.seen().concat().contains(&0));
+        assert!(hit.count() <= 2, "{:?}", hosts.each_ref().map(|it| it.seen()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_fails_on_all_rows_is_found_by_two_hosts() {
+    for class in [Class::Ambiguous, Class::Refused, Class::Lost] {
+        let hosts = [(); 3].map(|()| failing_on(|_| true, class));
+        let all: Vec<_> = hosts.iter().collect();
+        let refused = prepared(0..1000, &all).await.expect_err("a wrong model");
+        let is_clear = refused.to_string().contains("the model or the columns may be wrong");
+        assert!(is_clear, "{refused}");
+        let failed = hosts.iter().filter(|host| !host.seen().is_empty());
+        assert!(failed.count() >= 2);
+        let calls: usize = hosts.iter().map(|host| host.seen().len()).sum();
+        assert!(calls <= 60, "{calls} calls");
+    }
+    // A model that ends its hosts has not ended all.
+    let hosts = [(); 20].map(|()| failing_on(|_| true, Class::Lost));
+    let all: Vec<_> = hosts.iter().collect();
+    prepared(0..1000, &all).await.expect_err("a wrong model");
+    assert_eq!(hosts.iter().filter(|host| !host.seen().is_empty()).count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_away_does_not_hold_up_another() {
+    let away = Scripted::new(|_| Reply::Failed(Class::Unavailable));
+    let start = Instant::now();
+    let host = failing_on(|id| id < 100, Class::Ambiguous);
+    prepared(0..1000, &[&away, &host]).await.expect("a plan");
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    // It is waited for before the model is found to be wrong.
+    let host = failing_on(|_| true, Class::Ambiguous);
+    prepared(0..1000, &[&away, &host]).await.expect_err("a wrong model");
+    let elapsed = start.elapsed();
+    assert!(elapsed > Duration::from_secs(50) && elapsed < Duration::from_secs(100), "{elapsed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_fails_on_all_rows_is_left_to_the_others() {
+    let (bad, good) = (failing_on(|_| true, Class::Ambiguous), good());
+    prepared(0..1000, &[&bad, &bad, &bad, &good]).await.expect("a plan");
+}
