@@ -148,8 +148,8 @@ impl<'a> Trial<'a> {
     /// The first answer.
     ///
     /// # Errors
-    /// All rows that were tried have failed, no host has the model, or none has processed a request
-    /// for [`PATIENCE`].
+    /// All rows that were tried have failed, no host has the model, none has processed a request for
+    /// [`PATIENCE`], or the answer for one row is larger than the memory.
     pub(super) async fn run(mut self) -> Result<Learned, Error> {
         loop {
             let wake = self.start().await?;
@@ -297,7 +297,12 @@ impl<'a> Trial<'a> {
                 self.tries[number].is_over = true;
                 self.unprocessed_since = None;
                 let rows = self.tries[number].sample.count;
-                self.add_reason(self.too_large(host, rows, used.peak));
+                let reason = self.too_large(host, rows, used.peak);
+                // No other answer has a part of the memory.
+                if rows == 1 && self.calls.is_empty() {
+                    return Err(Error::Failed(reason));
+                }
+                self.add_reason(reason);
                 return Ok(None);
             }
             Ok(answer) => {
