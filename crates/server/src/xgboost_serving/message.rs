@@ -137,6 +137,7 @@ mod tests {
     use std::borrow::Cow;
 
     use outrigger_budget::Budget;
+    use outrigger_core::Reason;
     use outrigger_features::GivenScores;
     use outrigger_proto::{
         tensorflow::{TensorProto, serving::ModelSpec},
@@ -193,6 +194,29 @@ mod tests {
         let tensor = read(Answer::Index, 2, scores(2, &[0.0; 4], &leaves));
         assert_eq!(sizes(&tensor), [4]);
         assert_eq!((tensor.dtype, tensor.uint32_val), (22, vec![3, 1 << 25, 0, 300]));
+        // The third tree does not count.
+        let tensor = read(Answer::Index, 2, scores(3, &[0.0; 6], &[3, 5, -1, 0, 4, -1]));
+        assert_eq!((sizes(&tensor), tensor.uint32_val), (vec![4], vec![3, 5, 0, 4]));
+    }
+
+    #[test]
+    fn other_numbers_than_those_of_leaves_are_refused() {
+        for (width, floats, integers) in [
+            (2, 4, &[3, -2, 0, 4][..]),
+            (2, 4, &[3, -1, 0, 4]),
+            (2, 4, &[3, 5, 0, -1]),
+            (2, 4, &[-1, 5, -1, 4]),
+            (2, 2, &[-1, -1]),
+            (2, 2, &[3, 1 << 32]),
+            (2, 2, &[]),
+        ] {
+            let (scores, spec) =
+                (scores(width, &vec![0.0; floats], integers), ModelSpec::default());
+            let rows = floats / width;
+            let values = Values { answer: Answer::Index, rows, scores, spec };
+            let failure = values.indexes().expect_err("not leaves");
+            assert_eq!(failure.reason, Reason::ScoresInvalid, "{integers:?}");
+        }
     }
 
     #[test]
