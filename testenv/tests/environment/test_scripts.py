@@ -241,7 +241,7 @@ def ci(machine):
     """Runs what CI runs, with a `make` of which some parts behave otherwise."""
 
     def run(**different):
-        machine.system("awk", "dirname", "mktemp", "rm", "tail", "tee")
+        machine.system("awk", "df", "dirname", "mktemp", "rm", "tail", "tee")
         machine.program("make", MAKE.format(**{**GREEN, **different}))
         return machine.run(".ci/run")
 
@@ -262,6 +262,7 @@ def test_ci_lints_tests_and_runs_the_demos(ci):
         "make demo-batch --no-print-directory",
     ]
     lines = done.stdout.splitlines()
+    assert sum(line.startswith("disk: ") for line in lines) == 2
     lines = lines[lines.index("== closing lines") + 1 :]
     assert [line for line in lines if not line.startswith("took: ")] == [
         "== 5 passed in 1s ==",

@@ -43,7 +43,7 @@ def _specific(versions: bytes) -> bytes:
 
 
 def _many(entry: bytes) -> bytes:
-    """As many entries as a message has room for."""
+    """Repeats an entry as often as a message has room for it."""
     return entry * ((_LARGEST - 64) // len(entry))
 
 
@@ -74,7 +74,7 @@ RELOADS = [
     Ask(_reload(_config(_NAME, _specific(_many(b"\x09")))), REFUSED),
     Ask(_reload(_config(_NAME, field(8, field(1, b"live") + b"\x10\x09")))),
     Ask(_reload(_config(_NAME, _many(field(8, b""))))),
-    # What its owner may ask for, as often as there is room for.
+    # Its owner may ask for these, as often as there is room for them.
     Ask(_reload(_config(_NAME)), ("OK",)),
     Ask(_reload(_many(_config(_NAME))), ("OK",)),
 ]
