@@ -99,7 +99,7 @@ impl Scored<'_> {
             let (head, bias) = if from == 0 { (shape.head(), bias) } else { (0, 0.0) };
             (self.table.numbers(class, from), Pass { features: self.features, first, head, bias })
         };
-        let mut margins = [M::new(bias); R];
+        let mut margins = [M::default(); R];
         if shape.factors == 0 {
             let (numbers, pass) = pass(0);
             pass.add(|feature| numbers.weight(feature), &mut margins);
@@ -190,14 +190,12 @@ fn probabilities<N: Number>(margins: &mut [N]) {
 
 /// The margin of a row in progress. Its parts are added in a fixed order: first all features, one
 /// after the other, then the factors.
-trait Margin: Copy {
+trait Margin: Copy + Default {
     /// The numbers in which sums are taken.
     type Number: Number;
 
     /// The sums of 4 times `N` numbers of all features.
     type Sums<const N: usize>: Copy;
-
-    fn new(bias: f32) -> Self;
 
     /// The sums of no features. `bias` is in front of those that begin with the weights, and
     /// otherwise 0.
@@ -222,7 +220,7 @@ type Quads<M, const N: usize> = [<<M as Margin>::Number as Number>::Quad; N];
 
 /// With the operations of XGBoost Serving in their order, in f32. The squares of a feature are taken
 /// together, from the norm of its vector.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct WithNorms {
     linear: f32,
     cross: f32,
@@ -231,10 +229,6 @@ struct WithNorms {
 impl Margin for WithNorms {
     type Number = f32;
     type Sums<const N: usize> = Quads<Self, N>;
-
-    fn new(_: f32) -> Self {
-        Self { linear: 0.0, cross: 0.0 }
-    }
 
     #[inline(always)]
     fn begin<const N: usize>(_: f32) -> Self::Sums<N> {
@@ -267,17 +261,13 @@ impl Margin for WithNorms {
 }
 
 /// With the operations of alphaFM and alphaFM_softmax in their order.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct WithSquares<N>(N);
 
 impl<T: Number> Margin for WithSquares<T> {
     type Number = T;
     /// Sums, and sums of squares.
     type Sums<const N: usize> = [Quads<Self, N>; 2];
-
-    fn new(bias: f32) -> Self {
-        Self(T::from(bias))
-    }
 
     #[inline(always)]
     fn begin<const N: usize>(bias: f32) -> Self::Sums<N> {
