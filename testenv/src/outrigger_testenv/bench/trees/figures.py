@@ -209,7 +209,8 @@ TREE_FIGURES = (
     Figure(
         "trees-latency",
         "median latency of one caller on loopback with 1,000 treatments, model B, columnar, over"
-        " the median time of its kernel; outrigger bench in frames of 16 KiB",
+        " the median time of its kernel, each on one processor; outrigger bench in frames of 16"
+        " KiB",
         RATIO,
         serving.latency,
         at_most(1.4),

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -67,9 +67,14 @@ def served() -> Iterator[tuple[Stack, ModelPackage]]:
 
 
 def latency(_: Setup, effort: Effort) -> Measurement:
-    """The median latency of one caller over the median time of the kernel for as many rows."""
+    """The median latency of one caller over the median time of the kernel for as many rows. The
+    control plane has one processor, so that it cannot divide a call among several.
+    """
     kernel = Worker(OURS, [program(), "scores", OURS, _model()])
-    with served() as (stack, package), started(kernel):
+    with ExitStack() as running:
+        with _one_processor():
+            stack, package = running.enter_context(served())
+        running.enter_context(started(kernel))
         arguments = ["--server", stack.serve.target, "--model", SERVED, "--form", COLUMNAR]
         arguments += ["--package", str(package.directory), "--frame-size", str(FRAME)]
         side = Side("control plane", arguments, {CONTROL_PLANE: stack.serve.process.pid})
@@ -82,6 +87,17 @@ def latency(_: Setup, effort: Effort) -> Measurement:
     samples = [report.json["latency_ms"]["p50"] / 1e3 / seconds for report, seconds in turns]
     runs = [{"kernel_seconds": seconds, **report.raw()} for report, seconds in turns]
     return Measurement(samples, {"treatments": TREATMENTS}, runs)
+
+
+@contextmanager
+def _one_processor() -> Iterator[None]:
+    """Processes that start within it have one processor."""
+    all_of_them = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(all_of_them)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, all_of_them)
 
 
 def over_mlserver(treatments: int, _: Setup, effort: Effort) -> Measurement:
