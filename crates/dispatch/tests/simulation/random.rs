@@ -124,8 +124,11 @@ fn changes(job: &mut Job, rng: &mut StdRng) {
     let all: Vec<_> = (0..job.hosts.len() as u32).collect();
     if rng.random_bool(0.3) {
         let time = time(rng);
-        let some = all.iter().copied().filter(|_| rng.random_bool(0.5)).collect();
-        job.changes.push((time.start, Change::Hosts(some)));
+        let some: Vec<_> = all.iter().copied().filter(|_| rng.random_bool(0.5)).collect();
+        // Without two others, the word of a host that lies is all the evidence that there is.
+        let is_enough =
+            job.hosts[0].lies == 0.0 || some.iter().filter(|host| **host != 0).count() > 1;
+        job.changes.push((time.start, Change::Hosts(if is_enough { some } else { all.clone() })));
         job.changes.push((time.end, Change::Hosts(all)));
     }
     if rng.random_bool(0.2) {
