@@ -18,7 +18,15 @@ impl DeadRows {
     /// # Errors
     /// The store failed.
     pub(crate) fn refresh(&mut self, store: &Store) -> Result<(), Error> {
-        let chunks = committed(store)?.into_iter().filter(|chunk| !self.0.contains_key(chunk));
+        self.add(&committed(store)?, store)
+    }
+
+    /// Reads those of these commits that were not read before. Blocks.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(crate) fn add(&mut self, committed: &BTreeSet<u64>, store: &Store) -> Result<(), Error> {
+        let chunks = committed.iter().copied().filter(|chunk| !self.0.contains_key(chunk));
         let found = Commit::read_all(store, chunks.collect::<Vec<_>>())?;
         self.0.extend(found.into_iter().flatten().map(|commit| (commit.chunk, commit.dead)));
         Ok(())

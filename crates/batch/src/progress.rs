@@ -25,6 +25,11 @@ pub struct Progress {
     pub rows: u64,
     /// The rows that were committed when the worker began.
     pub before: u64,
+    /// The rows of the chunks that other workers have committed since then, as far as this worker
+    /// has read their commits.
+    pub elsewhere: u64,
+    /// The rows of the chunks that this worker has finished after another one.
+    pub lost: u64,
     /// The rows that this worker has read.
     pub read: u64,
     /// The rows that this worker has scored.
@@ -39,6 +44,8 @@ pub struct Progress {
     pub committed_chunks: u64,
     /// The rows a second that all hosts score for this worker.
     pub rows_per_second: f64,
+    /// The rows a second that other workers have committed lately.
+    pub elsewhere_per_second: f64,
     /// The bytes of rows, requests and answers in memory.
     pub memory: u64,
     /// The most bytes in memory so far.
@@ -129,8 +136,9 @@ pub(crate) struct Counts {
     pub(crate) committed_chunks: AtomicU64,
     /// The chunks that this worker has committed, or is about to.
     own: Mutex<BTreeSet<u64>>,
-    /// The dead rows of this worker in chunks that another worker has committed.
-    lost_dead: AtomicU64,
+    /// The chunks that another worker has committed before this one, with the rows of them that are
+    /// dead here.
+    lost: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl Counts {
@@ -141,24 +149,38 @@ impl Counts {
 
     /// The commit of a chunk with so many dead rows was not the first one.
     pub(crate) fn lost(&self, chunk: u64, dead: u64) {
-        self.lost_dead.fetch_add(dead, Relaxed);
+        self.lost_chunks().insert(chunk, dead);
         self.own().remove(&chunk);
     }
 
     /// The dead rows in the commits that this worker does not count itself.
     pub(crate) fn elsewhere(&self, dead: &DeadRows) -> u64 {
-        dead.without(&self.own()).saturating_sub(self.lost_dead.load(Relaxed))
+        let lost: u64 = self.lost_chunks().values().sum();
+        dead.without(&self.own()).saturating_sub(lost)
     }
 
-    fn own(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+    /// The chunks that this worker has committed, or is about to.
+    pub(crate) fn own(&self) -> MutexGuard<'_, BTreeSet<u64>> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The chunks that another worker has committed before this one, with their dead rows here.
+    pub(crate) fn lost_chunks(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Progress {
-    /// The rows that need no more work.
+    /// The rows of the job that need no more work: those that are committed, and those that this
+    /// worker has finished besides. A row that two workers have finished counts once.
     pub fn done(&self) -> u64 {
-        self.before + self.scored + self.dead
+        let own = (self.scored + self.dead).saturating_sub(self.lost);
+        self.before + self.elsewhere + own
+    }
+
+    /// The rows a second of all workers.
+    pub fn job_per_second(&self) -> f64 {
+        self.rows_per_second + self.elsewhere_per_second
     }
 
     /// Adds what the threads have counted.

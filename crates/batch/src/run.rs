@@ -2,6 +2,7 @@
 
 mod compaction;
 mod found;
+mod others;
 mod parts;
 mod steward;
 
@@ -142,7 +143,7 @@ async fn run_job(
         () = watch.interrupted() => Err(Error::Interrupted),
     };
     // The last rows are in the history too, also of a job that has stopped.
-    worker.steward.report(worker.conductor.progress());
+    worker.steward.report_end(worker.conductor.progress(), result.is_ok());
     if result.is_err() {
         // Nothing waits for a store that is away any longer.
         store.patience().end();

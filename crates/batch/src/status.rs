@@ -375,8 +375,8 @@ mod tests {
             (&json["runs"][0], "worker from to rows"),
             (
                 &json["workers"][0],
-                "worker time rows before read scored dead reasons committed committed_chunks \
-                 rows_per_second memory memory_peak memory_limit blocked_seconds is_paused \
+                "worker time rows before elsewhere lost read scored dead reasons committed \
+                 committed_chunks rows_per_second elsewhere_per_second memory memory_peak memory_limit blocked_seconds is_paused \
                  is_store_away hosts unresolved",
             ),
             (

@@ -2,14 +2,15 @@
 //! progress and its history.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::others::Others;
 use crate::{
-    Control, Progress, Watch,
+    Control, Error, Progress, Watch,
     commit::{self, WORKERS},
     dead::DeadRows,
     history::History,
@@ -22,8 +23,8 @@ use crate::{
 
 /// The time between two readings of the control object.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The time between two counts of the dead rows in commits.
-const DEAD_ROWS: Duration = Duration::from_secs(10);
+/// The time between two readings of the commits of other workers.
+const COMMITS: Duration = Duration::from_secs(10);
 /// The time between two storings of the history.
 const HISTORY: Duration = Duration::from_secs(10);
 
@@ -45,6 +46,8 @@ pub(super) struct Steward {
     history: Mutex<(History, u64)>,
     /// The dead rows that are committed, if their number may stop the job.
     dead: Mutex<Option<DeadRows>>,
+    /// The rows that other workers have committed.
+    others: Mutex<Others>,
 }
 
 impl Steward {
@@ -55,6 +58,7 @@ impl Steward {
         (readers, renewal): (&Readers, Duration),
         watch: Watch,
     ) -> Self {
+        let sizes = plan.scoring.all_chunks().map(|chunk| chunk.count());
         Self {
             worker: worker.to_owned(),
             rows: plan.scoring.rows(),
@@ -68,6 +72,18 @@ impl Steward {
             latest: Mutex::default(),
             history: Mutex::default(),
             dead: Mutex::new(dead),
+            others: Mutex::new(Others::new(sizes, before, Instant::now())),
+        }
+    }
+
+    /// Takes the last progress of the conductor. If the job `is_complete`, all rows that this worker
+    /// has not finished were committed by others.
+    pub(super) fn report_end(&self, progress: Progress, is_complete: bool) {
+        self.report(progress);
+        if is_complete {
+            let mut last = self.watch.get();
+            last.elsewhere += last.rows.saturating_sub(last.done());
+            self.watch.set(last);
         }
     }
 
@@ -81,21 +97,31 @@ impl Steward {
         let is_store_away = self.outputs.store.patience().waiting() > 0;
         let mut progress = Progress { memory_limit, blocked_seconds, is_store_away, ..progress };
         progress.add(&self.outputs.counts);
+        self.add_others(&mut progress);
         self.remember(progress.scored + progress.dead);
         self.watch.set(progress.clone());
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+        *locked(&self.latest) = Some(progress);
+    }
+
+    /// Adds what other workers have done.
+    fn add_others(&self, progress: &mut Progress) {
+        let lost = self.outputs.counts.lost_chunks();
+        let others = locked(&self.others);
+        progress.lost = others.rows_of(lost.keys());
+        progress.elsewhere = others.rows(lost.keys());
+        progress.elsewhere_per_second = others.per_second(Instant::now());
     }
 
     /// Adds the rows to the history that are done since the last time.
     fn remember(&self, done: u64) {
-        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut history = locked(&self.history);
         let (history, before) = &mut *history;
         history.add(crate::time::since_epoch().as_secs(), done.saturating_sub(*before));
         *before = done;
     }
 
     fn store_history(&self) {
-        let history = self.history.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
+        let history = locked(&self.history).0.clone();
         if !history.rows.is_empty() {
             // The next one has its rows too.
             let _ = history.store(&self.worker, &self.outputs.store);
@@ -107,14 +133,16 @@ impl Steward {
     pub(super) fn run(&self) {
         let (mut renewed, mut stored): (_, Option<Instant>) = (Instant::now(), None);
         let mut counted = Instant::now();
-        self.count_dead(false);
+        self.report_dead();
         loop {
             if let Ok(control) = Control::read(&self.outputs.store) {
                 // A job that has stopped does not listen.
                 let _ = self.events.send(Event::Control(control));
             }
-            if counted.elapsed() >= DEAD_ROWS {
-                self.count_dead(true);
+            if counted.elapsed() >= COMMITS {
+                if self.read_commits().is_ok() {
+                    self.report_dead();
+                }
                 counted = Instant::now();
             }
             if renewed.elapsed() >= self.renewal && self.leases.renew().is_ok() {
@@ -134,16 +162,23 @@ impl Steward {
         let _ = self.outputs.store.remove(&self.name());
     }
 
-    /// Reports the dead rows in the commits of other workers and of earlier runs. `is_due`: there may
-    /// be further commits.
-    fn count_dead(&self, is_due: bool) {
-        let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(dead) = &mut *dead else { return };
-        if is_due && dead.refresh(&self.outputs.store).is_err() {
-            // They are counted the next time.
-            return;
+    /// Reads the commits of other workers. Those that cannot be read are read the next time.
+    fn read_commits(&self) -> Result<(), Error> {
+        let store = &self.outputs.store;
+        let committed = commit::committed(store)?;
+        if let Some(dead) = &mut *locked(&self.dead) {
+            dead.add(&committed, store)?;
         }
-        let _ = self.events.send(Event::DeadElsewhere(self.outputs.counts.elsewhere(dead)));
+        let own = self.outputs.counts.own();
+        locked(&self.others).refresh(committed, &own, Instant::now());
+        Ok(())
+    }
+
+    /// Reports the dead rows in the commits of other workers and of earlier runs.
+    fn report_dead(&self) {
+        if let Some(dead) = &*locked(&self.dead) {
+            let _ = self.events.send(Event::DeadElsewhere(self.outputs.counts.elsewhere(dead)));
+        }
     }
 
     fn name(&self) -> String {
@@ -151,8 +186,13 @@ impl Steward {
     }
 
     fn store_progress(&self) {
-        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let latest = locked(&self.latest).take();
         let Some(json) = latest.and_then(|progress| commit::json(&progress).ok()) else { return };
         let _ = self.outputs.store.replace(&self.name(), &json);
     }
+}
+
+/// The value of a mutex, also after a panic of another thread.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

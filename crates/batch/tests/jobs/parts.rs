@@ -29,11 +29,15 @@ async fn workers_that_begin_at_once_do_one_job() {
     let workers = (0..3).map(|index| {
         let mut job = place.job(&[&file], &[&host.address()]);
         job.worker = format!("{index}/3").parse().expect("a part");
-        tokio::spawn(score(job))
+        let watch = Watch::default();
+        (tokio::spawn(run(job, place.store(), watch.clone())), watch)
     });
-    for worker in workers.collect::<Vec<_>>() {
+    for (worker, watch) in workers.collect::<Vec<_>>() {
         let manifest = worker.await.expect("no panic").expect("scored");
         assert_eq!((manifest.rows, manifest.scored), (200, 200));
+        // A worker that came when all was done reports nothing.
+        let progress = watch.get();
+        assert!(progress.worker.is_empty() || progress.done() == 200, "{progress:?}");
     }
     assert_eq!(scored(&place.output()), expected(0..200));
 }

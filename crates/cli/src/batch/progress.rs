@@ -35,7 +35,11 @@ pub(super) fn text(progress: &Progress) -> String {
     } else if progress.is_paused {
         text.push_str(", paused");
     } else if let Some(left) = left(progress) {
-        text.push_str(&format!(", {rows_per_second:.0} rows/s, {left} left"));
+        let rate = match progress.elsewhere_per_second > 0.0 {
+            true => format!("{rows_per_second:.0} of {:.0} rows/s", progress.job_per_second()),
+            false => format!("{rows_per_second:.0} rows/s"),
+        };
+        text.push_str(&format!(", {rate}, {left} left"));
     }
     let (memory, limit) = (BinaryBytes(*memory), BinaryBytes(*memory_limit));
     text.push_str(&format!(", {memory} of {limit}"));
@@ -47,9 +51,9 @@ pub(super) fn text(progress: &Progress) -> String {
     text
 }
 
-/// The time until the end at the present rate, if there is one.
+/// The time until the end of the job at the present rate of all workers, if there is one.
 fn left(progress: &Progress) -> Option<String> {
-    let rate = progress.rows_per_second;
+    let rate = progress.job_per_second();
     let rows = progress.rows.saturating_sub(progress.done());
     let left = Duration::try_from_secs_f64(rows as f64 / rate).ok()?;
     let whole = Duration::from_secs(left.as_secs());
@@ -122,6 +126,17 @@ mod tests {
         let first = "3,000 of 12,000 rows (25.0 %), 10 dead, 50 rows/s, 3m left, 0 B of 1.00 MiB";
         let host = "  host-1:8001: 25 rows/s, 7 of 8 requests (it refused more), 3 failed";
         assert_eq!((lines[0], lines[2], lines.len()), (first, host, 3));
+    }
+
+    #[test]
+    fn the_rows_and_the_time_are_those_of_all_workers() {
+        let mut progress = progress(1);
+        (progress.elsewhere, progress.elsewhere_per_second) = (3100, 150.0);
+        // This worker has done 100 rows that another one had committed.
+        progress.lost = 100;
+        let first = "6,000 of 12,000 rows (50.0 %), 10 dead, 50 of 200 rows/s, 30s left";
+        let text = text(&progress);
+        assert!(text.starts_with(first), "{text}");
     }
 
     #[test]
