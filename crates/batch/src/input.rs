@@ -1,6 +1,7 @@
 //! The files of the input, and the rows that they have.
 
 mod open;
+mod paths;
 mod places;
 mod rows;
 mod text;
@@ -18,7 +19,10 @@ use outrigger_tables::{Format, Index, Stat, TextColumn};
 use serde::{Deserialize, Serialize};
 
 use self::open::{OpenFile, refused};
-pub(crate) use self::rows::{Reading, Rows};
+pub(crate) use self::{
+    paths::{absolute, check_apart},
+    rows::{Reading, Rows},
+};
 use crate::{
     Error, Job,
     columns::InputTensor,
@@ -50,7 +54,10 @@ pub(crate) struct InputFile {
 impl InputFile {
     /// True if both are the same rows of the same file.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.is_unchanged(other) && self.path == other.path && self.picked == other.picked
+        // A plan may have a path from the directory in which the job was planned.
+        let is_path = self.path == other.path
+            || std::path::absolute(&self.path).is_ok_and(|path| path == other.path);
+        self.is_unchanged(other) && is_path && self.picked == other.picked
     }
 
     /// True if the file has the same size, time and ETag.

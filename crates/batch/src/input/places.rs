@@ -96,7 +96,8 @@ fn is_rows(name: &str) -> bool {
     !is_hidden(name) && Format::of(Path::new(name)).is_some()
 }
 
-fn is_hidden(name: &str) -> bool {
+/// True if a name below a prefix, or that of a directory in it, is left out.
+pub(super) fn is_hidden(name: &str) -> bool {
     name.split('/').any(|part| part.starts_with(['.', '_']))
 }
 

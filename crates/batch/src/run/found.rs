@@ -1,8 +1,14 @@
 //! The input, the hosts and the store that a run finds at its start.
 
 use crate::{
-    Environment, Error, Manifest, hosts::Hosts, input::Input, job::Job, names::Names, plan::Plan,
-    retry::retried, store::Store,
+    Environment, Error, Manifest,
+    hosts::Hosts,
+    input::{self, Input},
+    job::Job,
+    names::Names,
+    plan::Plan,
+    retry::retried,
+    store::Store,
 };
 
 /// The most bytes of a message, as a share of the memory.
@@ -30,11 +36,19 @@ pub(super) async fn hosts(
     }
 }
 
-/// The job with its input, which is that of its patterns or of another job's dead letters. Blocks.
+/// The job with its input, which is that of its patterns or of another job's dead letters. The
+/// patterns have absolute paths then. Blocks.
 ///
 /// # Errors
-/// There is no such input.
-pub(super) fn input(job: Job) -> Result<(Job, Input), Error> {
+/// There is no such input, or the output would be a part of it.
+pub(super) fn input(mut job: Job) -> Result<(Job, Input), Error> {
+    for pattern in &mut job.input.0 {
+        *pattern = input::absolute(pattern)?;
+    }
+    input::check_apart(&job.input.0, ("output", &job.output))?;
+    if let Some(compaction) = &job.compact {
+        input::check_apart(&job.input.0, ("compact", &compaction.to))?;
+    }
     match job.retry.clone() {
         Some(first) => retried(job, &Store::at(&first)?),
         None => Input::find(&job.input.0, job.format).map(|input| (job.for_lines(), input)),

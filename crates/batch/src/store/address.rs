@@ -85,6 +85,21 @@ impl Address {
         Self { key, ..self.clone() }
     }
 
+    /// The key of another address below this prefix, without the prefix; `None` if it is not there.
+    pub(crate) fn rest_of<'a>(&self, other: &'a Self) -> Option<&'a str> {
+        let bucket = |address: &Self| {
+            address.bucket.split_once("://").map(|(_, bucket)| bucket.to_owned())
+        };
+        if self.kind != other.kind || bucket(self) != bucket(other) {
+            return None;
+        }
+        let rest = other.key.strip_prefix(&self.key)?;
+        match self.key.is_empty() || rest.is_empty() {
+            true => Some(rest),
+            false => rest.strip_prefix('/'),
+        }
+    }
+
     /// The store, which is made once in a process.
     ///
     /// # Errors

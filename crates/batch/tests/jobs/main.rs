@@ -34,6 +34,7 @@ mod names;
 mod objects;
 mod outage;
 mod parts;
+mod places;
 mod runs;
 mod scripted;
 mod served;
