@@ -227,7 +227,11 @@ pub(crate) fn read<T: DeserializeOwned>(store: &Store, name: &str) -> Result<Opt
     parsed(name, store.read(name).map_err(|error| Error::store(name, &error))?)
 }
 
-fn parsed<T: DeserializeOwned>(name: &str, json: Option<Vec<u8>>) -> Result<Option<T>, Error> {
+/// A document from its JSON; `None` if there is none.
+pub(crate) fn parsed<T: DeserializeOwned>(
+    name: &str,
+    json: Option<Vec<u8>>,
+) -> Result<Option<T>, Error> {
     let parsed = json.map(|json| serde_json::from_slice(&json)).transpose();
     parsed.map_err(|error| Error::failed(format!("{name}: {error}")))
 }

@@ -44,7 +44,8 @@ impl Control {
         Ok(commit::read(store, CONTROL)?.unwrap_or_default())
     }
 
-    /// Writes the control object. Workers read it within a second.
+    /// Replaces the control object, whatever others have changed meanwhile. Workers read it within a
+    /// second.
     ///
     /// # Errors
     /// The store failed.
@@ -53,22 +54,26 @@ impl Control {
         store.replace(CONTROL, &json).map_err(|error| Error::store(CONTROL, &error))
     }
 
-    /// Changes the control object of the job in a store. Returns it as it is then.
+    /// Changes the control object of the job in a store. Returns it as it is then. `change` is
+    /// called again if another process has changed the object meanwhile.
     ///
     /// # Errors
     /// There is no job, the store failed, or `change` did.
     pub fn change(
         store: &Store,
-        change: impl FnOnce(&mut Self) -> Result<(), Error>,
+        mut change: impl FnMut(&mut Self) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let plan = store.read_start(PLAN, 1).map_err(|error| Error::store(PLAN, &error))?;
         if plan.is_none() {
             return Err(Error::usage(format!("{} is not a job", store.root().display())));
         }
-        let mut control = Self::read(store)?;
-        change(&mut control)?;
-        control.write(store)?;
-        Ok(control)
+        let mut changed = Self::default();
+        store.update(CONTROL, |content| {
+            changed = commit::parsed(CONTROL, content.map(<[u8]>::to_vec))?.unwrap_or_default();
+            change(&mut changed)?;
+            commit::json(&changed)
+        })?;
+        Ok(changed)
     }
 
     /// The limits of a job with these changes.
@@ -146,6 +151,30 @@ mod tests {
         assert_eq!(Control::change(&store, pause), Ok(paused.clone()));
         assert!(Control::change(&store, |control| control.set("memory=1")).is_err());
         assert_eq!(Control::read(&store), Ok(paused));
+    }
+
+    #[test]
+    fn changes_at_the_same_time_are_all_kept() {
+        const THREADS: u32 = 8;
+        const CHANGES: u32 = 25;
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::local(directory.path());
+        store.replace(PLAN, b"{}").expect("written");
+        let increment = |control: &mut Control| {
+            control.batch_size = Some(control.batch_size.unwrap_or(0) + 1);
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..CHANGES {
+                        Control::change(&store, increment).expect("changed");
+                    }
+                });
+            }
+        });
+        let control = Control::read(&store).expect("read");
+        assert_eq!(control.batch_size, Some(THREADS * CHANGES));
     }
 
     #[test]

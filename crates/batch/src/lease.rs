@@ -1,6 +1,7 @@
 //! Leases: small objects by which workers on one job divide its chunks. A lost lease costs repeated
 //! work and nothing else: only the first commit of a chunk counts.
 
+mod alive;
 mod process;
 
 use std::{
@@ -11,6 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::alive::is_at_work;
 use self::process::Process;
 use crate::{Error, commit, plan::chunk_name, store::Store, time};
 

@@ -24,7 +24,7 @@ use tokio::{
 
 use self::{
     compaction::compact_once,
-    found::{find, hosts, input},
+    found::{find, hosts, input, resume},
     parts::{Begun, Layout, Start, begin, dead_rows, limits, settings, threads},
     steward::Steward,
 };
@@ -102,7 +102,7 @@ async fn run_job(
     // The job's own hosts may be gone for good.
     let place = store.clone();
     let named = match planned {
-        Some(_) => blocking(move || Control::read(&place)).await?.hosts,
+        Some(_) => blocking(move || resume(&place)).await?.hosts,
         None => None,
     };
     let (mut hosts, names) = hosts(environment, &job, named.as_deref()).await?;

@@ -223,7 +223,7 @@ impl Reader {
 }
 
 /// The workers that have reported lately.
-fn workers(store: &Store) -> Result<Vec<Progress>, Error> {
+pub(crate) fn workers(store: &Store) -> Result<Vec<Progress>, Error> {
     let names = store.list(WORKERS).map_err(|error| Error::store(WORKERS, &error))?;
     let mut workers = Vec::new();
     for name in names {

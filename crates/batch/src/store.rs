@@ -10,6 +10,7 @@ mod objects;
 mod patience;
 mod remote;
 mod tables;
+mod update;
 mod upload;
 
 use std::{

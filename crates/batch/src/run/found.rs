@@ -1,10 +1,11 @@
 //! The input, the hosts and the store that a run finds at its start.
 
 use crate::{
-    Environment, Error, Manifest,
+    Control, Environment, Error, Manifest,
     hosts::Hosts,
     input::{self, Input},
     job::Job,
+    lease::is_at_work,
     names::Names,
     plan::Plan,
     retry::retried,
@@ -64,6 +65,25 @@ pub(super) fn find(store: &Store) -> Result<Option<(Plan, Option<Manifest>)>, Er
         Some(plan) => Ok(Some((plan, Manifest::read(store)?))),
         None => check_has_no_other(store).map(|()| None),
     }
+}
+
+/// The control object of a job that is run again, without a cancellation, which is revoked. It holds
+/// while other workers are at work: they may not have seen it. Blocks.
+///
+/// # Errors
+/// The job is cancelled, or the store failed.
+pub(super) fn resume(store: &Store) -> Result<Control, Error> {
+    let control = Control::read(store)?;
+    if !control.cancelled {
+        return Ok(control);
+    }
+    if is_at_work(store)? {
+        return Err(Error::Cancelled);
+    }
+    Control::change(store, |control| {
+        control.cancelled = false;
+        Ok(())
+    })
 }
 
 /// Refuses a directory that has something else than a job.

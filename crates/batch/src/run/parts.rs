@@ -13,7 +13,6 @@ use super::steward::Steward;
 use crate::{
     Error, Manifest,
     columns::output_schema,
-    control::Control,
     dead::DeadRows,
     history,
     input::{self, PAGES},
@@ -104,7 +103,7 @@ pub(super) struct Start {
     pub(super) reference: Option<Request>,
 }
 
-/// Begins to work on the job in a store. Revokes its cancellation. Blocks.
+/// Begins to work on the job in a store. Blocks.
 ///
 /// # Errors
 /// The store failed, or does not hold what a commit needs.
@@ -113,10 +112,6 @@ pub(super) fn begin((plan, job): (&Plan, &Job), store: &Store) -> Result<Begun, 
         return Ok(Begun::Finished(manifest));
     }
     store.check_conditions(PLAN).map_err(|error| Error::store(PLAN, &error))?;
-    let control = Control::read(store)?;
-    if control.cancelled {
-        Control { cancelled: false, ..control }.write(store)?;
-    }
     // More histories than there should be are no reason not to work.
     let _ = history::make_room(store);
     let (work, before) = Work::new(plan, store)?;

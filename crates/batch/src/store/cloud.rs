@@ -13,6 +13,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::{
     ClientConfigKey, GetOptions, GetRange, ObjectStore, ObjectStoreExt as _, PutMode, RetryConfig,
+    UpdateVersion,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
     azure::MicrosoftAzureBuilder,
     gcp::GoogleCloudStorageBuilder,
@@ -38,6 +39,7 @@ static RUNTIME: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
 
 /// A bucket.
 struct Cloud<S> {
+    kind: Kind,
     bucket: String,
     store: Arc<S>,
 }
@@ -54,15 +56,15 @@ pub(super) fn connect(kind: Kind, bucket: &str) -> Result<Arc<dyn Objects>, Stri
         Kind::S3 => {
             let builder = AmazonS3Builder::from_env().with_url(bucket).with_retry(retry);
             let store = with_endpoint(builder).with_http_connector(Connector).build();
-            Cloud::of(bucket, store.map_err(problem)?)
+            Cloud::of(kind, bucket, store.map_err(problem)?)
         }
         Kind::Google => {
             let builder = GoogleCloudStorageBuilder::from_env().with_url(bucket).with_retry(retry);
-            Cloud::of(bucket, builder.with_http_connector(Connector).build().map_err(problem)?)
+            Cloud::of(kind, bucket, builder.with_http_connector(Connector).build().map_err(problem)?)
         }
         Kind::Azure => {
             let builder = MicrosoftAzureBuilder::from_env().with_url(bucket).with_retry(retry);
-            Cloud::of(bucket, builder.with_http_connector(Connector).build().map_err(problem)?)
+            Cloud::of(kind, bucket, builder.with_http_connector(Connector).build().map_err(problem)?)
         }
     })
 }
@@ -79,8 +81,8 @@ fn with_endpoint(builder: AmazonS3Builder) -> AmazonS3Builder {
 }
 
 impl<S: ObjectStore + MultipartStore> Cloud<S> {
-    fn of(bucket: &str, store: S) -> Arc<dyn Objects> {
-        Arc::new(Self { bucket: bucket.to_owned(), store: Arc::new(store) })
+    fn of(kind: Kind, bucket: &str, store: S) -> Arc<dyn Objects> {
+        Arc::new(Self { kind, bucket: bucket.to_owned(), store: Arc::new(store) })
     }
 
     /// The result of a request. Blocks. The caller may be a thread of any runtime.
@@ -111,11 +113,15 @@ fn prefix(key: &str) -> Result<Option<Path>, Failure> {
 }
 
 impl<S: ObjectStore + MultipartStore> Objects for Cloud<S> {
-    fn put(&self, key: &str, content: &Bytes, put: Put) -> Result<(), Failure> {
+    fn put(&self, key: &str, content: &Bytes, put: Put<'_>) -> Result<(), Failure> {
         let (path, content) = (path(key)?, content.clone());
         let mode = match put {
             Put::New => PutMode::Create,
             Put::Replace => PutMode::Overwrite,
+            Put::Matching(tag) => {
+                let tag = Some(tag.to_owned());
+                PutMode::Update(UpdateVersion { e_tag: tag.clone(), version: tag })
+            }
         };
         self.call(|store| async move {
             store.put_opts(&path, content.into(), mode.into()).await.map(drop)
@@ -132,6 +138,19 @@ impl<S: ObjectStore + MultipartStore> Objects for Cloud<S> {
         let if_match = tag.map(str::to_owned);
         let options = GetOptions { range, if_match, ..GetOptions::default() };
         self.call(|store| async move { store.get_opts(&path, options).await?.bytes().await })
+    }
+
+    fn get_tagged(&self, key: &str) -> Result<(Bytes, Option<String>), Failure> {
+        let (path, kind) = (path(key)?, self.kind);
+        self.call(|store| async move {
+            let found = store.get(&path).await?;
+            // Google compares generations.
+            let tag = match kind {
+                Kind::S3 | Kind::Azure => found.meta.e_tag.clone(),
+                Kind::Google => found.meta.version.clone(),
+            };
+            Ok((found.bytes().await?, tag))
+        })
     }
 
     fn stat(&self, key: &str) -> Result<Stat, Failure> {

@@ -11,8 +11,9 @@ pub trait Objects: fmt::Debug + Send + Sync {
     /// Writes an object as a whole.
     ///
     /// # Errors
-    /// [`Failure::Exists`] for [`Put::New`] if there is one with this key.
-    fn put(&self, key: &str, content: &Bytes, put: Put) -> Result<(), Failure>;
+    /// [`Failure::Exists`] for [`Put::New`] if there is one with this key; [`Failure::Changed`] for
+    /// [`Put::Matching`] if its content is another.
+    fn put(&self, key: &str, content: &Bytes, put: Put<'_>) -> Result<(), Failure>;
 
     /// The content of an object, or a range of it. If `tag` is given, the content must be that one.
     ///
@@ -24,6 +25,12 @@ pub trait Objects: fmt::Debug + Send + Sync {
         range: Option<Range<u64>>,
         tag: Option<&str>,
     ) -> Result<Bytes, Failure>;
+
+    /// The content of an object, and the tag for [`Put::Matching`]; `None` if the store has none.
+    ///
+    /// # Errors
+    /// [`Failure::Absent`] if there is no such object.
+    fn get_tagged(&self, key: &str) -> Result<(Bytes, Option<String>), Failure>;
 
     /// The size, the time and the tag of an object.
     ///
@@ -83,11 +90,13 @@ pub trait Objects: fmt::Debug + Send + Sync {
 
 /// The way in which an object is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Put {
+pub enum Put<'a> {
     /// Only if there is none with this key.
     New,
     /// In place of one with this key.
     Replace,
+    /// In place of the content with this tag.
+    Matching(&'a str),
 }
 
 /// Keys, and the parts of keys up to the next slash, both without the prefix that was listed.

@@ -196,6 +196,27 @@ async fn a_job_whose_credentials_expire_goes_on_with_new_ones() {
 }
 
 #[test]
+fn changes_of_settings_at_the_same_time_are_all_kept() {
+    let (objects, store, _) = scripted();
+    store.create("plan.json", b"{}").expect("created");
+    for first in ["batch_size=1", "batch_size=2"] {
+        let mut other = Some(first);
+        let changed = Control::change(&store, |control| {
+            // Another process changes the object after this one has read it.
+            if let Some(other) = other.take() {
+                Control::change(&store, |control| control.set(other))?;
+            }
+            control.set("concurrency=3")
+        });
+        let changed = changed.expect("changed");
+        assert_eq!(changed.batch_size.map(|rows| format!("batch_size={rows}")).as_deref(), Some(first));
+        assert_eq!(changed.concurrency, Some(3));
+        assert_eq!(Control::read(&store), Ok(changed));
+    }
+    assert!(objects.keys().0.iter().all(|key| !key.contains("lock")));
+}
+
+#[test]
 fn settings_change_through_the_store() {
     let (_, store, _) = scripted();
     let mut control = Control::read(&store).expect("none yet");

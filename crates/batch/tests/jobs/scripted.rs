@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     ops::Range,
     path::Path,
     sync::{Arc, Mutex, MutexGuard},
@@ -114,12 +115,23 @@ impl Scripted {
     }
 }
 
+/// The tag of a content.
+fn tag_of(content: &Bytes) -> String {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
 impl Objects for Scripted {
-    fn put(&self, key: &str, content: &Bytes, put: Put) -> Result<(), Failure> {
+    fn put(&self, key: &str, content: &Bytes, put: Put<'_>) -> Result<(), Failure> {
         self.request(("put", key), |state| {
             let is_taken = state.objects.contains_key(key) && !state.ignores_conditions;
             if put == Put::New && is_taken {
                 return Err(Failure::Exists);
+            }
+            let is_other = |tag| state.objects.get(key).map(tag_of).as_deref() != Some(tag);
+            if matches!(put, Put::Matching(tag) if is_other(tag)) {
+                return Err(Failure::Changed);
             }
             state.objects.insert(key.to_owned(), content.clone());
             Ok(())
@@ -137,6 +149,10 @@ impl Objects for Scripted {
             let range = range.map_or(0..content.len(), |it| it.start as usize..it.end as usize);
             Ok(content.slice(range))
         })
+    }
+
+    fn get_tagged(&self, key: &str) -> Result<(Bytes, Option<String>), Failure> {
+        self.get(key, None, None).map(|content| (content.clone(), Some(tag_of(&content))))
     }
 
     fn stat(&self, key: &str) -> Result<Stat, Failure> {

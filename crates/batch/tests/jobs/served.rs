@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 /// A request. The content of an object follows it.
 #[derive(Serialize, Deserialize)]
 enum Request {
-    Put { key: String, is_new: bool },
+    Put { key: String, is_new: bool, tag: Option<String> },
     Get { key: String, range: Option<Range<u64>> },
+    GetTagged { key: String },
     Stat { key: String },
     List { prefix: String },
     ListAll { prefix: String },
@@ -44,6 +45,7 @@ struct Reply {
 enum Fault {
     Absent,
     Exists,
+    Changed,
 }
 
 /// Answers requests at a socket from `objects` for as long as this process lives.
@@ -70,6 +72,7 @@ fn converse(mut stream: UnixStream, objects: &impl Objects) -> io::Result<()> {
         let fault = match failure {
             Failure::Absent => Fault::Absent,
             Failure::Exists => Fault::Exists,
+            Failure::Changed => Fault::Changed,
             other => panic!("{other}"),
         };
         (Reply { fault: Some(fault), ..Reply::default() }, Bytes::new())
@@ -84,8 +87,14 @@ fn answer(
 ) -> Result<(Reply, Bytes), Failure> {
     let mut reply = Reply::default();
     match request {
-        Request::Put { key, is_new } => {
-            objects.put(&key, content, if is_new { Put::New } else { Put::Replace })?;
+        Request::Put { key, is_new, tag } => {
+            let other = if is_new { Put::New } else { Put::Replace };
+            objects.put(&key, content, tag.as_deref().map_or(other, Put::Matching))?;
+        }
+        Request::GetTagged { key } => {
+            let (content, tag) = objects.get_tagged(&key)?;
+            reply.names.extend(tag);
+            return Ok((reply, content));
         }
         Request::Get { key, range } => return Ok((reply, objects.get(&key, range, None)?)),
         Request::Stat { key } => reply.size = objects.stat(&key)?.size,
@@ -122,6 +131,7 @@ impl Served {
             None => Ok((reply, content)),
             Some(Fault::Absent) => Err(Failure::Absent),
             Some(Fault::Exists) => Err(Failure::Exists),
+            Some(Fault::Changed) => Err(Failure::Changed),
         }
     }
 
@@ -131,13 +141,22 @@ impl Served {
 }
 
 impl Objects for Served {
-    fn put(&self, key: &str, content: &Bytes, put: Put) -> Result<(), Failure> {
-        let request = Request::Put { key: key.to_owned(), is_new: put == Put::New };
+    fn put(&self, key: &str, content: &Bytes, put: Put<'_>) -> Result<(), Failure> {
+        let tag = match put {
+            Put::Matching(tag) => Some(tag.to_owned()),
+            Put::New | Put::Replace => None,
+        };
+        let request = Request::Put { key: key.to_owned(), is_new: put == Put::New, tag };
         self.ask(&request, content).map(drop)
     }
 
     fn get(&self, key: &str, range: Option<Range<u64>>, _: Option<&str>) -> Result<Bytes, Failure> {
         self.ask(&Request::Get { key: key.to_owned(), range }, &[]).map(|(_, content)| content)
+    }
+
+    fn get_tagged(&self, key: &str) -> Result<(Bytes, Option<String>), Failure> {
+        let (mut reply, content) = self.ask(&Request::GetTagged { key: key.to_owned() }, &[])?;
+        Ok((content, reply.names.pop()))
     }
 
     fn stat(&self, key: &str) -> Result<Stat, Failure> {

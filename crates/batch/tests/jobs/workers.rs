@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use outrigger_batch::{Compacted, Compaction, Error, MaxErrors, Size, Store};
-use outrigger_testkit::oip::identity;
+use outrigger_batch::{
+    Compacted, Compaction, Control, Error, MaxErrors, Size, Store, Watch, run,
+};
+use outrigger_testkit::oip::{Answer, identity};
 
-use crate::harness::{Place, expected, host, score, scored};
+use crate::harness::{Place, expected, host, ids, model, score, scored};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_workers_on_one_job_double_nothing() {
@@ -56,6 +58,45 @@ async fn dead_rows_of_all_workers_count_for_max_errors() {
     let mut job = job();
     job.max_errors = Some(MaxErrors::Rows(80));
     assert_eq!(score(job).await.expect("scored").dead, 80);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_begins_while_another_is_at_work_obeys_the_cancellation() {
+    let place = Place::new();
+    // The job stays as it is after a few commits.
+    let server = model(|seen| match ids(seen)[0] {
+        21.. => Answer::Never,
+        _ => identity::grpc(seen),
+    })
+    .await;
+    let file = place.rows("a.parquet", 0..60);
+    let (job, watch) = (place.job(&[&file], &[&server.address()]), Watch::default());
+    let running = tokio::spawn(run(job.clone(), place.store(), watch.clone()));
+    while place.store().list("commit").expect("listed").len() < 3 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    watch.interrupt();
+    assert_eq!(running.await.expect("no panic"), Err(Error::Interrupted));
+    let cancel = |control: &mut Control| {
+        control.cancelled = true;
+        Ok(())
+    };
+    let cancelled = Control::change(&place.store(), cancel).expect("cancelled");
+    // A worker on another machine, which has not read the control object yet.
+    let until = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs() + 600;
+    let lease = serde_json::json!({
+        "worker": "elsewhere", "until": until, "process": {"scope": "", "pid": 1, "started": 1},
+    });
+    place.store().create("lease/00000005.json", lease.to_string().as_bytes()).expect("created");
+    let calls = server.count("/ModelInfer");
+    assert_eq!(score(job.clone()).await, Err(Error::Cancelled));
+    assert_eq!(server.count("/ModelInfer"), calls);
+    assert_eq!(Control::read(&place.store()), Ok(cancelled));
+    // It has stopped.
+    place.store().remove("lease/00000005.json").expect("removed");
+    server.script(identity::server);
+    assert_eq!(score(job).await.expect("scored").scored, 60);
+    assert_eq!(Control::read(&place.store()), Ok(Control::default()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
