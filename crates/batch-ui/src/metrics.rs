@@ -79,8 +79,8 @@ const BOUND: Metric = gauge(
     "outrigger_batch_host_bound",
     &["host", "bound"],
     "1 for the reason of the host's limit: start (not measured yet), round_trips (more requests \
-     would wait there), refusals, user (the setting concurrency), or quota (the limit of requests or \
-     tokens).",
+     would wait there), refusals, user (the setting concurrency or rows_per_second), or quota (the \
+     limit of requests or tokens).",
 );
 const OUT: Metric = gauge(
     "outrigger_batch_host_out",

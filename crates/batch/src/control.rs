@@ -17,6 +17,9 @@ pub struct Control {
     /// The most requests in flight at one host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
+    /// The most rows a second to one host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows_per_second: Option<u32>,
     /// The most requests a minute to one host, for language models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_minute: Option<u32>,
@@ -97,6 +100,7 @@ impl Control {
         match key {
             "batch_size" => self.batch_size = positive(key, value)?,
             "concurrency" => self.concurrency = positive(key, value)?,
+            "rows_per_second" => self.rows_per_second = positive(key, value)?,
             "requests_per_minute" => self.requests_per_minute = positive(key, value)?,
             "tokens_per_minute" => self.tokens_per_minute = positive(key, value)?,
             "tokens_in_flight" => self.tokens_in_flight = positive(key, value)?,
@@ -115,8 +119,8 @@ impl Control {
             }
             _ => {
                 return Err(Error::usage(format!(
-                    "{key:?} is none of batch_size, concurrency, requests_per_minute, \
-                     tokens_per_minute, tokens_in_flight, hosts, paused"
+                    "{key:?} is none of batch_size, concurrency, rows_per_second, \
+                     requests_per_minute, tokens_per_minute, tokens_in_flight, hosts, paused"
                 )));
             }
         }
@@ -186,6 +190,7 @@ mod tests {
         for assignment in [
             "batch_size=8",
             "concurrency=2",
+            "rows_per_second=50",
             "requests_per_minute=60",
             "tokens_per_minute=9000",
             "tokens_in_flight=100",
@@ -200,6 +205,7 @@ mod tests {
         let expected = Control {
             batch_size: Some(8),
             concurrency: Some(2),
+            rows_per_second: Some(50),
             requests_per_minute: Some(60),
             tokens_per_minute: Some(9000),
             tokens_in_flight: Some(100),
@@ -212,6 +218,7 @@ mod tests {
         for key in [
             "batch_size",
             "concurrency",
+            "rows_per_second",
             "requests_per_minute",
             "tokens_per_minute",
             "tokens_in_flight",
@@ -227,6 +234,7 @@ mod tests {
             "memory=1",
             "paused=yes",
             "concurrency=-1",
+            "rows_per_second=0",
             "hosts=a:1,ftp://b/c",
         ] {
             assert!(control.set(wrong).is_err(), "{wrong}");

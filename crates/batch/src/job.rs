@@ -77,6 +77,9 @@ pub struct Job {
     /// The most requests in flight at one host. Live.
     #[serde(default = "defaults::concurrency")]
     pub concurrency: u32,
+    /// The most rows a second to one host; no limit if it is absent. Live.
+    #[serde(default)]
+    pub rows_per_second: Option<u32>,
     /// The most requests a minute to one host, for language models. Live.
     #[serde(default)]
     pub requests_per_minute: Option<u32>,
@@ -167,6 +170,7 @@ impl Job {
             outputs: BTreeMap::new(),
             batch_size: defaults::batch_size(),
             concurrency: defaults::concurrency(),
+            rows_per_second: None,
             requests_per_minute: None,
             tokens_per_minute: None,
             tokens_in_flight: None,
@@ -218,6 +222,9 @@ impl Job {
         }
         if self.concurrency == 0 {
             return refused("concurrency", "must be at least 1");
+        }
+        if self.rows_per_second == Some(0) {
+            return refused("rows_per_second", "must be at least 1");
         }
         if self.timeout.0.is_zero() {
             return refused("timeout", "must be longer than 0");

@@ -191,6 +191,7 @@ struct Worker {
 struct Live {
     batch_size: u32,
     concurrency: u32,
+    rows_per_second: Option<u32>,
     quota: Quota,
     control: Control,
 }
@@ -241,7 +242,8 @@ impl Worker {
         let (batch_size, concurrency) = (job.batch_size, job.concurrency);
         let (quota, control) = (job.quota(), Control::default());
         conductor.set_quota(quota);
-        let settings = Live { batch_size, concurrency, quota, control };
+        let rows_per_second = job.rows_per_second;
+        let settings = Live { batch_size, concurrency, rows_per_second, quota, control };
         let (reading, open) = (layout.readers, 0);
         Ok(Self {
             conductor,
@@ -322,13 +324,15 @@ impl Worker {
         if control.cancelled {
             return Err(Error::Cancelled);
         }
-        let Live { batch_size, concurrency, quota, control: before } = &self.settings;
+        let Live { batch_size, concurrency, rows_per_second, quota, control: before } =
+            &self.settings;
         if control == *before {
             return Ok(());
         }
         let rows = control.batch_size.unwrap_or(*batch_size);
         self.readers.sizes.batch_rows.store(rows, Relaxed);
-        let limits = limits(control.concurrency.unwrap_or(*concurrency));
+        let concurrency = control.concurrency.unwrap_or(*concurrency);
+        let limits = limits(concurrency, control.rows_per_second.or(*rows_per_second));
         let has_new_hosts = control.hosts != before.hosts;
         self.conductor.set_quota(control.quota(*quota));
         let dispatcher = self.conductor.dispatcher();

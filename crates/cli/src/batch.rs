@@ -67,8 +67,9 @@ pub(crate) struct List {
 
 /// Changes settings of a job, also while it runs on another machine.
 ///
-/// The settings are batch_size, concurrency, hosts (endpoints with commas between them), paused (true
-/// or false), and requests_per_minute, tokens_per_minute and tokens_in_flight for language models. An empty value restores that of the job. Workers follow within about a second.
+/// The settings are batch_size, concurrency, rows_per_second, hosts (endpoints with commas between
+/// them), paused (true or false), and requests_per_minute, tokens_per_minute and tokens_in_flight for
+/// language models. An empty value restores that of the job. Workers follow within about a second.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  outrigger batch set scored/ batch_size=512 hosts=a:8001,b:8001"

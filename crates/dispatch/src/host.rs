@@ -128,6 +128,7 @@ impl Host {
     pub(crate) fn bound(&self, limits: &Limits, now: Moment) -> Bound {
         match self.limiter.limit() {
             _ if self.hold.holds(now) => Bound::Quota,
+            _ if self.cap.wait(limits.rows_per_second, now).is_some() => Bound::User,
             limit if limit > limits.max_in_flight => Bound::User,
             _ if self.limiter.is_refused() => Bound::Refusals,
             _ if self.limiter.is_starting() => Bound::Start,
@@ -264,7 +265,7 @@ pub enum Bound {
     RoundTrips,
     /// The host has refused calls.
     Refusals,
-    /// The user's maximum.
+    /// The maximum of calls in flight or of rows a second that the user has set.
     User,
     /// The caller's [`Hold`]: there are no calls at all for the moment.
     Quota,

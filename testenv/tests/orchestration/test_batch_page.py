@@ -99,7 +99,7 @@ def test_the_page_shows_the_job_and_why_each_host_has_its_limit(job, host, page)
     row = page.text(f"[data-host='{host}']")
     assert "in use" in row and re.search(r"\d of 1\b", row), row
     page.wait_for("document.querySelector('.bound').dataset.bound === 'user'")
-    assert "the setting concurrency" in page.text(".bound")
+    assert "the setting concurrency or rows_per_second" in page.text(".bound")
     page.wait_for("document.querySelector('.plot .line')")
     label = page.run("document.querySelector('.plot').getAttribute('aria-label')")
     assert re.match(r"Rows a second over .+: [\d.]+", label), label

@@ -7,7 +7,7 @@ const BOUNDS = {
   start: "not measured yet",
   round_trips: "more requests would wait there",
   refusals: "it refused more",
-  user: "the setting concurrency",
+  user: "the setting concurrency or rows_per_second",
   quota: "the limit of requests or tokens",
 };
 const BREAKERS = { closed: ["in use", "good"], open: ["left out", "bad"], half_open: ["being tested", "warn"] };

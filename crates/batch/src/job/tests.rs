@@ -51,6 +51,7 @@ columns: {id: INT64, tags: [[BYTES]]}
 outputs: {score: SCORE}
 batch_size: 32
 concurrency: 4
+rows_per_second: 500
 timeout: 2h
 memory: 1GiB
 chunk_rows: 1000
@@ -83,6 +84,7 @@ compact: {to: large, file_size: 1GiB}
     assert_eq!((job.timeout.0, job.memory.0), (Duration::from_secs(7200), 1 << 30));
     assert_eq!((job.chunk_rows, job.max_errors), (Some(1000), Some(MaxErrors::Share(0.01))));
     assert_eq!((job.batch_size, job.concurrency), (32, 4));
+    assert_eq!(job.rows_per_second, Some(500));
     assert_eq!(job.outputs["score"], "SCORE");
     assert_eq!(job.listen, Some(([127, 0, 0, 1], 9910).into()));
     assert_eq!(job.token_file, Some("token".into()));

@@ -155,9 +155,9 @@ fn outputs(plan: &Plan, store: &Store) -> Result<Outputs, Error> {
 }
 
 /// The limits of each host.
-pub(super) fn limits(concurrency: u32) -> Limits {
+pub(super) fn limits(concurrency: u32, rows_per_second: Option<u32>) -> Limits {
     let max_in_flight = usize::try_from(concurrency).unwrap_or(usize::MAX);
-    Limits { max_in_flight, rows_per_second: None }
+    Limits { max_in_flight, rows_per_second: rows_per_second.map(f64::from) }
 }
 
 /// The settings of the dispatcher.
@@ -169,5 +169,6 @@ pub(super) fn settings(job: &Job) -> Settings {
             Allowed { rows: None, share: Some(Share { most, of_rows: ERROR_SAMPLE }) }
         }
     };
-    Settings { limits: limits(job.concurrency), max_errors, ..Settings::default() }
+    let limits = limits(job.concurrency, job.rows_per_second);
+    Settings { limits, max_errors, ..Settings::default() }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use outrigger_batch::{Control, Error, Host, Job, Watch, run};
@@ -59,6 +59,28 @@ async fn a_job_that_is_run_again_uses_the_hosts_that_were_set() {
     let manifest = score(job).await.expect("scored");
     assert_eq!((manifest.scored, manifest.dead), (60, 0));
     assert_eq!(scored(&place.output()), expected(0..60));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cap_of_rows_holds_until_it_is_changed() {
+    let (place, host, watch) = (Place::new(), host().await, Watch::default());
+    let file = place.rows("a.parquet", 0..60);
+    // A request of three rows every three seconds: the job would take a minute.
+    let job = Job { rows_per_second: Some(1), ..place.job(&[&file], &[&host.address()]) };
+    let before = Instant::now();
+    let running = tokio::spawn(run(job, place.store(), watch.clone()));
+    while watch.get().hosts.first().is_none_or(|host| host.bound != "user") {
+        assert!(!running.is_finished(), "the cap does not hold");
+        tokio::time::sleep(LOOK).await;
+    }
+    // One request is that of the begin.
+    let most = 2 + before.elapsed().as_secs() / 3;
+    assert!(host.count("/ModelInfer") as u64 <= most);
+    let many = |control: &mut Control| control.set("rows_per_second=1000000");
+    Control::change(&place.store(), many).expect("set");
+    let manifest = running.await.expect("no panic").expect("scored");
+    assert_eq!((manifest.scored, manifest.dead), (60, 0));
+    assert!(before.elapsed() < Duration::from_secs(20));
 }
 
 #[tokio::test(flavor = "multi_thread")]

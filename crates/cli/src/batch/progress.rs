@@ -68,7 +68,7 @@ fn host(host: &HostProgress) -> String {
         "start" => "not measured yet",
         "round_trips" => "more would wait there",
         "refusals" => "it refused more",
-        "user" => "the setting concurrency",
+        "user" => "the setting concurrency or rows_per_second",
         "quota" => "the limit of requests or tokens",
         other => other,
     };

@@ -82,6 +82,9 @@ pub(crate) struct Arguments {
     /// The most requests in flight at one host [default: 64].
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
+    /// The most rows a second to one host [default: no limit].
+    #[arg(long, value_name = "N")]
+    rows_per_second: Option<u32>,
     /// The protocol of the hosts: oip, or openai for lines of OpenAI's batches, which name their
     /// models [default: oip].
     #[arg(long, value_name = "PROTOCOL")]
@@ -249,6 +252,7 @@ impl Arguments {
         }
         job.batch_size = self.batch_size.unwrap_or(job.batch_size);
         job.concurrency = self.concurrency.unwrap_or(job.concurrency);
+        job.rows_per_second = self.rows_per_second.or(job.rows_per_second);
         job.protocol = self.protocol.unwrap_or(job.protocol);
         job.requests_per_minute = self.requests_per_minute.or(job.requests_per_minute);
         job.tokens_per_minute = self.tokens_per_minute.or(job.tokens_per_minute);

@@ -49,6 +49,9 @@ fn the_user_s_limits_hold() {
     assert_eq!(dispatcher.snapshot(at(0)).hosts[0].bound, Bound::User);
     dispatcher.ended(sent[0].id, End::Scored, at(100));
     assert_eq!(dispatcher.next(at(1900)), None, "100 rows are two seconds");
+    // The cap is the reason, whatever the number of calls may be.
+    dispatcher.set_limits(Limits { max_in_flight: 9, rows_per_second: Some(50.0) });
+    assert_eq!(dispatcher.snapshot(at(1900)).hosts[0].bound, Bound::User);
     let at = dispatcher.wake_at(at(1900)).expect("a time");
     assert!(at.since(Moment::default()) >= Duration::from_secs(2));
     assert!(dispatcher.next(at).is_some());
