@@ -106,6 +106,8 @@ pub struct HostVerification {
     pub job: Verified,
     /// The versions that have answered now.
     pub answered: BTreeSet<String>,
+    /// True if some answers named no version.
+    pub unversioned: bool,
     /// The comparison of the versions.
     pub version_match: VersionMatch,
     /// The differences of the score columns: `a` is that of the job, `b` the new one.
@@ -147,7 +149,8 @@ pub fn write_features(
 }
 
 /// Scores the sample with these hosts of the Open Inference Protocol, in the way of the job, and
-/// compares. `listed` values of each column are named.
+/// compares. `ca` is a file in PEM with the authorities of the hosts, those of the system if it is
+/// absent. `listed` values of each column are named.
 ///
 /// # Errors
 /// The job is not finished, its input has changed, the output is damaged, or no host scores a
@@ -158,12 +161,12 @@ pub fn write_features(
 pub async fn verify_on_hosts(
     store: &Store,
     sample: Sample,
-    (hosts, timeout): (Vec<Host>, Period),
+    (hosts, ca, timeout): (Vec<Host>, Option<PathBuf>, Period),
     (listed, tolerance): (usize, Tolerance),
 ) -> Result<HostVerification, Error> {
     let (plan, mut sampler) = open(store, sample)?;
     let scoring = &plan.scoring;
-    let job = Job { timeout, ..Job::new(Vec::new(), store.root(), &scoring.model, hosts) };
+    let job = Job { ca, timeout, ..Job::new(Vec::new(), store.root(), &scoring.model, hosts) };
     let mut scorer = Scorer::new(&job, scoring)?;
     let (columns, keys) = columns(&scorer.schema);
     let mut found = Comparison::new(&columns, keys, (listed, tolerance), RANKS);
@@ -187,9 +190,13 @@ pub async fn verify_on_hosts(
         }
     }
     let job = verified(store, &plan, found.rows);
-    let answered = scorer.answered;
-    let version_match = job.compare(answered.iter().map(String::as_str));
-    Ok(HostVerification { job, version_match, answered, columns: found.finish()? })
+    let (answered, unversioned) = (scorer.answered, scorer.unversioned);
+    let version_match = match job.compare(answered.iter().map(String::as_str)) {
+        VersionMatch::Same if unversioned => VersionMatch::Unknown,
+        compared => compared,
+    };
+    let columns = found.finish()?;
+    Ok(HostVerification { job, version_match, answered, unversioned, columns })
 }
 
 fn open(store: &Store, sample: Sample) -> Result<(Plan, Sampler), Error> {
@@ -246,6 +253,7 @@ struct Scorer<'a> {
     timeout: std::time::Duration,
     schema: SchemaRef,
     answered: BTreeSet<String>,
+    unversioned: bool,
 }
 
 impl<'a> Scorer<'a> {
@@ -255,7 +263,8 @@ impl<'a> Scorer<'a> {
         let request = readers::request(scoring);
         let schema = output_schema(std::iter::empty(), &scoring.outputs);
         let (timeout, answered) = (job.timeout.0, BTreeSet::new());
-        Ok(Self { hosts, numbers, scoring, request, timeout, schema, answered })
+        let unversioned = false;
+        Ok(Self { hosts, numbers, scoring, request, timeout, schema, answered, unversioned })
     }
 
     /// Scores the rows from `start` on, as many as one request takes. Returns their number too.
@@ -277,6 +286,7 @@ impl<'a> Scorer<'a> {
         let reply = self.send(request).await?;
         check(&reply.outputs, &self.scoring.outputs).map_err(Error::failed)?;
         let columns = decode(&reply.outputs, &self.scoring.outputs).map_err(Error::failed)?;
+        self.unversioned |= reply.version.is_none();
         self.answered.extend(reply.version);
         let scored = RecordBatch::try_new(SchemaRef::clone(&self.schema), columns);
         Ok((scored.map_err(Error::failed)?, encoded.read))

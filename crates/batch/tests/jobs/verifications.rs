@@ -1,6 +1,10 @@
 //! Verifications of finished jobs.
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Duration,
+};
 
 use arrow_array::{
     cast::AsArray as _,
@@ -22,7 +26,7 @@ async fn verified(place: &Place, host: &Server) -> Result<HostVerification, Erro
     let hosts = vec![Host::new(&host.address())];
     let tolerance = Tolerance { atol: 1e-6, rtol: 0.0 };
     let timeout = Period(Duration::from_secs(60));
-    verify_on_hosts(&place.store(), SAMPLE, (hosts, timeout), (3, tolerance)).await
+    verify_on_hosts(&place.store(), SAMPLE, (hosts, None, timeout), (3, tolerance)).await
 }
 
 /// A finished job over two files, where every sixth row is dead.
@@ -77,6 +81,18 @@ async fn another_version_is_found() {
     assert!(!found.passed() && found.version_match == VersionMatch::Different);
     let found = verified(&place, &versions("").await).await.expect("verified");
     assert!(found.passed() && found.version_match == VersionMatch::Unknown);
+    assert!(found.unversioned && found.answered.is_empty());
+    // One answer of the job's version says nothing about those without one.
+    let calls = AtomicUsize::new(0);
+    let some = model(move |seen| {
+        let has_version = calls.fetch_add(1, Relaxed) == 0;
+        identity::grpc_with(seen, |reply| {
+            reply.model_version = if has_version { "1" } else { "" }.to_owned();
+        })
+    });
+    let found = verified(&place, &some.await).await.expect("verified");
+    assert_eq!((found.version_match, found.unversioned), (VersionMatch::Unknown, true));
+    assert!(found.answered.contains("1"), "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use outrigger_batch::{
     VersionMatch, verify_on_hosts, write_features,
 };
 use outrigger_core::Selector;
-use outrigger_tools::{ModelArgument, validate};
+use outrigger_tools::{Access, ModelArgument, validate};
 use outrigger_validation::{Files, Format, Options, Progress, Reserved, Root};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
@@ -21,13 +21,16 @@ use crate::{
 
 /// The most differences that are listed.
 const LISTED: usize = 10;
+/// The text in place of a version that is not named.
+const NO_VERSION: &str = "no version";
 
 /// Scores a sample of a finished job again, and compares.
 ///
 /// With --server, a running Outrigger predicts from the features in the input's columns, as for
 /// online callers: the same version by its digest, and the same transformation. With --host, the
 /// hosts of the job, or others of the Open Inference Protocol, score the rows in the way of the
-/// job, and the version that they name stands for the digest. The report says if the versions
+/// job, and the version that they name stands for the digest. They get the token of --token-file, and
+/// --ca is for their certificates; settings of the environment are for --server alone. The report says if the versions
 /// cannot be compared. The input must not have changed. The exit code is 0 if the scores agree, and
 /// 1 if one does not or the version is another.
 #[derive(Debug, clap::Args)]
@@ -79,7 +82,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
-    access: access::Options,
+    access: access::Scoped,
 }
 
 /// Runs the command.
@@ -104,24 +107,42 @@ enum Report {
     Json(Value),
 }
 
+/// The hosts, and the authorities of their certificates. Settings of the environment are for servers
+/// of Outrigger, whose token no other host must receive.
+fn hosts(arguments: &Arguments) -> Result<(Vec<Host>, Option<PathBuf>), Exit> {
+    let Access { ca, certificate, key, server_name, token_file } =
+        arguments.access.explicit.clone().into();
+    if certificate.is_some() || key.is_some() || server_name.is_some() {
+        return Err(Exit::usage("--cert, --key and --server-name need --server"));
+    }
+    let host = |endpoint: &String| {
+        let mut host = Host::new(endpoint);
+        host.0.token_file.clone_from(&token_file);
+        host
+    };
+    Ok((arguments.host.iter().map(host).collect(), ca))
+}
+
 /// Scores the sample on hosts. Returns true if it agrees.
 fn on_hosts(arguments: &Arguments) -> Result<(bool, Report), Exit> {
     let Arguments { rows, seed, atol, rtol, timeout, .. } = *arguments;
-    let hosts = arguments.host.iter().map(|host| Host::new(host)).collect();
+    let (hosts, ca) = hosts(arguments)?;
     let store = Store::at(&arguments.job).map_err(exit_of)?;
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Exit::failed)?;
     let found = runtime.block_on(verify_on_hosts(
         &store,
         Sample { rows, seed },
-        (hosts, timeout),
+        (hosts, ca, timeout),
         (LISTED, Tolerance { atol, rtol }),
     ));
     let found = found.map_err(exit_of)?;
     let report = match arguments.output {
         Output::Json => Report::Json(json!(found)),
         Output::Text => {
-            let HostVerification { job, answered, version_match, columns } = &found;
-            let mut text = head(job, answered.iter().map(String::as_str), *version_match);
+            let HostVerification { job, answered, unversioned, version_match, columns } = &found;
+            let without = unversioned.then_some(NO_VERSION);
+            let answered = answered.iter().map(String::as_str).chain(without);
+            let mut text = head(job, answered, *version_match);
             columns.iter().for_each(|column| text.push_str(&column_text(column)));
             Report::Text(text)
         }
@@ -142,7 +163,7 @@ fn on_server(arguments: &Arguments, server: &str) -> Result<(bool, Report), Exit
     let tolerance = outrigger_validation::Tolerance { atol, rtol };
     let (files, options, progress) = (files(&path), options(tolerance), Progress::default());
     let rows = validate::Rows { files: &files, options: &options, progress: &progress };
-    let access = arguments.access.clone().into();
+    let access = arguments.access.all.clone().into();
     let scored =
         validate::validate_on_server((server, &access), model, rows, Vec::new(), timeout.0);
     let report = exit::block_on(scored)??;
@@ -207,10 +228,10 @@ fn head<'a>(
     let Verified { output, model, version, rows } = job;
     let answered: Vec<_> = answered.collect();
     let found = match &answered[..] {
-        [] => "no version".to_owned(),
+        [] => NO_VERSION.to_owned(),
         versions => versions.join(", "),
     };
-    let planned = version.as_deref().unwrap_or("no version");
+    let planned = version.as_deref().unwrap_or(NO_VERSION);
     let versions = match version_match {
         VersionMatch::Same => format!("the same: {found}"),
         VersionMatch::Different => format!("another: {found}, and the job has {planned}"),
