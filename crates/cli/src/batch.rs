@@ -70,6 +70,7 @@ pub(crate) struct List {
 /// The settings are batch_size, concurrency, rows_per_second, hosts (endpoints with commas between
 /// them), paused (true or false), and requests_per_minute, tokens_per_minute and tokens_in_flight for
 /// language models. An empty value restores that of the job. Workers follow within about a second.
+/// Prints the settings that differ from those of the job.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  outrigger batch set scored/ batch_size=512 hosts=a:8001,b:8001"
@@ -81,6 +82,9 @@ pub(crate) struct Set {
     /// The settings.
     #[arg(value_name = "SETTING=VALUE", required = true)]
     settings: Vec<String>,
+    /// Format of the settings that are changed then.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
 }
 
 /// Stops the workers of a job. What is committed stays, and the job goes on when it is run again.
@@ -90,6 +94,9 @@ pub(crate) struct Cancel {
     /// The output of the job.
     #[arg(value_name = "JOB")]
     job: PathBuf,
+    /// Format of the settings that are changed then.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
 }
 
 /// Runs the command.
@@ -104,14 +111,14 @@ pub(crate) fn run(command: Command) -> Result<(), Exit> {
                 Output::Json => exit::print_json(&serde_json::json!(jobs)),
             }
         }
-        Command::Set(Set { job, settings }) => {
-            change(&job, |control| settings.iter().try_for_each(|setting| control.set(setting)))
-        }
+        Command::Set(Set { job, settings, output }) => change(&job, output, |control| {
+            settings.iter().try_for_each(|setting| control.set(setting))
+        }),
         Command::RetryDead(arguments) => run::retry(*arguments),
         Command::Diff(arguments) => diff::run(arguments),
         Command::Verify(arguments) => verify::run(*arguments),
         Command::Compact(arguments) => compact::run(arguments),
-        Command::Cancel(Cancel { job }) => change(&job, |control| {
+        Command::Cancel(Cancel { job, output }) => change(&job, output, |control| {
             control.cancelled = true;
             Ok(())
         }),
@@ -135,10 +142,18 @@ fn status(Job { job, output, listener }: Job) -> Result<(), Exit> {
     })?
 }
 
-/// Changes the control object of a job.
-fn change(job: &Path, change: impl FnOnce(&mut Control) -> Result<(), Error>) -> Result<(), Exit> {
+/// Changes the control object of a job, and prints the settings that are changed then.
+fn change(
+    job: &Path,
+    output: Output,
+    change: impl FnMut(&mut Control) -> Result<(), Error>,
+) -> Result<(), Exit> {
     let store = Store::at(job).map_err(exit_of)?;
-    Control::change(&store, change).map(drop).map_err(exit_of)
+    let control = Control::change(&store, change).map_err(exit_of)?;
+    match output {
+        Output::Text => exit::print(text::settings(&control)),
+        Output::Json => exit::print_json(&serde_json::json!(control)),
+    }
 }
 
 fn exit_of(error: Error) -> Exit {

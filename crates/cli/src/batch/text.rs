@@ -6,9 +6,10 @@ use std::{
     time::Duration,
 };
 
-use outrigger_batch::{Manifest, Status};
+use outrigger_batch::{Control, Manifest, Status};
 use outrigger_tools::output::Table;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{plot::plot, progress};
 
@@ -67,6 +68,27 @@ pub(super) fn status(status: &Status, width: usize) -> String {
     text
 }
 
+/// The settings that differ from those of the job, a line each, as `outrigger batch set` takes them.
+pub(super) fn settings(control: &Control) -> String {
+    let json = json!(control);
+    let line = |(name, value): (&String, &Value)| {
+        let value = match value {
+            Value::Null | Value::Bool(false) => return None,
+            Value::Array(values) => {
+                let values: Vec<_> = values.iter().filter_map(Value::as_str).collect();
+                values.join(",")
+            }
+            value => value.to_string(),
+        };
+        Some(format!("{name}={value}\n"))
+    };
+    let lines: String = json.as_object().into_iter().flatten().filter_map(line).collect();
+    match lines.as_str() {
+        "" => "the settings are those of the job\n".to_owned(),
+        _ => lines,
+    }
+}
+
 /// The states of jobs, a line each.
 pub(super) fn list(jobs: &[Status]) -> String {
     let mut table = Table::new(&["OUTPUT", "STATE", "MODEL", "ROWS", "SCORED", "DEAD"]);
@@ -86,6 +108,16 @@ pub(super) fn list(jobs: &[Status]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changed_settings_have_the_form_of_the_command() {
+        let mut control = Control::default();
+        assert_eq!(settings(&control), "the settings are those of the job\n");
+        for setting in ["batch_size=512", "hosts=a:8001, b:8001", "paused=true"] {
+            control.set(setting).expect(setting);
+        }
+        assert_eq!(settings(&control), "batch_size=512\nhosts=a:8001,b:8001\npaused=true\n");
+    }
 
     #[test]
     fn the_summary_has_the_documented_keys() {

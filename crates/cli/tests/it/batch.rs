@@ -65,3 +65,19 @@ async fn hosts_of_a_verification_get_the_token_over_tls() {
     let refused = command(&with(&["--cert", &ca, "--key", &ca])).await;
     assert_eq!(refused.status.code(), Some(64), "{}", text(&refused.stderr));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changed_settings_are_printed() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let output = finished(scratch.path()).await;
+    let set = command(&["batch", "set", &output, "batch_size=8", "rows_per_second=50"]).await;
+    assert!(set.status.success(), "{}", text(&set.stderr));
+    assert_eq!(text(&set.stdout), "batch_size=8\nrows_per_second=50\n");
+    let set = command(&["batch", "set", &output, "batch_size=", "-o", "json"]).await;
+    let expected = serde_json::json!({"rows_per_second": 50, "paused": false, "cancelled": false});
+    assert_eq!(json(&set), expected);
+    let cancelled = command(&["batch", "cancel", &output]).await;
+    assert_eq!(text(&cancelled.stdout), "cancelled=true\nrows_per_second=50\n");
+    let refused = command(&["batch", "set", &output, "memory=1", "-o", "json"]).await;
+    assert_eq!((refused.status.code(), refused.stdout.is_empty()), (Some(64), true));
+}
