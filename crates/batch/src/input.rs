@@ -2,6 +2,7 @@
 
 mod open;
 mod paths;
+mod picked;
 mod places;
 mod rows;
 mod text;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use self::open::{OpenFile, refused};
 pub(crate) use self::{
     paths::{absolute, check_apart},
+    picked::Picked,
     rows::{Reading, Rows},
 };
 use crate::{
@@ -44,8 +46,8 @@ pub(crate) struct InputFile {
     /// The number of rows to score; 0 for text until it is scanned.
     pub(crate) rows: u64,
     /// The ranges of these rows in the file; none if all of its rows are scored.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) picked: Vec<Range<u64>>,
+    #[serde(default, skip_serializing_if = "Picked::is_empty")]
+    pub(crate) picked: Picked,
     /// The positions of rows in a file of text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) index: Option<Arc<Index>>,
@@ -92,26 +94,18 @@ impl InputFile {
         if self.picked.is_empty() {
             return vec![positions];
         }
-        let (mut before, mut ranges) = (0, Vec::new());
-        for range in &self.picked {
-            let next = before + (range.end - range.start);
-            let (from, to) = (positions.start.max(before), positions.end.min(next));
-            if from < to {
-                ranges.push(range.start + from - before..range.start + to - before);
-            }
-            before = next;
-        }
-        ranges
+        self.picked.ranges(positions)
     }
 
     /// The file with one of its rows, by the row's number in the file.
     pub(crate) fn with_row(&self, row: u64) -> Self {
-        Self { rows: 1, picked: std::iter::once(row..row + 1).collect(), ..self.clone() }
+        let picked: Vec<_> = std::iter::once(row..row + 1).collect();
+        Self { rows: 1, picked: picked.into(), ..self.clone() }
     }
 
     /// The number in the file of the row at a position among those to score.
     pub(crate) fn row(&self, position: u64) -> u64 {
-        self.ranges(position..position + 1).first().map_or(position, |range| range.start)
+        self.picked.row(position).unwrap_or(position)
     }
 }
 
@@ -171,8 +165,8 @@ impl Input {
                 let path = file.path.display();
                 Error::usage(format!("retry: {path} has changed since the first job"))
             })?;
-            file.rows = ranges.iter().map(|range| range.end - range.start).sum();
-            file.picked = ranges;
+            file.picked = ranges.into();
+            file.rows = file.picked.rows();
             file.index.clone_from(&planned.index);
         }
         input.known.clone_from(&first.types);
@@ -362,13 +356,14 @@ mod tests {
             modified: 0,
             tag: None,
             rows: 6,
-            picked: Vec::new(),
+            picked: Picked::default(),
             index: None,
         };
         assert_eq!(file.ranges(2..5), std::slice::from_ref(&(2..5)));
         assert_eq!(file.row(3), 3);
-        file.picked = vec![4..5, 7..10, 20..22];
-        assert_eq!(file.ranges(0..6), file.picked);
+        let ranges = vec![4..5, 7..10, 20..22];
+        file.picked = ranges.clone().into();
+        assert_eq!(file.ranges(0..6), ranges);
         assert_eq!(file.ranges(2..5), [8..10, 20..21]);
         assert_eq!(file.ranges(1..4), std::slice::from_ref(&(7..10)));
         assert_eq!([0, 1, 3, 5].map(|position| file.row(position)), [4, 7, 9, 21]);

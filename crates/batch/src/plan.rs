@@ -261,7 +261,7 @@ mod tests {
             modified: 2,
             tag: None,
             rows: *rows,
-            picked: Vec::new(),
+            picked: Default::default(),
             index: None,
         };
         Scoring {

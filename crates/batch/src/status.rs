@@ -280,7 +280,7 @@ mod tests {
             modified: 2,
             tag: None,
             rows: 4,
-            picked: Vec::new(),
+            picked: Default::default(),
             index: None,
         };
         let scoring = Scoring {

@@ -105,7 +105,7 @@ mod tests {
             modified: 2,
             tag: None,
             rows,
-            picked: Vec::new(),
+            picked: Default::default(),
             index: None,
         };
         let scoring = Scoring {

@@ -8,7 +8,7 @@ use std::{
 
 use outrigger_tables::{Format, Limits, Root, Stat, Table, TextFile};
 
-use super::{InputFile, PAGES};
+use super::{InputFile, PAGES, Picked};
 use crate::{
     Error,
     store::{Address, Object, Patience},
@@ -61,7 +61,7 @@ impl OpenFile {
             Self::Text(_) => 0,
         };
         let Stat { size, modified, tag } = stat;
-        Ok(InputFile { size, modified, tag, rows, path, picked: Vec::new(), index: None })
+        Ok(InputFile { size, modified, tag, rows, path, picked: Picked::default(), index: None })
     }
 
     /// Checks that this is the file that was planned.

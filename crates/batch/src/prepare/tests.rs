@@ -144,7 +144,7 @@ async fn prepared(
 
 /// The row that hosts are tested with.
 fn reference(plan: &Plan) -> u64 {
-    plan.reference.as_ref().expect("a row").picked[0].start
+    plan.reference.as_ref().expect("a row").row(0)
 }
 
 fn failing_on(is_bad: impl Fn(i64) -> bool + Send + Sync + 'static, class: Class) -> Arc<Scripted> {

@@ -87,9 +87,8 @@ impl Address {
 
     /// The key of another address below this prefix, without the prefix; `None` if it is not there.
     pub(crate) fn rest_of<'a>(&self, other: &'a Self) -> Option<&'a str> {
-        let bucket = |address: &Self| {
-            address.bucket.split_once("://").map(|(_, bucket)| bucket.to_owned())
-        };
+        let bucket =
+            |address: &Self| address.bucket.split_once("://").map(|(_, bucket)| bucket.to_owned());
         if self.kind != other.kind || bucket(self) != bucket(other) {
             return None;
         }

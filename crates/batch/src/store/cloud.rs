@@ -60,11 +60,19 @@ pub(super) fn connect(kind: Kind, bucket: &str) -> Result<Arc<dyn Objects>, Stri
         }
         Kind::Google => {
             let builder = GoogleCloudStorageBuilder::from_env().with_url(bucket).with_retry(retry);
-            Cloud::of(kind, bucket, builder.with_http_connector(Connector).build().map_err(problem)?)
+            Cloud::of(
+                kind,
+                bucket,
+                builder.with_http_connector(Connector).build().map_err(problem)?,
+            )
         }
         Kind::Azure => {
             let builder = MicrosoftAzureBuilder::from_env().with_url(bucket).with_retry(retry);
-            Cloud::of(kind, bucket, builder.with_http_connector(Connector).build().map_err(problem)?)
+            Cloud::of(
+                kind,
+                bucket,
+                builder.with_http_connector(Connector).build().map_err(problem)?,
+            )
         }
     })
 }

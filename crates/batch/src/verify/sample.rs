@@ -167,13 +167,13 @@ mod tests {
             size: 0,
             modified: 0,
             tag: None,
-            picked: vec![],
+            picked: Default::default(),
             index: None,
         };
         let dead = |rows: &[u64]| rows.iter().copied().collect();
         assert_eq!(input_rows(&chunk, &file, &dead(&[]), &[0, 9]), [10, 19]);
         assert_eq!(input_rows(&chunk, &file, &dead(&[10, 12]), &[0, 1, 7]), [11, 13, 19]);
-        file.picked = vec![100..115, 200..300];
+        file.picked = vec![100..115, 200..300].into();
         assert_eq!(input_rows(&chunk, &file, &dead(&[111]), &[0, 1, 4]), [110, 112, 200]);
     }
 }

@@ -209,7 +209,10 @@ fn changes_of_settings_at_the_same_time_are_all_kept() {
             control.set("concurrency=3")
         });
         let changed = changed.expect("changed");
-        assert_eq!(changed.batch_size.map(|rows| format!("batch_size={rows}")).as_deref(), Some(first));
+        assert_eq!(
+            changed.batch_size.map(|rows| format!("batch_size={rows}")).as_deref(),
+            Some(first)
+        );
         assert_eq!(changed.concurrency, Some(3));
         assert_eq!(Control::read(&store), Ok(changed));
     }

@@ -40,12 +40,12 @@ async fn an_output_among_the_input_is_refused_before_the_first_row() {
         Job { output: place.path(output), ..job }
     };
     let large = Compaction { to: place.path("rows/large"), file_size: Size(1 << 20) };
-    for (job, key) in [
-        (job("rows/out"), "output: "),
-        (Job { compact: Some(large), ..job("out") }, "compact: "),
-    ] {
+    for (job, key) in
+        [(job("rows/out"), "output: "), (Job { compact: Some(large), ..job("out") }, "compact: ")]
+    {
         let refused = score(job).await.expect_err(key);
-        let is_clear = |it: &String| it.starts_with(key) && it.contains("whose files are the input");
+        let is_clear =
+            |it: &String| it.starts_with(key) && it.contains("whose files are the input");
         assert!(matches!(&refused, Error::Usage(it) if is_clear(it)), "{refused}");
     }
     assert!(!place.path("rows/out").exists() && host.seen().is_empty());

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use outrigger_batch::{
-    Compacted, Compaction, Control, Error, MaxErrors, Size, Store, Watch, run,
-};
+use outrigger_batch::{Compacted, Compaction, Control, Error, MaxErrors, Size, Store, Watch, run};
 use outrigger_testkit::oip::{Answer, identity};
 
 use crate::harness::{Place, expected, host, ids, model, score, scored};
