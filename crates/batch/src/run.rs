@@ -143,7 +143,8 @@ async fn run_job(
         () = watch.interrupted() => Err(Error::Interrupted),
     };
     // The last rows are in the history too, also of a job that has stopped.
-    worker.steward.report_end(worker.conductor.progress(), result.is_ok());
+    let steward = Arc::clone(&worker.steward);
+    steward.report(worker.conductor.progress());
     if result.is_err() {
         // Nothing waits for a store that is away any longer.
         store.patience().end();
@@ -159,11 +160,13 @@ async fn run_job(
         }
         Err(error) => Err(error),
     };
-    match finished {
+    let manifest = match finished {
         // The worker that finishes a job removes what others still write.
-        Err(Error::Failed(message)) => Manifest::read(&store)?.ok_or(Error::Failed(message)),
-        finished => finished,
-    }
+        Err(Error::Failed(message)) => Manifest::read(&store)?.ok_or(Error::Failed(message))?,
+        finished => finished?,
+    };
+    steward.finish();
+    Ok(manifest)
 }
 
 async fn blocking<T: Send + 'static>(

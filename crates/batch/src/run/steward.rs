@@ -76,15 +76,11 @@ impl Steward {
         }
     }
 
-    /// Takes the last progress of the conductor. If the job `is_complete`, all rows that this worker
-    /// has not finished were committed by others.
-    pub(super) fn report_end(&self, progress: Progress, is_complete: bool) {
-        self.report(progress);
-        if is_complete {
-            let mut last = self.watch.get();
-            last.elsewhere += last.rows.saturating_sub(last.done());
-            self.watch.set(last);
-        }
+    /// The job is finished: others have committed all rows that this worker has not.
+    pub(super) fn finish(&self) {
+        let mut last = self.watch.get();
+        last.elsewhere += last.rows.saturating_sub(last.done());
+        self.watch.set(last);
     }
 
     /// Takes the progress of the conductor.
