@@ -107,7 +107,8 @@ mod tests {
         const ROWS: u64 = 1_000_000;
         let picked = Picked::from((0..ROWS).map(|row| 2 * row..2 * row + 1).collect::<Vec<_>>());
         assert!((0..ROWS).all(|position| picked.row(position) == Some(2 * position)));
-        assert_eq!(picked.ranges(ROWS - 1..ROWS), [2 * ROWS - 2..2 * ROWS - 1]);
+        let last = 2 * ROWS - 2..2 * ROWS - 1;
+        assert_eq!(picked.ranges(ROWS - 1..ROWS), std::slice::from_ref(&last));
     }
 
     #[test]

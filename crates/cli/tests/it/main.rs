@@ -1,6 +1,5 @@
 //! The binary as a process.
 
-mod batch;
 mod bench;
 mod commands;
 mod common;
