@@ -15,10 +15,17 @@ use outrigger_oip::{DataType, Tensor};
 
 use crate::columns::OutputColumn;
 
+/// The lists of a row that an answer may have beside those that its elements stand for, and the
+/// lists for each element. A list takes 4 bytes, so the lists of a row take at most 4 KiB, and
+/// 32 bytes for each of its elements.
+const MOST_LISTS: i64 = 1024;
+const LISTS_OF_ELEMENT: i64 = 8;
+
 /// Checks that an answer has the tensors of all columns. One that passes can be decoded.
 ///
 /// # Errors
-/// A tensor is missing, has another type or other dimensions, or a text is not UTF-8.
+/// A tensor is missing, has another type or other dimensions, has more lists than its elements
+/// explain, or a text is not UTF-8.
 pub(crate) fn check(answer: &[Tensor], outputs: &[OutputColumn]) -> Result<(), String> {
     for output in outputs {
         let OutputColumn { tensor: name, datatype, depth, sizes, .. } = output;
@@ -42,12 +49,27 @@ pub(crate) fn check(answer: &[Tensor], outputs: &[OutputColumn]) -> Result<(), S
                 "output {name} has the shape {shape:?}, and the model has rows of {sizes:?}"
             ));
         }
+        if *depth > 0 && !has_few_lists(found) {
+            let shape = &tensor.shape;
+            return Err(format!("output {name} has the shape {shape:?}, with too many lists"));
+        }
         let is_text = *datatype == DataType::Bytes;
         if is_text && tensor.texts().any(|text| std::str::from_utf8(text).is_err()) {
             return Err(format!("output {name} has a text that is not UTF-8"));
         }
     }
     Ok(())
+}
+
+/// True if a row of these sizes has no more lists than allowed. A shape whose last size is 0 has no
+/// elements, whatever the other sizes are.
+fn has_few_lists(sizes: &[i64]) -> bool {
+    let (mut all, mut of_depth) = (0_i64, 1_i64);
+    for size in sizes {
+        all = all.saturating_add(of_depth);
+        of_depth = of_depth.saturating_mul(*size);
+    }
+    all <= of_depth.saturating_mul(LISTS_OF_ELEMENT).saturating_add(MOST_LISTS)
 }
 
 fn find<'a>(answer: &'a [Tensor], name: &str) -> Result<&'a Tensor, String> {
@@ -187,6 +209,35 @@ mod tests {
         }
         let error = check(&[of(&[2, 2, 3])], &output).expect_err("another size");
         assert!(error.contains("rows of [-1, 2]"), "{error}");
+    }
+
+    #[test]
+    fn lists_without_elements_are_bounded() {
+        let of = |shape: &[i64], bytes: usize| tensor(DataType::Int8, shape, &vec![7; bytes]);
+        for (shape, bytes) in [
+            (&[2, 0][..], 0),
+            (&[2, 3, 0], 0),
+            (&[2, 0, 1 << 40], 0),
+            (&[2, 30, 32, 0], 0),
+            (&[1, 5000, 1, 1], 5000),
+        ] {
+            let (answer, output) = ([of(shape, bytes)], [column(DataType::Int8, shape.len() - 1)]);
+            assert_eq!(check(&answer, &output), Ok(()), "{shape:?}");
+            let rows = decode(&answer, &output).expect("decoded")[0].len();
+            assert_eq!(rows as i64, shape[0], "{shape:?}");
+        }
+        let many = [&[1, 5000][..], &[1; 12]].concat();
+        for (shape, bytes) in [
+            (&[2, 1 << 40, 0][..], 0),
+            (&[1, 1024, 0], 0),
+            (&[1, 1 << 30, 1 << 30, 0], 0),
+            (&[3, 4, 1 << 40, 0, 1], 0),
+            (&many, 5000),
+        ] {
+            let output = [column(DataType::Int8, shape.len() - 1)];
+            let error = check(&[of(shape, bytes)], &output).expect_err("too many lists");
+            assert!(error.contains("too many lists"), "{shape:?}: {error}");
+        }
     }
 
     #[test]

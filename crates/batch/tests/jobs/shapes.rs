@@ -39,6 +39,47 @@ fn wide(seen: &Seen) -> Answer {
     })
 }
 
+/// The answer without elements whose rows have this many empty lists.
+fn hollow(lists: i64) -> impl Fn(&Seen) -> Answer {
+    move |seen| {
+        identity::grpc_with(seen, |reply| {
+            let rows = reply.outputs[0].shape[0];
+            reply.outputs[0].shape = vec![rows, lists, 0];
+            reply.raw_output_contents[0] = Bytes::new();
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_with_lists_beyond_memory_changes_no_row() {
+    // The same shape with 2^40 in place of 3 would take terabytes.
+    let calls = AtomicUsize::new(0);
+    let liar = described(&[-1, -1], move |seen| match calls.fetch_add(1, Relaxed) % 3 {
+        2 => hollow(1 << 40)(seen),
+        _ => hollow(3)(seen),
+    });
+    let (place, liar, good) = (Place::new(), liar.await, described(&[-1, -1], hollow(3)).await);
+    let file = place.rows("a.parquet", 0..500);
+    let mut job = place.job(&[&file], &[&liar.address(), &good.address()]);
+    (job.batch_size, job.chunk_rows) = (4, Some(50));
+    let watch = Watch::default();
+    let manifest = run(job, Store::local(place.output()), watch.clone()).await.expect("scored");
+    assert_eq!((manifest.scored, manifest.dead), (500, 0));
+    let progress = watch.get();
+    let lies = progress.hosts.iter().find_map(|host| host.ends.get("bad_reply"));
+    assert!(lies.is_some_and(|lies| *lies > 0), "{progress:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_answer_with_lists_beyond_memory_is_refused() {
+    let (place, host) = (Place::new(), described(&[-1, -1], hollow(1 << 40)).await);
+    let file = place.rows("a.parquet", 0..20);
+    let error = score(place.job(&[&file], &[&host.address()])).await.expect_err("many lists");
+    let is_clear = matches!(&error, Error::Failed(it) if it.contains("too many lists"));
+    assert!(is_clear, "{error}");
+    assert!(!place.output().exists());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_with_rows_of_another_size_changes_no_row() {
     let calls = AtomicUsize::new(0);
