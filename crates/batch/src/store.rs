@@ -20,6 +20,8 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
+
 pub(crate) use self::{
     address::{Address, is_address},
     remote::Object,
@@ -141,13 +143,21 @@ impl Store {
     }
 
     /// Creates an object, durably, unless there is one of this name. Returns true if it was created.
+    /// In a store of objects it is one request, however large it is: a write in parts has no
+    /// condition.
     ///
     /// # Errors
     /// The store failed.
     pub fn create(&self, name: &str, content: &[u8]) -> io::Result<bool> {
-        let mut object = self.begin(name)?;
-        object.write_all(content)?;
-        object.finish()
+        let Kind::Remote(remote) = &self.kind else {
+            let mut object = self.begin(name)?;
+            object.write_all(content)?;
+            return object.finish();
+        };
+        self.step(name, "put");
+        let is_new = remote.create(name, &Bytes::copy_from_slice(content))?;
+        self.step(name, "done");
+        Ok(is_new)
     }
 
     /// Checks that the store does not replace the object with this name when it is created again.
@@ -316,7 +326,7 @@ impl Store {
 impl NewObject {
     /// Completes the object, durably, unless there is one of this name. Returns true if it was
     /// created. A large object in a store of objects replaces one of its name, so its name must be
-    /// its own.
+    /// its own; [`Store::create`] replaces nothing.
     ///
     /// # Errors
     /// The store failed.

@@ -75,6 +75,21 @@ fn a_large_object_is_written_in_parts() {
 }
 
 #[test]
+fn a_large_object_that_is_created_is_never_replaced() {
+    let (objects, store, patience) = scripted();
+    let [ours, theirs] = [1, 2].map(|byte| vec![byte; 20 << 20]);
+    objects.script(|method, key| {
+        assert!(method != "begin", "{key} is written in parts, which have no condition");
+        Fate::Answered
+    });
+    assert!(store.create("plan.json", &ours).expect("created"));
+    let other = objects.store("jobs/a", &patience);
+    assert!(!other.create("plan.json", &theirs).expect("refused"));
+    assert!(store.create("plan.json", &ours).expect("it has this content"));
+    assert!(store.read("plan.json").expect("read") == Some(ours));
+}
+
+#[test]
 fn an_answer_that_is_lost_changes_nothing() {
     let (objects, store, patience) = scripted();
     objects.script(first(&[("put", Fate::Lost), ("get", Fate::Away)]));
