@@ -227,8 +227,37 @@ pub(crate) fn read<T: DeserializeOwned>(store: &Store, name: &str) -> Result<Opt
     parsed(name, store.read(name).map_err(|error| Error::store(name, &error))?)
 }
 
+/// A document of the store on which no row depends; `None` if there is none of this name, or if it is
+/// damaged, as a crash of the machine may leave it. `is_reported`: damage is reported on standard
+/// error.
+///
+/// # Errors
+/// The store failed.
+pub(crate) fn read_if_whole<T: DeserializeOwned>(
+    store: &Store,
+    name: &str,
+    is_reported: bool,
+) -> Result<Option<T>, Error> {
+    let json = store.read(name).map_err(|error| Error::store(name, &error))?;
+    Ok(if_whole(name, json, is_reported))
+}
+
+/// The same of its JSON.
+pub(crate) fn if_whole<T: DeserializeOwned>(
+    name: &str,
+    json: Option<Vec<u8>>,
+    is_reported: bool,
+) -> Option<T> {
+    parsed(name, json).unwrap_or_else(|error| {
+        if is_reported {
+            eprintln!("outrigger: {error}: the object is damaged, and counts as absent");
+        }
+        None
+    })
+}
+
 /// A document from its JSON; `None` if there is none.
-pub(crate) fn parsed<T: DeserializeOwned>(
+fn parsed<T: DeserializeOwned>(
     name: &str,
     json: Option<Vec<u8>>,
 ) -> Result<Option<T>, Error> {

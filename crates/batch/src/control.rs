@@ -39,12 +39,30 @@ pub struct Control {
 }
 
 impl Control {
+    /// The control object of the job in a store. One that is damaged, as a crash of the machine may
+    /// leave it, counts as absent, which is reported on standard error.
+    ///
+    /// # Errors
+    /// It cannot be read, or has settings that this version does not know.
+    pub fn read(store: &Store) -> Result<Self, Error> {
+        Self::of(store.read(CONTROL).map_err(|error| Error::store(CONTROL, &error))?)
+    }
+
     /// The control object of the job in a store.
     ///
     /// # Errors
-    /// It cannot be read.
-    pub fn read(store: &Store) -> Result<Self, Error> {
+    /// It cannot be read, is damaged, or has settings that this version does not know.
+    pub(crate) fn read_whole(store: &Store) -> Result<Self, Error> {
         Ok(commit::read(store, CONTROL)?.unwrap_or_default())
+    }
+
+    /// The control object from its JSON; the one without settings if there is none, or if it is
+    /// damaged.
+    fn of(json: Option<Vec<u8>>) -> Result<Self, Error> {
+        let found = commit::if_whole::<serde_json::Value>(CONTROL, json, true);
+        let control = found.map(serde_json::from_value).transpose();
+        let invalid = |error| Error::failed(format!("{CONTROL}: {error}"));
+        Ok(control.map_err(invalid)?.unwrap_or_default())
     }
 
     /// Replaces the control object, whatever others have changed meanwhile. Workers read it within a
@@ -72,7 +90,7 @@ impl Control {
         }
         let mut changed = Self::default();
         store.update(CONTROL, |content| {
-            changed = commit::parsed(CONTROL, content.map(<[u8]>::to_vec))?.unwrap_or_default();
+            changed = Self::of(content.map(<[u8]>::to_vec))?;
             change(&mut changed)?;
             commit::json(&changed)
         })?;
@@ -179,6 +197,23 @@ mod tests {
         });
         let control = Control::read(&store).expect("read");
         assert_eq!(control.batch_size, Some(THREADS * CHANGES));
+    }
+
+    #[test]
+    fn a_damaged_object_counts_as_absent_and_is_replaced() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::local(directory.path());
+        store.replace(PLAN, b"{}").expect("written");
+        for damaged in ["", "\0\0\0\0", "{\"paused\": tr"] {
+            store.replace(CONTROL, damaged.as_bytes()).expect("written");
+            assert_eq!(Control::read(&store), Ok(Control::default()), "{damaged:?}");
+            assert!(Control::read_whole(&store).is_err(), "a job that runs keeps its settings");
+            let paused = Control::change(&store, |control| control.set("paused=true"));
+            assert!(paused.expect("changed").paused);
+            assert!(Control::read_whole(&store).expect("whole again").paused);
+        }
+        store.replace(CONTROL, b"{\"later\": 1}").expect("written");
+        assert!(Control::read(&store).is_err(), "a setting of another version is no damage");
     }
 
     #[test]

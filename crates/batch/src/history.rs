@@ -132,7 +132,7 @@ impl History {
         let name = format!("{HISTORIES}/{worker}.json");
         let stored = Stored { worker: worker.to_owned(), history: self.clone() };
         let json = commit::json(&stored)?;
-        store.replace(&name, &json).map_err(|error| Error::store(&name, &error))
+        store.replace_loosely(&name, &json).map_err(|error| Error::store(&name, &error))
     }
 }
 

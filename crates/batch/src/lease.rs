@@ -65,7 +65,7 @@ impl Leases {
         let json = commit::json(&self.lease())?;
         let failed = |error| Error::store(&name, &error);
         if !self.store.create(&name, &json).map_err(failed)? {
-            let holder: Option<Lease> = commit::read(&self.store, &name)?;
+            let holder: Option<Lease> = commit::read_if_whole(&self.store, &name, true)?;
             if holder.is_some_and(|lease| lease.is_valid(time::since_epoch())) {
                 return Ok(false);
             }
@@ -146,6 +146,17 @@ mod tests {
         first.release(7).expect("released");
         first.renew().expect("nothing is left to renew");
         assert_eq!(second.claim(7), Ok(true));
+    }
+
+    #[test]
+    fn a_lease_that_is_damaged_is_taken() {
+        let (_directory, store) = store();
+        let [first, second] = ["a", "b"].map(|worker| Leases::new(store.clone(), worker));
+        for damaged in ["", "\0\0\0\0", "{\"worker\": \"a\", \"pro"] {
+            store.replace(&lease_name(3), damaged.as_bytes()).expect("written");
+            assert_eq!(first.claim(3), Ok(true), "{damaged:?}");
+            assert_eq!(second.claim(3), Ok(false), "it is whole again");
+        }
     }
 
     #[test]

@@ -222,12 +222,13 @@ impl Reader {
     }
 }
 
-/// The workers that have reported lately.
+/// The workers that have reported lately. A report that is damaged is left out.
 pub(crate) fn workers(store: &Store) -> Result<Vec<Progress>, Error> {
     let names = store.list(WORKERS).map_err(|error| Error::store(WORKERS, &error))?;
     let mut workers = Vec::new();
     for name in names {
-        let Some(progress) = commit::read::<Progress>(store, &format!("{WORKERS}/{name}"))? else {
+        let name = format!("{WORKERS}/{name}");
+        let Some(progress) = commit::read_if_whole::<Progress>(store, &name, false)? else {
             continue;
         };
         let time = humantime::parse_rfc3339(&progress.time).unwrap_or(SystemTime::UNIX_EPOCH);

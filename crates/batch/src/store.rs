@@ -184,14 +184,26 @@ impl Store {
         Ok(NewObject { store: self.clone(), name: name.to_owned(), content })
     }
 
-    /// Creates or replaces an object. It is whole at any moment, but may be lost in a crash of the
-    /// machine: for leases and reports of progress.
+    /// Creates or replaces an object, durably.
     ///
     /// # Errors
     /// The store failed.
     pub fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        self.put(name, content, true)
+    }
+
+    /// Creates or replaces an object. A crash of the machine may leave it empty or damaged: for what
+    /// is written each second, and is left out if it cannot be read.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(crate) fn replace_loosely(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        self.put(name, content, false)
+    }
+
+    fn put(&self, name: &str, content: &[u8], is_durable: bool) -> io::Result<()> {
         match &self.kind {
-            Kind::Local(local) => local.replace(name, content),
+            Kind::Local(local) => local.replace(name, content, is_durable),
             Kind::Remote(remote) => remote.replace(name, content),
         }
     }

@@ -131,7 +131,7 @@ impl Steward {
         let mut counted = Instant::now();
         self.report_dead();
         loop {
-            if let Ok(control) = Control::read(&self.outputs.store) {
+            if let Ok(control) = Control::read_whole(&self.outputs.store) {
                 // A job that has stopped does not listen.
                 let _ = self.events.send(Event::Control(control));
             }
@@ -184,7 +184,7 @@ impl Steward {
     fn store_progress(&self) {
         let latest = locked(&self.latest).take();
         let Some(json) = latest.and_then(|progress| commit::json(&progress).ok()) else { return };
-        let _ = self.outputs.store.replace(&self.name(), &json);
+        let _ = self.outputs.store.replace_loosely(&self.name(), &json);
     }
 }
 

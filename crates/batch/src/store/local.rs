@@ -33,11 +33,18 @@ impl Local {
         Ok(NewFile { path: self.path(name), file })
     }
 
-    pub(super) fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        let mut file = self.unfinished(name)?;
+    /// Creates or replaces a file. If `is_durable`, the new content is on the disk afterwards.
+    pub(super) fn replace(&self, name: &str, content: &[u8], is_durable: bool) -> io::Result<()> {
+        let (mut file, path) = (self.unfinished(name)?, self.path(name));
         file.write_all(content)?;
-        file.persist(self.path(name)).map_err(|cause| cause.error)?;
-        Ok(())
+        if is_durable {
+            file.as_file().sync_all()?;
+        }
+        file.persist(&path).map_err(|cause| cause.error)?;
+        match is_durable {
+            true => sync_directory(path.parent().unwrap_or(&self.root)),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {

@@ -33,7 +33,7 @@ impl Store {
             Kind::Local(local) => {
                 let _lock = lock(local, name).map_err(failed)?;
                 let content = change(local.read(name).map_err(failed)?.as_deref())?;
-                local.replace(name, &content).map_err(failed)
+                local.replace(name, &content, true).map_err(failed)
             }
             Kind::Remote(remote) => {
                 for _ in 0..ATTEMPTS {

@@ -1,11 +1,11 @@
-//! Files that are damaged in the middle.
+//! Files and objects that are damaged.
 
 use std::{
     fs::{self, File},
     time::SystemTime,
 };
 
-use outrigger_batch::{Error, Manifest};
+use outrigger_batch::{Control, Error, Job, Manifest, MaxErrors, Progress, State, Status};
 
 use crate::harness::{Place, expected, host, score, scored};
 
@@ -43,4 +43,32 @@ async fn a_damaged_page_stops_a_job_which_goes_on_when_it_is_mended() {
     assert!(scored(&place.output()) == expected(0..ROWS));
     // Rows that are committed are not sent again.
     assert!(host.count("/ModelInfer") - sent <= 100 - 5 * before + 1, "{before} chunks before");
+}
+
+/// The crash of a machine may leave small objects empty, with zeros or with a part of their content.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_goes_on_with_damaged_leases_settings_and_reports() {
+    let (place, host) = (Place::new(), host().await);
+    let file = place.rows("a.parquet", (0..70).map(|id| if id < 14 { -1 } else { id }));
+    let mut job = place.job(&[&file], &[&host.address()]);
+    job.max_errors = Some(MaxErrors::Rows(5));
+    assert_eq!(score(job.clone()).await, Err(Error::TooManyDead));
+    let store = place.store();
+    let time = humantime::format_rfc3339(SystemTime::now()).to_string();
+    let report = Progress { worker: "a".to_owned(), time, rows: 70, ..Progress::default() };
+    let json = serde_json::to_vec(&report).expect("JSON");
+    store.replace("worker/a.json", &json).expect("written");
+    store.replace("worker/b.json", b"").expect("written");
+    store.replace("worker/c.json", &json[..json.len() / 2]).expect("written");
+    store.replace("control.json", b"").expect("written");
+    for chunk in 0..10 {
+        let name = format!("lease/{chunk:08}.json");
+        store.replace(&name, &[0; 100][..chunk * 10]).expect("written");
+    }
+    let status = Status::read(&store).expect("read");
+    assert_eq!((status.workers, status.state), (vec![report], State::Running));
+    assert_eq!(status.control, Control::default());
+    let manifest = score(Job { max_errors: None, ..job }).await.expect("scored");
+    assert_eq!((manifest.scored, manifest.dead), (56, 14));
+    assert_eq!(scored(&place.output()), expected(14..70));
 }
