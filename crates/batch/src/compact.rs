@@ -17,7 +17,7 @@ use std::{
     thread,
 };
 
-use outrigger_tables::{Format, TextColumn};
+use outrigger_tables::{Format, TextColumn, may_pass};
 use serde::{Deserialize, Serialize};
 
 use self::{
@@ -196,7 +196,9 @@ fn begin(to: &Store, source: &Source, file_size: u64) -> Result<(), Error> {
                 let problem = format!("{root} exists already and is not a compaction");
                 return Err(Error::usage(problem));
             }
-            Err(error) => return Err(Error::usage(format!("{root}: {error}"))),
+            Err(error) => {
+                return Err(Error::of_settings(format!("{root}: {error}"), may_pass(&error)));
+            }
         }
         let json = commit::json(&plan)?;
         to.create(COMPACTION, &json).map_err(|error| Error::store(COMPACTION, &error))?;

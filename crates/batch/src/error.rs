@@ -34,6 +34,15 @@ impl Error {
         Self::Failed(message.to_string())
     }
 
+    /// An error of the settings, such as a path that leads nowhere, or a failure if it `may_pass`
+    /// although nobody changes them.
+    pub(crate) fn of_settings(message: impl fmt::Display, may_pass: bool) -> Self {
+        match may_pass {
+            true => Self::failed(message),
+            false => Self::usage(message),
+        }
+    }
+
     /// The error of a setting with the name of the setting before it; others as they are.
     pub(crate) fn about(self, setting: &str) -> Self {
         match self {

@@ -19,7 +19,7 @@ use arrow_schema::{FieldRef, SchemaRef};
 use outrigger_tables::{Format, Index, Stat, TextColumn};
 use serde::{Deserialize, Serialize};
 
-use self::open::{OpenFile, refused};
+use self::open::{OpenFile, refused, unreadable};
 pub(crate) use self::{
     paths::{absolute, check_apart},
     picked::Picked,
@@ -285,8 +285,7 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>, Error> {
     }
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
-    let unreadable =
-        |error: std::io::Error| Error::usage(format!("input: {}: {error}", directory.display()));
+    let unreadable = |error: io::Error| unreadable(directory.display(), &error);
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;

@@ -21,7 +21,7 @@ mod write;
 
 pub use cell::Cell;
 pub use column::{Column, Kind, Names};
-pub use error::{Error, Problem};
+pub use error::{Error, Problem, may_pass};
 pub use format::Format;
 pub use limits::Limits;
 pub use read::{

@@ -7,7 +7,7 @@ use std::{
 
 use outrigger_tables::Format;
 
-use super::{matches, refused};
+use super::{matches, open::unreadable, refused};
 use crate::{
     Error,
     store::{Address, Patience},
@@ -47,7 +47,7 @@ pub(super) fn objects(pattern: &str, address: &Address) -> Result<Vec<PathBuf>, 
             found.map(|found| format!("{parent}{found}")).collect()
         })
     };
-    let mut keys = found.map_err(|failure| refused(format!("{address}: {failure}")))?;
+    let mut keys = found.map_err(|failure| unreadable(address, &failure.into()))?;
     if keys.is_empty() {
         return Err(refused(format!("no file matches {pattern:?}")));
     }
@@ -62,7 +62,7 @@ pub(super) fn objects(pattern: &str, address: &Address) -> Result<Vec<PathBuf>, 
 pub(super) fn files(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     walk(directory, "", &mut found, MOST_DEPTH)
-        .map_err(|error| refused(format!("{}: {error}", directory.display())))?;
+        .map_err(|error| unreadable(directory.display(), &error))?;
     if found.is_empty() {
         return Err(refused(format!("{} has no file of rows", directory.display())));
     }

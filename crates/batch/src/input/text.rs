@@ -15,7 +15,10 @@ use arrow_schema::Schema;
 use outrigger_oip::DataType;
 use outrigger_tables::{Format, Found, Infer, Lists, Scan, TextColumn, Wanted};
 
-use super::{Described, Input, InputFile, open::OpenFile};
+use super::{
+    Described, Input, InputFile,
+    open::{OpenFile, of_table},
+};
 use crate::{
     Error,
     columns::InputTensor,
@@ -145,7 +148,7 @@ fn scan(file: &InputFile, format: Format, wanted: &Wanted) -> Result<Scan, Error
     let OpenFile::Text(text) = &open else {
         return Err(Error::failed(format!("{} is no text", file.path.display())));
     };
-    let scan = text.scan(wanted).map_err(|error| Error::usage(format!("input: {error}")))?;
+    let scan = text.scan(wanted).map_err(of_table)?;
     open.check(file)?;
     Ok(scan)
 }

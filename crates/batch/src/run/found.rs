@@ -1,5 +1,7 @@
 //! The input, the hosts and the store that a run finds at its start.
 
+use outrigger_tables::may_pass;
+
 use crate::{
     Control, Environment, Error, Manifest,
     hosts::Hosts,
@@ -94,6 +96,9 @@ fn check_has_no_other(store: &Store) -> Result<(), Error> {
         // Another worker has begun the job since the plan was looked for.
         Ok(false) if Plan::read(store)?.is_some() => Ok(()),
         Ok(false) => Err(Error::usage(format!("output: {root} exists already and is not a job"))),
-        Err(error) => Err(Error::usage(format!("output: {root}: {error}"))),
+        Err(error) => {
+            let message = format_args!("output: {root}: {error}");
+            Err(Error::of_settings(message, may_pass(&error)))
+        }
     }
 }

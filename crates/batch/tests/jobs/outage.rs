@@ -96,7 +96,26 @@ async fn a_job_begins_only_if_its_store_answers() {
         }
     };
     let error = ended.expect("no panic").expect_err("there is no store");
-    assert!(error.to_string().contains("the store does not answer"), "{error}");
+    let is_clear = matches!(&error, Error::Failed(it) if it.contains("the store does not answer"));
+    assert!(is_clear, "{error}");
+    assert_eq!(calls(&host), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_output_that_refuses_its_credentials_is_no_fault_of_the_settings() {
+    let (place, host) = (Place::new(), host().await);
+    let file = place.rows("a.parquet", 0..20);
+    for method in ["get", "list"] {
+        let objects = Scripted::new();
+        objects.script(move |called, _| match called == method {
+            true => Fate::Refused,
+            false => Fate::Answered,
+        });
+        let store = objects.store("job", &Patience::in_virtual_time());
+        let job = place.job(&[&file], &[&host.address()]);
+        let error = score_in(store, job).await.expect_err("it cannot begin");
+        assert!(matches!(&error, Error::Failed(it) if it.contains("ExpiredToken")), "{error}");
+    }
     assert_eq!(calls(&host), 0);
 }
 

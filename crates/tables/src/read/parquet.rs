@@ -74,7 +74,8 @@ impl Source {
         check_footer(&file, limits)?;
         // Types that only Arrow has, such as dictionaries, are read as those that they stand for.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = ArrowReaderMetadata::load(&file, options).map_err(Cause::of)?;
+        let metadata =
+            ArrowReaderMetadata::load(&file, options).map_err(|error| Cause::of_parquet(&error))?;
         let (mut columns, mut roots, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
         for (root, field) in metadata.schema().fields().iter().enumerate() {
             let name: Arc<str> = field.name().as_str().into();
@@ -173,7 +174,7 @@ fn unless_damaged<T>(work: impl FnOnce() -> Result<T, Cause>) -> Result<T, Cause
 fn check_footer(file: &Blob, limits: &Limits) -> Result<(), Cause> {
     let Some(start) = file.len().checked_sub(END) else { return Ok(()) };
     let mut length = [0; 4];
-    length.copy_from_slice(&file.get_bytes(start, 4).map_err(Cause::of)?);
+    length.copy_from_slice(&file.get_bytes(start, 4).map_err(|error| Cause::of_parquet(&error))?);
     let (length, most) = (u64::from(u32::from_le_bytes(length)), limits.pages / FOOTER);
     if length <= most {
         return Ok(());

@@ -72,7 +72,8 @@ impl Table {
     fn of(file: Blob, path: &Path, limits: Limits) -> Result<Self, Cause> {
         check_footer(&file, &limits)?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = ArrowReaderMetadata::load(&file, options).map_err(Cause::of)?;
+        let metadata =
+            ArrowReaderMetadata::load(&file, options).map_err(|error| Cause::of_parquet(&error))?;
         Ok(Self { path: path.to_owned(), file, metadata, limits })
     }
 
