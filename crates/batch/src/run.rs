@@ -25,7 +25,7 @@ use tokio::{
 use self::{
     compaction::compact_once,
     found::{find, hosts, input, resume},
-    parts::{Begun, Layout, Start, begin, dead_rows, limits, settings, threads},
+    parts::{Begun, Layout, Start, begin, check_dead, limits, settings, threads},
     steward::Steward,
 };
 use crate::{
@@ -154,8 +154,10 @@ async fn run_job(
     let finished = match result {
         Ok(()) => {
             // Other workers have found dead rows too.
-            let finish =
-                move || dead_rows(&job, &output).and_then(|_| Manifest::write(&plan, &output));
+            let finish = move || {
+                check_dead(&job, &plan, &output)?;
+                Manifest::write(&plan, &output)
+            };
             blocking(finish).await
         }
         Err(error) => Err(error),

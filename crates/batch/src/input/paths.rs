@@ -5,7 +5,7 @@ use std::{
     path::{self, Component, Path, PathBuf},
 };
 
-use super::{places::is_hidden, refused};
+use super::{open::unreadable, places::is_hidden, refused};
 use crate::{
     Error,
     store::{Address, is_address},
@@ -20,7 +20,7 @@ pub(crate) fn absolute(pattern: &str) -> Result<String, Error> {
     if is_address(Path::new(pattern)) {
         return Ok(pattern.to_owned());
     }
-    let failed = |error: io::Error| refused(format!("{pattern:?}: {error}"));
+    let failed = |error: io::Error| unreadable(pattern, &error);
     let whole = without_parents(path::absolute(pattern).map_err(failed)?).map_err(failed)?;
     let text = whole.into_os_string().into_string();
     text.map_err(|path| refused(format!("{} is not UTF-8", path.display())))
@@ -67,7 +67,7 @@ fn below(pattern: &str, place: &Path) -> Result<Option<String>, Error> {
             Ok(input.rest_of(&place).filter(|_| is_prefix).map(str::to_owned))
         }
         (None, None) if Path::new(pattern).is_dir() => {
-            let failed = |error| refused(format!("{pattern}: {error}"));
+            let failed = |error: io::Error| unreadable(pattern, &error);
             let directory = fs::canonicalize(pattern).map_err(failed)?;
             let place = real(place).map_err(failed)?;
             let rest = place.strip_prefix(directory).ok();

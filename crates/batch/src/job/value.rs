@@ -159,12 +159,13 @@ impl FromStr for Period {
     }
 }
 
-/// The dead rows that a job may have: a number, or a share in percent of the last rows.
+/// The dead rows that a job may have: a number, or a share in percent of the last
+/// rows, and of all rows in the end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MaxErrors {
     /// At most so many rows.
     Rows(u64),
-    /// At most this share of the last rows, from 0 to 1.
+    /// At most this share of the last rows, and of all rows in the end, from 0 to 1.
     Share(f64),
 }
 

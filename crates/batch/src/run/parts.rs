@@ -141,6 +141,23 @@ pub(super) fn dead_rows(job: &Job, store: &Store) -> Result<Option<DeadRows>, Er
     Ok(Some(dead))
 }
 
+/// Checks the dead rows of a job whose chunks are all committed. A share is that of all its rows
+/// then: the last rows of one worker may be too few for a sample. Blocks.
+///
+/// # Errors
+/// There are too many, or the store failed.
+pub(super) fn check_dead(job: &Job, plan: &Plan, store: &Store) -> Result<(), Error> {
+    let Some(MaxErrors::Share(most)) = job.max_errors else {
+        return dead_rows(job, store).map(drop);
+    };
+    let mut dead = DeadRows::default();
+    dead.refresh(store)?;
+    match dead.without(&BTreeSet::new()) as f64 > most * plan.scoring.rows() as f64 {
+        true => Err(Error::TooManyDead),
+        false => Ok(()),
+    }
+}
+
 /// The output of the plan's chunks.
 fn outputs(plan: &Plan, store: &Store) -> Result<Outputs, Error> {
     let scoring = &plan.scoring;

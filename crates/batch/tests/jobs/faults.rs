@@ -151,6 +151,21 @@ async fn rows_that_cannot_be_sent_count_for_max_errors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_share_counts_in_the_end_of_a_job_with_few_rows() {
+    let (place, host) = (Place::new(), host().await);
+    // Ten rows of a hundred are dead.
+    let file = place.rows("a.parquet", (0..100).map(|id| if id % 10 == 0 { -1 } else { id }));
+    let mut job = place.job(&[&file], &[&host.address()]);
+    job.max_errors = Some(MaxErrors::Share(0.09));
+    assert_eq!(score(job.clone()).await, Err(Error::TooManyDead));
+    assert_eq!(score(job.clone()).await, Err(Error::TooManyDead), "also when it is run again");
+    assert_eq!(Manifest::read(&place.store()), Ok(None));
+    job.max_errors = Some(MaxErrors::Share(0.1));
+    let manifest = score(job).await.expect("no more than a tenth");
+    assert_eq!((manifest.scored, manifest.dead), (90, 10));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn dead_rows_of_earlier_runs_count_for_max_errors() {
     let (place, host) = (Place::new(), host().await);
     // Two rows of each chunk are dead.
