@@ -40,6 +40,8 @@ const LEVELS: u32 = 256;
 pub enum Unexplained {
     /// The file lacks the covers of nodes, or has invalid ones.
     NoCovers,
+    /// Leaves have linear models.
+    Linear,
     /// A tree has this many levels, which are too many.
     Deep(u32),
 }
@@ -50,6 +52,10 @@ impl fmt::Display for Unexplained {
             Self::NoCovers => f.write_str(
                 "contributions are computed from the covers of nodes (sum_hessian), and the \
                  model's file has none that are valid",
+            ),
+            Self::Linear => f.write_str(
+                "contributions are computed for leaves that are numbers, and the model has linear \
+                 models in leaves (linear_tree)",
             ),
             Self::Deep(levels) => write!(
                 f,

@@ -1,6 +1,7 @@
 //! The trees of a model, and the ways to score with them.
 
 mod leaves;
+mod linear;
 mod view;
 
 use std::ops::Range;

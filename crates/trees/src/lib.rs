@@ -23,6 +23,7 @@ mod error;
 mod forest;
 mod header;
 mod kernel;
+mod linear;
 mod model;
 mod numbering;
 mod objective;

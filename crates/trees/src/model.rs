@@ -10,6 +10,7 @@ use crate::{
     contributions::Covers,
     double::Double,
     forest::Forest,
+    linear::Linear,
     read::{self, Extent},
     rows::Input,
     slots::Slots,
@@ -32,6 +33,8 @@ pub struct Model {
     covers: Option<Covers>,
     /// The way from sums to values, if leaves are f64.
     double: Option<Double>,
+    /// The linear models of leaves; None if all leaves are plain values.
+    linear: Option<Linear>,
     /// The output of each tree. Empty if each tree has a value for every output.
     groups: Vec<u32>,
 }
@@ -69,6 +72,7 @@ impl Model {
             slots,
             covers,
             double: content.double,
+            linear: Some(content.linear).filter(|linear| !linear.is_empty()),
             groups: content.groups,
         })
     }
@@ -229,6 +233,9 @@ impl Model {
         iterations: Option<Range<u32>>,
         columns: Columns,
     ) -> Result<Explainer<'_>, Unexplained> {
+        if self.linear.is_some() {
+            return Err(Unexplained::Linear);
+        }
         let explainer = Explainer {
             forest: &self.forest,
             covers: self.covers.as_ref().ok_or(Unexplained::NoCovers)?,
@@ -247,7 +254,8 @@ impl Model {
         let words = self.base.capacity() + self.groups.capacity();
         let covers = self.covers.as_ref().map_or(0, Covers::memory);
         let double = self.double.as_ref().map_or(0, Double::memory);
-        let parts = self.forest.memory() + self.slots.memory() + covers + double;
+        let linear = self.linear.as_ref().map_or(0, Linear::memory);
+        let parts = self.forest.memory() + self.slots.memory() + covers + double + linear;
         size_of::<Self>() + self.header.memory() + parts + 4 * words
     }
 

@@ -42,6 +42,11 @@ impl<'a> Rows<'a> {
         self.values.chunks_exact(self.width.max(1))
     }
 
+    /// Some of the rows.
+    pub(crate) fn slice(self, rows: Range<usize>) -> Self {
+        Self { values: &self.values[rows.start * self.width..rows.end * self.width], ..self }
+    }
+
     /// The row `at`.
     pub(crate) fn row(&self, at: usize) -> &'a [f32] {
         &self.values[at * self.width..][..self.width]
@@ -113,6 +118,14 @@ impl<'a> Input<'a> {
         match self {
             Self::Dense(rows) => rows.len(),
             Self::Sparse(rows) => rows.len(),
+        }
+    }
+
+    /// Some of the rows.
+    pub(crate) fn slice(self, some: Range<usize>) -> Self {
+        match self {
+            Self::Dense(rows) => Self::Dense(rows.slice(some)),
+            Self::Sparse(rows) => Self::Sparse(rows.slice(some)),
         }
     }
 

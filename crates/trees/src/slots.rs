@@ -1,5 +1,7 @@
 //! The slots of features, for sparse rows.
 
+use std::ops::Range;
+
 use crate::{Budget, Error, Numbers, SparseRows};
 
 /// A feature that no split uses.
@@ -28,6 +30,14 @@ impl Placed<'_> {
     /// The number of rows.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
+    }
+
+    /// Some of the rows.
+    pub(crate) fn slice(self, some: Range<usize>) -> Self {
+        let (all, entries) =
+            (self.rows.entries_of(0..self.len()), self.rows.entries_of(some.clone()));
+        let found = &self.found[entries.start - all.start..entries.end - all.start];
+        Self { rows: self.rows.slice(some), found, ..self }
     }
 
     /// Slots and weights of a row, in the order of its entries, of which the last one for a slot

@@ -123,7 +123,7 @@ impl<'a> SparseRows<'a> {
 
     /// The places of the entries of some rows.
     #[inline]
-    fn entries_of(&self, rows: Range<usize>) -> Range<usize> {
+    pub(crate) fn entries_of(&self, rows: Range<usize>) -> Range<usize> {
         self.offsets[rows.start] as usize..self.offsets[rows.end] as usize
     }
 

@@ -26,11 +26,12 @@ fn use_it(file: &[u8]) -> bool {
     true
 }
 
-const FIXTURES: [&str; 8] = [
+const FIXTURES: [&str; 9] = [
     "lightgbm-2.3.1/categories.model",
     "lightgbm-3.3.5/zero-as-missing.model",
     "lightgbm-4.7.0/multiclass.model",
     "lightgbm-4.7.0/forest.model",
+    "lightgbm-4.7.0/linear.model",
     "catboost-1.2.10/multiclass.json",
     "catboost-1.2.10/nan-max.json",
     "catboost-1.2.10/lossguide.json",
@@ -175,7 +176,9 @@ fn errors_say_what_is_wrong_with_a_model_of_lightgbm() {
         ("left_child=1 -1", "left_child=2 -1", "a tree has no node 2"),
         ("left_child=1 -1", "left_child=-4 -1", "a tree has no node -4"),
         ("left_child=1 -1", "left_child=-2147483648 -1", "a tree has no node -2147483648"),
-        ("is_linear=0", "is_linear=1", "linear_tree"),
+        ("is_linear=0", "is_linear=2", "is_linear is 2"),
+        ("is_linear=0", "is_linear=", "is_linear is \"\""),
+        ("is_linear=0", "is_linear=1", "leaf_const has 0 elements for 3 leaves"),
         ("threshold=0\n", "threshold=1\n", "a tree has no set of categories 1"),
         ("threshold=0\n", "threshold=nan\n", "a tree has no set of categories NaN"),
         ("cat_boundaries=0 1", "cat_boundaries=1 0", "cat_boundaries descends"),
@@ -186,6 +189,80 @@ fn errors_say_what_is_wrong_with_a_model_of_lightgbm() {
     ];
     for (old, new, expected) in cases {
         assert_refused(LIGHTGBM, old, new, expected);
+    }
+}
+
+/// The models of the leaves of the first tree of [`LIGHTGBM`].
+const MODELS: &str = "is_linear=1
+leaf_const=1 2 3
+num_features=1 0 2
+leaf_features=0   1 0
+leaf_coeff=0.5   4 -1  ";
+
+#[test]
+fn leaves_may_have_linear_models() {
+    let file = LIGHTGBM.replace("is_linear=0", MODELS);
+    let expected = [
+        ([1.0, 0.0], 1.5 - 1.0),
+        ([9.0, 0.25], 3.0 + 1.0 - 9.0 + 1.0),
+        ([f32::NAN, 1.0], 2.0 + 1.0),
+        ([f32::NAN, 0.0], 0.1 + 1.0),
+        ([f32::NEG_INFINITY, 0.0], f64::NEG_INFINITY),
+    ];
+    for (row, expected) in expected {
+        assert_eq!(predict(&file, &row), expected, "{row:?}");
+    }
+    // The order of the lines does not count, and neither do models that are none.
+    let (flag, models) = MODELS.split_once('\n').expect("lines");
+    let other = LIGHTGBM.replace("is_linear=0", &format!("{models}\n{flag}"));
+    assert_eq!(predict(&other, &[9.0, 0.25]), -4.0);
+    let none = LIGHTGBM.replace("is_linear=0", &format!("is_linear=0\n{models}"));
+    assert_eq!(predict(&none, &[9.0, 0.25]), 0.3 + 1.0);
+    // Training may write such numbers, and its library scores with them.
+    for number in ["nan", "-nan"] {
+        assert!(
+            predict(&file.replace("leaf_const=1", &format!("leaf_const={number}")), &[1.0, 0.0])
+                .is_nan()
+        );
+    }
+    let infinite = file.replace("leaf_coeff=0.5", "leaf_coeff=-inf");
+    assert_eq!(predict(&infinite, &[1.0, 0.0]), f64::NEG_INFINITY);
+    // A single leaf has a model without features.
+    let leaf = "Tree=1\nnum_leaves=1\nleaf_value=5\nis_linear=1\nleaf_const=7\nnum_features=0\n";
+    let (file, _) = file.split_once("Tree=1").expect("a tree");
+    let file = format!("{file}{leaf}leaf_features= \nleaf_coeff= \n\nend of trees\n");
+    assert_eq!(predict(&file, &[1.0, 0.0]), 1.5 + 7.0);
+}
+
+#[test]
+fn errors_say_what_is_wrong_with_linear_models_of_leaves() {
+    let cases = [
+        ("leaf_const=1 2 3\n", "", "leaf_const has 0 elements"),
+        ("leaf_const=1 2 3", "leaf_const=1 2 3 4", "leaf_const has 4 elements for 3 leaves"),
+        ("leaf_const=1", "leaf_const=one", "\"one\" is no number here"),
+        ("num_features=1 0 2\n", "", "num_features has 0 elements"),
+        ("num_features=1 0", "num_features=1", "num_features has 2 elements for 3 leaves"),
+        ("num_features=1", "num_features=2", "leaf_features has 3 elements"),
+        ("num_features=1", "num_features=0", "not 2"),
+        ("num_features=1", "num_features=-1", "\"-1\" is no number here"),
+        ("num_features=1 0 2", "num_features=4294967295 0 4294967295", "not 8589934590"),
+        ("leaf_features=0   1 0\n", "", "leaf_features has 0 elements"),
+        ("leaf_features=0", "leaf_features=-1", "\"-1\" is no number here"),
+        ("leaf_features=0", "leaf_features=2", "feature 2, on which the tree does not split"),
+        ("leaf_features=0", "leaf_features=4294967295", "feature 4294967295, on which"),
+        ("leaf_coeff=0.5   4 -1", "leaf_coeff=0.5   4", "leaf_coeff has 2 elements"),
+        ("\nleaf_coeff=0.5   4 -1", "", "leaf_coeff has 0 elements"),
+        ("leaf_coeff=0.5", "leaf_coeff=0.5 x", "\"x\" is no number here"),
+        // A second tree without a split has no features.
+        (
+            "leaf_coeff=0.5   4 -1  ",
+            "leaf_coeff=0.5   4 -1\n\nTree=2\nnum_leaves=1\nleaf_value=5\nis_linear=1\n\
+             leaf_const=7\nnum_features=1\nleaf_features=0\nleaf_coeff=1",
+            "feature 0, on which the tree does not split",
+        ),
+    ];
+    for (old, new, expected) in cases {
+        assert_refused(&LIGHTGBM.replace("is_linear=0", MODELS), old, new, expected);
     }
 }
 
@@ -252,6 +329,7 @@ fn deep_trees_are_refused() {
     let error = refused.expect_err("a deep tree").to_string();
     assert!(error.contains("more than 6 levels"), "{error}");
     assert!(use_it(doubles::catboost(2, 3).as_bytes()));
+    assert!(use_it(doubles::lightgbm_linear(2, 5, 3).as_bytes()));
     assert!(use_it(doubles::catboost_nested(2, 50, 1).as_bytes()));
     let file = doubles::catboost_nested(1, 7, 1);
     let refused = Model::read(&mut file.as_bytes(), file.len() as u64, &limits);
@@ -271,6 +349,10 @@ fn numbers_of_one_byte_do_not_take_four_times_their_length() {
     let files = [
         LIGHTGBM.replace("cat_threshold=6", &format!("cat_threshold={}", many(" "))),
         LIGHTGBM.replace("leaf_value=-1", &format!("leaf_value={}", many(" "))),
+        LIGHTGBM.replace("is_linear=0", &format!("leaf_const={}", many(" "))),
+        LIGHTGBM.replace("is_linear=0", &format!("num_features={}", many(" "))),
+        LIGHTGBM.replace("is_linear=0", &format!("leaf_features={}", many(" "))),
+        LIGHTGBM.replace("is_linear=0", &format!("leaf_coeff={}", many(" "))),
         CATBOOST.replace("[1.5, ", &format!("[{}", many(","))),
         NESTED.replace("\"value\": 1", &format!("\"value\": [{}1]", many(","))),
     ];

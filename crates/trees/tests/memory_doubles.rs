@@ -14,6 +14,9 @@ fn the_peak_is_at_most_twice_the_file() {
     let files = [
         ("LightGBM", doubles::lightgbm(40, 11)),
         ("LightGBM", doubles::lightgbm(1, 15)),
+        ("LightGBM", doubles::lightgbm_linear(40, 11, 1)),
+        ("LightGBM", doubles::lightgbm_linear(1, 14, 5)),
+        ("LightGBM", doubles::lightgbm_linear(200, 5, 20)),
         ("CatBoost", doubles::catboost(400, 10)),
         ("CatBoost", doubles::catboost(4, 16)),
         ("CatBoost", doubles::catboost_nested(2000, 1, 1)),

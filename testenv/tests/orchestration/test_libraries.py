@@ -36,9 +36,9 @@ def users():
     return table
 
 
-def trained_by_lightgbm(table, labels, objective, classes):
+def trained_by_lightgbm(table, labels, objective, classes, **parameters):
     data = lightgbm.Dataset(table, labels, feature_name=NAMES)
-    parameters = {"objective": objective, "num_threads": 1, "verbosity": -1}
+    parameters = {"objective": objective, "num_threads": 1, "verbosity": -1, **parameters}
     if classes > 2:
         parameters["num_class"] = classes
     return lightgbm.train(parameters, data, 30)
@@ -56,13 +56,13 @@ def trained_by_catboost(table, labels, objective, classes):
 TRAINED = {"lightgbm": trained_by_lightgbm, "catboost": trained_by_catboost}
 
 
-def trained(library, objective="binary", classes=2, seed=1):
+def trained(library, objective="binary", classes=2, seed=1, **parameters):
     """Trees of a library that have learned from rows with missing values."""
     draw = np.random.default_rng(seed)
     table = draw.normal(size=(2000, 3))
     labels = np.digitize(table @ draw.normal(1, 0.3, 3), np.linspace(-1, 1, classes - 1))
     table[draw.random(table.shape) < 0.1] = np.nan
-    return TRAINED[library](table, labels, objective, classes)
+    return TRAINED[library](table, labels, objective, classes, **parameters)
 
 
 @pytest.fixture
@@ -105,6 +105,15 @@ def test_one_of_several_classes_is_the_score(client, serving, users, package, li
     package = package("multiclass", classes=3, library=library, width=3, score_column=2)
     serving(package, f"{library}/classes")
     expect_equal(client, package, f"{library}/classes", users, OFFERS)
+
+
+def test_leaves_may_have_linear_models(client, serving, users, tmp_path):
+    booster = trained("lightgbm", "multiclass", classes=3, linear_tree=True)
+    package = tree_package(
+        booster, COLUMNS, tmp_path, golden=(users.iloc[:3], OFFERS), width=3, score_column=2
+    )
+    serving(package, "lightgbm/linear")
+    expect_equal(client, package, "lightgbm/linear", users, OFFERS)
 
 
 @pytest.mark.parametrize("library", TRAINED)

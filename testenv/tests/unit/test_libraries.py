@@ -32,10 +32,10 @@ def booster():
     return trained()
 
 
-def trained(seed=1):
+def trained(seed=1, **parameters):
     table, labels = rows_and_labels(seed)
     data = lightgbm.Dataset(table, labels, feature_name=["age", "price"])
-    parameters = {"objective": "binary", "num_threads": 1, "verbosity": -1}
+    parameters = {"objective": "binary", "num_threads": 1, "verbosity": -1, **parameters}
     return lightgbm.train(parameters, data, 20)
 
 
@@ -47,6 +47,20 @@ def test_scores_are_those_of_the_booster(booster, tmp_path, output):
     own = booster.predict(ROWS, raw_score=output == "margin").astype("f4")
     assert scores.tobytes() == own.tobytes()
     assert ModelPackage(tmp_path).metadata.framework == "lightgbm"
+
+
+@pytest.mark.parametrize("output", ["value", "margin", "leaf"])
+def test_leaves_may_have_linear_models(tmp_path, output):
+    booster = trained(linear_tree=True)
+    wide = {"width": 20, "score_column": 3} if output == "leaf" else {}
+    package = tree_package(
+        booster, COLUMNS, tmp_path, output=output, golden=(USERS, OFFERS), **wide
+    )
+    assert "is_linear=1" in (tmp_path / "lightgbm" / "model.txt").read_text()
+    kind = {"value": {}, "margin": {"raw_score": True}, "leaf": {"pred_leaf": True}}[output]
+    own = booster.predict(ROWS, **kind)
+    own = own[:, 3] if output == "leaf" else own
+    assert np.concatenate(package.score(USERS, OFFERS)).tolist() == own.astype("f4").tolist()
 
 
 def test_options_are_written_and_applied(booster, tmp_path):

@@ -1,5 +1,7 @@
 //! The kernels find the same leaves as the walk, for random trees and rows.
 
+mod linear;
+
 use std::io::{Write as _, stderr};
 
 use proptest::prelude::*;

@@ -29,7 +29,11 @@ impl Model {
     /// Scores rows with a model whose leaves are f64. The output is not that of leaves.
     pub(super) fn predict_double(&self, rows: Input<'_>, options: &Options, out: &mut [f64]) {
         out.fill(0.0);
-        self.forest.add(rows, self.header.trees(options), &self.groups, self.groups(), out);
+        let (trees, groups, outputs) = (self.header.trees(options), &self.groups, self.groups());
+        match &self.linear {
+            None => self.forest.add(rows, trees, groups, outputs, out),
+            Some(linear) => self.forest.add_linear(linear, rows, trees, groups, outputs, out),
+        }
         let Some(double) = &self.double else { return };
         let iterations = self.header.chosen(options);
         for row in out.chunks_exact_mut(self.groups()) {

@@ -5,6 +5,7 @@
 //! behind the end of the trees.
 
 mod block;
+mod linear;
 
 use super::{
     lines::{Line, Lines},
@@ -25,6 +26,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, budget: &mut Budget) -> Result<Content
     let first = header.read(lines, budget)?;
     let mut content = header.content(budget)?;
     let mut block = Block::default();
+    let mut nodes = 0;
     let mut line = first;
     loop {
         match line {
@@ -32,6 +34,8 @@ pub(crate) fn read(lines: &mut Lines<'_>, budget: &mut Budget) -> Result<Content
                 lines.skip()?;
                 line = block.read(lines, budget)?;
                 let tree = block.tree(budget)?;
+                block.models.add_to(&mut content.linear, nodes, &tree, budget)?;
+                nodes += tree.nodes.len();
                 let group = content.trees.len() % content.outputs();
                 budget.push(&mut content.trees, tree)?;
                 budget.push(&mut content.groups, group as u32)?;

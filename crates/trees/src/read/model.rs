@@ -1,7 +1,8 @@
 //! The content of a model file, whatever its format.
 
 use crate::{
-    Error, budget::Budget, double::Double, error::invalid, oblivious::Oblivious, tree::Tree,
+    Error, budget::Budget, double::Double, error::invalid, linear::Linear, oblivious::Oblivious,
+    tree::Tree,
 };
 
 /// Outputs of a row that a model may have.
@@ -82,6 +83,8 @@ pub(crate) struct Content {
     pub(crate) oblivious: Option<Oblivious>,
     /// The way from sums to values, if leaves are f64.
     pub(crate) double: Option<Double>,
+    /// The linear models of leaves of `trees`.
+    pub(crate) linear: Linear,
     /// The output of each tree.
     pub(crate) groups: Vec<u32>,
     /// The first tree of each iteration, and the number of trees. Empty in files of libraries

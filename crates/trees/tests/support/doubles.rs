@@ -16,10 +16,35 @@ fn list<T: Display>(count: usize, separator: &str, element: impl Fn(usize) -> T)
 
 /// A model of LightGBM: full trees with `depth` splits on the way to each leaf.
 pub(crate) fn lightgbm(trees: usize, depth: u32) -> String {
+    lightgbm_of(trees, depth, line("is_linear", "0".to_owned()))
+}
+
+/// A model of LightGBM whose leaves have linear models of `used` features each. Trees of at least
+/// five levels split on all features.
+pub(crate) fn lightgbm_linear(trees: usize, depth: u32, used: usize) -> String {
+    let leaves = 1_usize << depth;
+    let of_each = |element: &dyn Fn(usize) -> String| {
+        list(leaves, "  ", |leaf| list(used, " ", |at| element(leaf * used + at)))
+    };
+    let models = [
+        line("is_linear", "1".to_owned()),
+        line("leaf_const", list(leaves, " ", number)),
+        line("num_features", list(leaves, " ", |_| used)),
+        line("leaf_features", of_each(&|at| (at % FEATURES).to_string())),
+        line("leaf_coeff", of_each(&|at| number(at).to_string())),
+    ];
+    lightgbm_of(trees, depth, models.concat())
+}
+
+fn line(key: &str, values: String) -> String {
+    format!("{key}={values}\n")
+}
+
+/// A model whose trees have the lines `models` too.
+fn lightgbm_of(trees: usize, depth: u32, models: String) -> String {
     let leaves = 1_usize << depth;
     let splits = leaves - 1;
     let child = |at: usize| if at < splits { at as i64 } else { -((at - splits) as i64) - 1 };
-    let line = |key: &str, values: String| format!("{key}={values}\n");
     let tree = [
         line("num_leaves", leaves.to_string()),
         line("num_cat", "0".to_owned()),
@@ -35,7 +60,7 @@ pub(crate) fn lightgbm(trees: usize, depth: u32) -> String {
         line("internal_value", list(splits, " ", |at| number(at) as f32)),
         line("internal_weight", list(splits, " ", |at| number(at) as f32)),
         line("internal_count", list(splits, " ", |at| 40 + at % 1000)),
-        line("is_linear", "0".to_owned()),
+        models,
         line("shrinkage", "0.1".to_owned()),
     ]
     .concat();

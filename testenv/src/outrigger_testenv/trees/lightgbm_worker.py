@@ -31,6 +31,7 @@ CATEGORIES = {
     "cat_l2": 1,
     "max_cat_to_onehot": 1,
 }
+LINEAR = {"linear_tree": "true"}
 FOREST = {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.7}
 
 
@@ -94,7 +95,26 @@ CASES = [
     Case("deep", {"objective": "regression", "num_leaves": 40, "min_data_in_leaf": 1}, rounds=2),
     Case("single-leaf", {"objective": "regression", "min_data_in_leaf": 1000}),
     Case("no-trees", {"objective": "regression"}, rounds=0),
-    Case("linear", {"objective": "regression", "linear_tree": "true"}, since=(3, 2), plain=True),
+    Case("linear", {"objective": "regression", **LINEAR}, since=(3, 2)),
+    Case("linear-complete", {"objective": "regression", **LINEAR}, complete=True, plain=True),
+    Case(
+        "linear-classes",
+        {"objective": "multiclass", "num_class": 3, **LINEAR},
+        labels="classes 3",
+        plain=True,
+    ),
+    Case(
+        "linear-categories",
+        {"objective": "binary", **CATEGORIES, **LINEAR},
+        labels="classes 2",
+        plain=True,
+    ),
+    Case("linear-forest", {"objective": "regression", **FOREST, **LINEAR}, plain=True),
+    Case(
+        "linear-single-leaf",
+        {"objective": "regression", "min_data_in_leaf": 1000, **LINEAR},
+        plain=True,
+    ),
 ]
 
 
@@ -116,8 +136,6 @@ def fixture(library: Library, case: Case, directory: Path) -> None:
     Booster.train(library, dataset, parameters, case.rounds).save(path)
     if case.name != "regression":
         shorten(path)
-    if case.name == "linear":
-        return
     # Loaded anew, because training leaves settings behind that the file may not have.
     booster = Booster.load(library, path)
     write(path.with_suffix(".txt"), expected(booster, case, scoring(case, path), library.version))

@@ -3,7 +3,7 @@
 //! A file numbers splits and leaves apart: a child that is not negative is a split, and the leaf
 //! `i` is `-i - 1`. Among the nodes of the arrays, leaves come behind the splits.
 
-use super::{Line, Lines};
+use super::{Line, Lines, linear::Models};
 use crate::{
     Error,
     budget::Budget,
@@ -28,6 +28,8 @@ pub(super) struct Block {
     /// The first word of each set of categories, and the number of words.
     boundaries: Vec<u64>,
     arrays: Arrays,
+    /// The linear models of the leaves.
+    pub(super) models: Models,
 }
 
 impl Block {
@@ -42,6 +44,7 @@ impl Block {
         self.decisions.clear();
         self.boundaries.clear();
         self.arrays.clear();
+        self.models.clear();
         self.arrays.lightgbm_categories = true;
         let arrays = &mut self.arrays;
         loop {
@@ -58,13 +61,7 @@ impl Block {
                 "leaf_value" => lines.numbers(&mut arrays.doubles, budget)?,
                 "cat_boundaries" => lines.numbers(&mut self.boundaries, budget)?,
                 "cat_threshold" => lines.numbers(&mut arrays.bits, budget)?,
-                "is_linear" if lines.text()?.trim() != "0" => {
-                    return Err(Error::Unsupported(
-                        "its leaves are linear models; train it without linear_tree".to_owned(),
-                    ));
-                }
-                "is_linear" => {}
-                _ => lines.skip()?,
+                key => self.models.read(key, lines, budget)?,
             }
         }
     }
@@ -75,6 +72,7 @@ impl Block {
     /// [`Error::Invalid`] unless the lines are those of a tree, and [`Error::Memory`].
     pub(super) fn tree(&mut self, budget: &mut Budget) -> Result<Tree, Error> {
         let splits = self.splits()?;
+        self.models.complete(&mut self.arrays.doubles, budget)?;
         let arrays = &mut self.arrays;
         let nodes = splits + self.leaves;
         budget.reserve(&mut arrays.condition, nodes)?;
