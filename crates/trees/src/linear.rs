@@ -102,8 +102,8 @@ impl Linear {
         self.coefficients.is_empty()
     }
 
-    /// The value that the leaf at `place` among the nodes of all trees has for a row. `plain` is the
-    /// value of a leaf without a model, and of one that uses a feature that the row lacks.
+    /// The value that the leaf at `place` among the nodes of all trees has for a row. `plain` is
+    /// the value of a leaf without a model, and of one that uses a feature that the row lacks.
     #[inline]
     pub(crate) fn value(&self, place: usize, plain: f64, row: Row<'_>) -> f64 {
         let range = self.range(place);

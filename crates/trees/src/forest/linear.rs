@@ -10,9 +10,9 @@ const ROWS: usize = 64;
 const TREES: usize = 256;
 
 impl Forest {
-    /// Adds the values of the leaves of `trees` to `sums` as [`Self::add`] does. Leaves with a model
-    /// in `linear` have its value. The leaves are found by the kernels, and then each row takes
-    /// their values in the order of the trees. Oblivious trees have no such leaves.
+    /// Adds the values of the leaves of `trees` to `sums` as [`Self::add`] does. Leaves with a
+    /// model in `linear` have its value. The leaves are found by the kernels, and then each row
+    /// takes their values in the order of the trees. Oblivious trees have no such leaves.
     pub(crate) fn add_linear(
         &self,
         linear: &Linear,
