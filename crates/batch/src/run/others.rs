@@ -19,7 +19,7 @@ pub(super) struct Others {
     committed: BTreeSet<u64>,
     /// The rows of those that others have committed.
     rows: u64,
-    /// The times at which these rows had changed, with the rows, and before them the begin.
+    /// The start, and the times at which these rows had changed, each with the rows.
     changes: VecDeque<(Instant, u64)>,
 }
 
@@ -104,7 +104,7 @@ mod tests {
         };
         assert_eq!(refresh(0, 10).0, 0.0);
         assert_eq!(refresh(1, 20).0, 5.0);
-        // Ten times as fast from then on: the begin is no longer part of the rate.
+        // Ten times as fast from then on: the start is no longer part of the rate.
         for step in 1..100 {
             refresh(1 + 5 * step, 20 + 10 * step);
         }
