@@ -23,7 +23,7 @@ from outrigger_testenv.chart.root import may_mount
 from outrigger_testenv.chart.validity import OPERATOR
 from outrigger_testenv.kubernetes import program
 from outrigger_testenv.kubernetes.client import path_of
-from outrigger_testenv.kubernetes.kubelet import Kubelet
+from outrigger_testenv.kubernetes.kubelet import Kubelet, index_of
 from outrigger_testenv.kubernetes.server import Server
 from outrigger_testenv.oip import environments
 from outrigger_testenv.oip.models import Served
@@ -102,18 +102,24 @@ class Running:
             self.client.apply(each)
         return path_of(rendered.workload)
 
-    def condition(self, job, kind):
-        """Waits for a condition of a Job; returns it and the Job's status."""
+    def seen(self, job, look):
+        """Waits until `look` finds something in the status of a Job; returns that."""
         collection, name = job.rsplit("/", 1)
         for _, found in self.client.watch(collection, PATIENCE):
-            for each in found["status"].get("conditions", []):
-                if (found["metadata"]["name"], each["type"], each["status"]) == (
-                    name,
-                    kind,
-                    "True",
-                ):
-                    return each, found["status"]
-        raise TimeoutError(f"{job} is not {kind}: {self.client.get(job)['status']}")
+            if found["metadata"]["name"] == name and (seen := look(found["status"])) is not None:
+                return seen
+        raise TimeoutError(f"{job} is still {self.client.get(job)['status']}")
+
+    def condition(self, job, kind):
+        """Waits for a condition of a Job; returns it and the Job's status."""
+
+        def look(status):
+            for each in status.get("conditions", []):
+                if (each["type"], each["status"]) == (kind, "True"):
+                    return each, status
+            return None
+
+        return self.seen(job, look)
 
     def wait_for(self, files, count):
         """Waits until the output has so many files of a pattern."""
@@ -220,6 +226,63 @@ def test_pods_that_end_are_replaced_and_the_job_completes(release, triton, volum
         _, status = running.condition(job, "Complete")
         assert not status.get("failedIndexes")
         assert_whole(running, volumes)
+
+
+def test_an_index_fails_for_good_at_its_limit_and_the_others_go_on(release, volumes):
+    with release(**SLOW) as running:
+        job, kubelet = running.install({"backoffLimitPerIndex": 1}), running.kubelet
+        other, first = (kubelet.running(index) for index in (0, 1))
+        running.wait_for(REPORTS, 2)
+        kubelet.terminate(first)
+        assert kubelet.exit_code(first) == 130
+        second = kubelet.running(1, first["metadata"]["uid"])
+        assert second["metadata"]["annotations"][f"{ANNOTATION}failure-count"] == "1"
+        running.wait_for(REPORTS, 2)
+        kubelet.kill(second)
+        assert kubelet.exit_code(second) == 128 + 9
+        # An empty text before it.
+        assert running.seen(job, lambda status: status.get("failedIndexes") or None) == "1"
+        committed = len(list(running.output.glob(COMMITS)))
+        running.wait_for(COMMITS, committed + 2)
+        running.batch("set", *FAST)
+        # The job controller looks at failed indexes before it looks at the success policy.
+        failed, status = running.condition(job, "Failed")
+        assert failed["reason"] == "FailedIndexes"
+        assert (status["failedIndexes"], status["completedIndexes"]) == ("1", "0")
+        pods = [pod["metadata"]["uid"] for pod in kubelet.pods()]
+        expected = [pod["metadata"]["uid"] for pod in (other, first, second)]
+        assert sorted(pods) == sorted(expected), "the failed index gets no further pod"
+        assert kubelet.exit_code(other) == 0
+        assert_whole(running, volumes)
+        again = running.install({"backoffLimitPerIndex": 2})
+        assert again != job
+        running.condition(again, "Complete")
+
+
+def test_more_failed_indexes_than_are_allowed_end_the_job(release):
+    with release(**SLOW) as running:
+        limits = {"backoffLimitPerIndex": 0, "maxFailedIndexes": 0}
+        job, kubelet = running.install(limits), running.kubelet
+        other, killed = (kubelet.running(index) for index in (0, 1))
+        running.wait_for(REPORTS, 2)
+        kubelet.kill(killed)
+        failed, status = running.condition(job, "Failed")
+        assert failed["reason"] == "MaxFailedIndexesExceeded"
+        assert status["failedIndexes"] == "1"
+        assert kubelet.exit_code(other) == 130
+        assert len(kubelet.pods()) == 2, "none is replaced"
+
+
+def test_a_job_whose_hosts_are_away_at_its_start_fails_after_its_tries(release, triton):
+    # Nothing listens there.
+    with release([f"127.0.0.2:{triton.ports[2]}"]) as running:
+        job, kubelet = running.install({"backoffLimitPerIndex": 1}), running.kubelet
+        failed, status = running.condition(job, "Failed")
+        assert (failed["reason"], status["failedIndexes"]) == ("FailedIndexes", "0,1")
+        pods = kubelet.pods()
+        assert sorted(index_of(pod) for pod in pods) == [0, 0, 1, 1]
+        assert {kubelet.exit_code(pod) for pod in pods} == {1}
+        assert not running.output.exists()
 
 
 def test_settings_at_fault_end_the_job_at_once(release):

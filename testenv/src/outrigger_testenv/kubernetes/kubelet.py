@@ -85,6 +85,10 @@ class Kubelet:
         """Kills the process of a pod, as the kernel does when memory is short."""
         self._processes[pod["metadata"]["uid"]].kill()
 
+    def terminate(self, pod: Object) -> None:
+        """Ends the process of a pod by SIGTERM. The pod is not removed, so the end is a failure."""
+        self._processes[pod["metadata"]["uid"]].stop()
+
     def evict(self, pod: Object) -> None:
         """Removes a pod as a drain of its node does."""
         path = f"{self._pods}/{pod['metadata']['name']}/eviction"
