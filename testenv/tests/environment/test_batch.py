@@ -4,22 +4,32 @@ that is killed goes on where it was.
 
 import csv
 import json
+import os
 import signal
 import subprocess
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from outrigger_testenv import tools
 from outrigger_testenv.binary import outrigger
+from outrigger_testenv.chart.root import may_mount
 from outrigger_testenv.oip import environments
 from outrigger_testenv.oip.models import Served
 from outrigger_testenv.oip.peers import Triton
+from outrigger_testenv.processes import Process
 
 ROWS = Served("rows", dimensions=(-1, 2))
 TEXTS = Served("identity_bytes", datatype="BYTES")
 TIMEOUT = 300
+# Longest time of a lease, in seconds.
+LEASE = 30
+# Gives a worker a namespace of process ids, so that its leases are those of another machine.
+ELSEWHERE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +74,8 @@ def _output(job):
     return pa.concat_tables(pq.read_table(job / name) for name in files), manifest
 
 
-def _job_file(path, triton, rows, job):
-    """Writes a job with many small chunks."""
+def _job_file(path, triton, rows, job, **keys):
+    """Writes a job with many small chunks, or with other `keys`."""
     path.write_text(
         json.dumps(
             {
@@ -76,6 +86,7 @@ def _job_file(path, triton, rows, job):
                 "outputs": {"score": "OUT_x"},
                 "batch_size": 8,
                 "chunk_rows": 20,
+                **keys,
             }
         )
     )
@@ -174,6 +185,62 @@ def test_a_job_that_is_killed_goes_on_where_it_was(triton, tmp_path):
 
 def _commits(job):
     return len(list((job / "commit").glob("[0-9]*.json")))
+
+
+def test_chunks_of_a_worker_elsewhere_that_is_killed_are_free_after_its_leases(triton, tmp_path):
+    if not may_mount():
+        tools.skip("needs root's rights, to give a worker a namespace of process ids")
+    rows, job = tmp_path / "rows", tmp_path / "scored"
+    rows.mkdir()
+    written = _write(rows / "a.parquet", 40_000, seed=9)
+    # The first worker needs seconds for a chunk, and the second one far less.
+    slow, fast = (
+        _job_file(
+            *(tmp_path / f"{size}.yaml", triton, rows, job),
+            **{"batch_size": size, "concurrency": most, "chunk_rows": 5000},
+        )
+        for size, most in ((1, 1), (500, 8))
+    )
+    far = Process("far", [*ELSEWHERE, *_command("run", slow)], tmp_path / "far.log")
+    near = Process("near", _command("run", fast), tmp_path / "near.log")
+    try:
+        far.start()
+        far.wait_until(lambda: _scored(job) > 0)
+        near.start()
+        near.wait_until(lambda: _commits(job) > 0)
+        far.kill()
+        left = {file: until for file, until in _leases_elsewhere(job) if not file.exists()}
+        assert left, "it was killed in the middle of a chunk"
+        near.wait_until_ended(2 * LEASE)
+        assert near.exit_code == 0, near.tail()
+    finally:
+        far.kill()
+        near.kill()
+    for file, until in left.items():
+        assert until < file.stat().st_mtime < until + LEASE, "it was taken after the lease"
+    found, manifest = _output(job)
+    assert (manifest["rows"], manifest["dead"]) == (40_000, 0)
+    assert found["id"].to_pylist() == written["id"].to_pylist()
+    assert found["score"].to_pylist() == written["x"].to_pylist()
+
+
+def _scored(job):
+    """The rows that the workers of a job have scored, as they report it."""
+    return sum(json.loads(file.read_text())["scored"] for file in job.glob("worker/*.json"))
+
+
+def _leases_elsewhere(job):
+    """The leases of workers on other machines: the commit that each is for, and the time of its
+    end in seconds since 1970.
+    """
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    here = f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    for file in job.glob("lease/*.json"):
+        # Those of this machine come and go.
+        with suppress(FileNotFoundError):
+            lease = json.loads(file.read_text())
+            if lease["process"]["scope"] != here:
+                yield job / "commit" / file.name, lease["until"]
 
 
 def test_faults_are_found_before_the_first_row(triton, tmp_path):
