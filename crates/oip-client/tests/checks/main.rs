@@ -8,4 +8,5 @@ mod harness;
 mod hosts;
 mod memory;
 mod replies;
+mod sockets;
 mod tls;
