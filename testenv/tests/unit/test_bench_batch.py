@@ -264,19 +264,21 @@ def test_the_worse_kind_of_host_of_the_simulation_counts(monkeypatch):
 
 
 def test_memory_is_in_mebibytes_and_the_wait_for_writers_in_percent(monkeypatch):
-    reports = [{"memory_peak": 300 << 20}, {"blocked_seconds": 0.5}]
+    reports = [{"memory_peak": 300 << 20, "blocked_seconds": 15.0}, {"blocked_seconds": 0.5}]
 
     def of(is_fast, count):
         seen = Seen(resident=400 << 20, report=reports[not is_fast])
-        return Ended(Cost(20.0, 3.0), {"rows": count, "seconds": 20.0}, seen)
+        return Ended(Cost(20.0, 3.0), {"rows": 1280, "seconds": 20.0}, seen)
 
     monkeypatch.setattr(memory, "_job", of)
     assert memory.buffers(None, QUICK).samples == [300]
     assert memory.resident(None, QUICK).samples == [400]
-    assert memory.blocked(None, QUICK).samples == [2.5]
+    measured = [memory.blocked(is_paced, None, QUICK) for is_paced in (True, False)]
+    assert [each.samples for each in measured] == [[2.5], [75.0]]
+    assert measured[0].conditions == {"answers_per_second": 64}
     reports[:] = [{}, {}]
     with pytest.raises(Skipped, match="does not report"):
-        memory.blocked(None, QUICK)
+        memory.blocked(True, None, QUICK)
     with pytest.raises(Failed, match="before its first report"):
         memory.buffers(None, QUICK)
 

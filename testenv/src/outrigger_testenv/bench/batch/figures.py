@@ -123,9 +123,18 @@ BATCH_FIGURES = (
         "batch-memory-blocked",
         "the share of its time in which a job waits for its writers, 64 answers of 1 MiB a second",
         PERCENT,
-        memory.blocked,
+        partial(memory.blocked, True),
         at_most(1),
         _either(20 + _AROUND, 4 + _AROUND),
+    ),
+    Figure(
+        "batch-memory-blocked-fast",
+        "the same share of the job of the first two of these lines, whose host answers faster than"
+        " answers can be written",
+        PERCENT,
+        partial(memory.blocked, False),
+        None,
+        lambda _: 1,
     ),
     *(
         Figure(
