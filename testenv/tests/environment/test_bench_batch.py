@@ -2,11 +2,12 @@
 
 import pytest
 
-from outrigger_testenv.bench.batch import balance, job, resume
+from outrigger_testenv.bench.batch import balance, halved, job, limiter, resume
 from outrigger_testenv.bench.batch.hosts import running
 from outrigger_testenv.bench.batch.rows import Rows
 from outrigger_testenv.bench.batch.server import MODEL, OUTPUT
 from outrigger_testenv.bench.figure import QUICK, Failed
+from outrigger_testenv.oip import environments
 
 
 @pytest.fixture
@@ -55,6 +56,14 @@ def test_lies_are_counted_and_leave_no_wrong_row():
     assert values[balance.WRONG] == 0
     assert 0 < values["lies"] < values["requests"]["liar"]
     assert values[balance.SHARE] > 0 and values[balance.TIME] > 0
+
+
+def test_a_job_goes_on_while_triton_has_half_of_its_instances():
+    environments.needs(environments.TRITON)
+    found = halved._job(6.0)
+    assert 0 < found[limiter.THROUGHPUT] < 1.2
+    assert found[limiter.ROUND_TRIP] >= 1
+    assert 0 <= found[limiter.REFUSED] < 100
 
 
 def test_a_job_goes_on_behind_commits_that_were_made_for_it():

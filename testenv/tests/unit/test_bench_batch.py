@@ -14,7 +14,7 @@ import pytest
 from inference import inference_pb2 as pb
 from inference import inference_pb2_grpc
 from outrigger_testenv.bench import __main__ as command
-from outrigger_testenv.bench.batch import cost, limiter, memory, rivals, soak, speed
+from outrigger_testenv.bench.batch import cost, halved, limiter, memory, rivals, soak, speed
 from outrigger_testenv.bench.batch.cost import Cost
 from outrigger_testenv.bench.batch.figures import BATCH_FIGURES, SOAK_FIGURES
 from outrigger_testenv.bench.batch.hosts import running
@@ -261,6 +261,22 @@ def test_the_worse_kind_of_host_of_the_simulation_counts(monkeypatch):
     setup = SimpleNamespace(programs={DISPATCH: "figures"})
     assert limiter.simulated(limiter.THROUGHPUT, setup, FULL).samples == [0.97]
     assert limiter.simulated(limiter.REFUSED, setup, FULL).samples == [0.4]
+
+
+def test_the_values_of_a_host_are_the_differences_of_its_counts():
+    looks = [
+        # The times in the model are 0.1 s a request, and the round trips 0.12 s and then 0.5 s.
+        halved.Counts(time=7.0, answers=10, refused=0, round_trips=1.0, running=1.0),
+        halved.Counts(time=8.0, answers=70, refused=1, round_trips=8.2, running=7.0),
+        halved.Counts(time=8.5, answers=70, refused=1, round_trips=8.2, running=7.0),
+        halved.Counts(time=9.0, answers=100, refused=10, round_trips=23.2, running=10.0),
+    ]
+    values = halved.values(looks, places=12.0)
+    assert values[limiter.THROUGHPUT] == pytest.approx(0.75)
+    assert values[limiter.REFUSED] == pytest.approx(10)
+    assert values[limiter.ROUND_TRIP] == pytest.approx(1.2)
+    with pytest.raises(Failed, match="nothing"):
+        halved.values(looks[1:3], places=12.0)
 
 
 def test_memory_is_in_mebibytes_and_the_wait_for_writers_in_percent(monkeypatch):

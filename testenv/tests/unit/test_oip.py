@@ -110,6 +110,8 @@ def test_tritons_configuration_says_how_models_are_batched():
     assert "dynamic_batching" not in plain
     slow = next(each for each in ALL if each.name == "slow")
     assert "max_queue_size: 2" in peers._configuration(slow)
+    places = peers._configuration(Served("places", max_batch_size=16, instances=8))
+    assert "count: 8" in places and "max_queue_size: 16" in places
 
 
 # NumPy has no BF16.

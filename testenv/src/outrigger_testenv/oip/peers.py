@@ -7,10 +7,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from outrigger_testenv.oip import environments
-from outrigger_testenv.oip.models import ALL, NEVER, Served
+from outrigger_testenv.oip.models import ALL, NEVER, PLACES, Served
 from outrigger_testenv.processes import Process, free_ports, listens
 
 _SERVED = Path(__file__).parent / "served"
@@ -29,6 +30,10 @@ _SHORT_QUEUE = """dynamic_batching {
     max_queue_size: 2 default_timeout_microseconds: 300000
     timeout_action: REJECT allow_timeout_override: true
   }
+}"""
+# How Triton's `places` refuses what would wait behind 16 requests.
+_QUEUE = """dynamic_batching {
+  default_queue_policy { max_queue_size: 16 timeout_action: REJECT }
 }"""
 _BATCHING = "dynamic_batching { max_queue_delay_microseconds: 20000 }"
 
@@ -138,9 +143,19 @@ class Triton(Peer):
     def started(self) -> None:
         """Begins to load the model that does not become ready."""
         if any(each.name == NEVER for each in self.served):
-            path = f"http://{self.rest}/v2/repository/models/{NEVER}/load"
             with suppress(TimeoutError):
-                urllib.request.urlopen(urllib.request.Request(path, b"{}"), timeout=1)
+                self._load(NEVER, 1)
+
+    def resize(self, served: Served, instances: int) -> None:
+        """Changes the number of instances of a model that is loaded, and returns when it is so."""
+        changed = replace(served, instances=instances)
+        (self.repository / served.name / "config.pbtxt").write_text(_configuration(changed))
+        self._load(served.name, _START)
+
+    def _load(self, name: str, timeout: float) -> None:
+        """Loads a model, again if it is loaded and its configuration has changed."""
+        path = f"http://{self.rest}/v2/repository/models/{name}/load"
+        urllib.request.urlopen(urllib.request.Request(path, b"{}"), timeout=timeout).close()
 
     def close(self) -> None:
         """Ends it, and removes the shared memory that killed stubs leave behind."""
@@ -207,8 +222,8 @@ def _configuration(served: Served) -> str:
     lines = [
         f'name: "{served.name}"\nbackend: "python"\nmax_batch_size: {served.max_batch_size}',
         f"input {tensors(served.inputs)}\noutput {tensors(served.outputs)}",
-        "instance_group [ { kind: KIND_CPU count: 1 } ]",
-        {"slow": _SHORT_QUEUE, "pair": _BATCHING}.get(served.name, ""),
+        f"instance_group [ {{ kind: KIND_CPU count: {served.instances} }} ]",
+        {"slow": _SHORT_QUEUE, "pair": _BATCHING, PLACES: _QUEUE}.get(served.name, ""),
     ]
     return "\n".join(lines) + "\n"
 

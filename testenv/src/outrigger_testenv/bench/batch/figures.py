@@ -9,6 +9,7 @@ from functools import partial
 
 from outrigger_testenv.bench.batch import (
     balance,
+    halved,
     limiter,
     memory,
     online,
@@ -28,6 +29,7 @@ from outrigger_testenv.bench.figure import (
     SECONDS,
     Effort,
     Figure,
+    Measurement,
     Target,
     at_least,
     at_most,
@@ -57,7 +59,17 @@ def _rival(name: str, about: str) -> Figure:
     )
 
 
-def _limiter(value: str, about: str, unit: str, target: Target) -> tuple[Figure, Figure]:
+def _limiter(value: str, about: str, unit: str, target: Target) -> tuple[Figure, ...]:
+    def real(name: str, host: str, measured: Callable[..., Measurement]) -> Figure:
+        return Figure(
+            f"batch-limiter-{name}{value}",
+            f"{about}, on {host} in the middle third",
+            unit,
+            partial(measured, value),
+            target,
+            lambda effort: (limiter.seconds(effort) + _AROUND) / len(limiter.VALUES),
+        )
+
     return (
         Figure(
             f"batch-limiter-simulated-{value}",
@@ -68,14 +80,8 @@ def _limiter(value: str, about: str, unit: str, target: Target) -> tuple[Figure,
             lambda _: 2,
             (DISPATCH,),
         ),
-        Figure(
-            f"batch-limiter-{value}",
-            f"{about}, on a real host whose capacity halves in the middle third",
-            unit,
-            partial(limiter.measured, value),
-            target,
-            lambda effort: (limiter.seconds(effort) + _AROUND) / len(limiter.VALUES),
-        ),
+        real("", "a host of this project whose capacity halves", limiter.measured),
+        real("triton-", "Triton, of whose instances half are removed", halved.measured),
     )
 
 

@@ -21,9 +21,9 @@ from outrigger_testenv.bench.setup import Setup
 THROUGHPUT, REFUSED, ROUND_TRIP = VALUES = ("throughput", "refused", "round-trip")
 
 # The places of the host, those in the middle third, and the requests that may wait.
-_SLOTS, _HALF, _QUEUE = 8, 4, 16
+SLOTS, HALF, QUEUE = 8, 4, 16
+BATCH = 16
 _SERVICE = 0.1
-_BATCH = 16
 
 
 def seconds(effort: Effort) -> float:
@@ -51,7 +51,7 @@ def standstills(setup: Setup, effort: Effort) -> Measurement:
 def measured(value: str, _: Setup, effort: Effort) -> Measurement:
     """A value of a job on a real host."""
     values = _job(seconds(effort))
-    conditions = {"seconds": seconds(effort), "slots": [_SLOTS, _HALF, _SLOTS], "queue": _QUEUE}
+    conditions = {"seconds": seconds(effort), "slots": [SLOTS, HALF, SLOTS], "queue": QUEUE}
     return Measurement([values[value]], conditions, [values])
 
 
@@ -63,16 +63,16 @@ def _simulation(program: Path) -> str:
 @cache
 def _job(duration: float) -> Mapping[str, float]:
     """The values of a job that would last longer."""
-    slots = [(0, _SLOTS), (duration / 3, _HALF), (2 * duration / 3, _SLOTS)]
-    settings = {"slots": slots, "queue": _QUEUE, "service": _SERVICE, "until": duration}
-    possible = duration / 3 * (2 * _SLOTS + _HALF) / _SERVICE
+    slots = [(0, SLOTS), (duration / 3, HALF), (2 * duration / 3, SLOTS)]
+    settings = {"slots": slots, "queue": QUEUE, "service": _SERVICE, "until": duration}
+    possible = duration / 3 * (2 * SLOTS + HALF) / _SERVICE
     with tempfile.TemporaryDirectory(prefix="outrigger-bench-") as name:
         directory = Path(name)
-        source = Rows(round(1.2 * possible) * _BATCH, 2).write(directory / "rows.parquet")
+        source = Rows(round(1.2 * possible) * BATCH, 2).write(directory / "rows.parquet")
         with running(directory, {"host": settings}) as hosts:
             (host,) = hosts.values()
             given = job.settings(source, directory / "out", MODEL, [host.endpoint])
-            with job.started({**given, "batch_size": _BATCH}) as process:
+            with job.started({**given, "batch_size": BATCH}) as process:
                 process.wait_until(lambda: _is_over(host, duration), 2 * duration)
             report = host.stop()
     if not report.round_trips:

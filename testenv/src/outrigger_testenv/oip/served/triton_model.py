@@ -1,5 +1,6 @@
 """The models of the checks for Triton's Python backend: the name of a model says what it does."""
 
+import random
 import time
 
 import numpy as np
@@ -8,6 +9,8 @@ import triton_python_backend_utils as pb
 # Time that a run of the slow model takes, and longest load of the model that does not become
 # ready, in seconds.
 SLOW, NEVER = 0.7, 600.0
+# Time that a run of the model with places takes, in seconds, and the share by which it varies.
+PLACE, JITTER = 0.1, 0.1
 
 
 class TritonPythonModel:
@@ -24,6 +27,8 @@ class TritonPythonModel:
         """Answers the requests of a batch."""
         if self.name == "slow":
             time.sleep(SLOW)
+        if self.name == "places":
+            time.sleep(PLACE * (1 + JITTER * random.uniform(-1, 1)))
         return [self._answer(request) for request in requests]
 
     def _answer(self, request):
