@@ -52,6 +52,12 @@ impl Node {
         (self.link >> Self::SLOT) as usize
     }
 
+    /// The children of this node, which is the node `at` of its tree: of a leaf, itself.
+    fn children(self, at: u32) -> [u32; 2] {
+        let left = self.link & Self::CHILD;
+        if self.threshold.is_nan() { [at; 2] } else { [left, left + 1] }
+    }
+
     /// The child to which a row goes that has `value` in the slot of this node.
     #[inline(always)]
     pub(crate) fn next(self, value: f32) -> u32 {

@@ -56,18 +56,22 @@ impl Compact {
             ids: reserved(nodes, budget)?,
             tops: reserved(trees.len(), budget)?,
             records: reserved(records.sum(), budget)?,
-            tables: match has_tables && is_narrow {
-                true => Tables::reserved(&trees, budget)?,
-                false => Tables::default(),
-            },
+            tables: Tables::default(),
         };
-        let slots = Slots::new(&compact.features, budget)?;
+        let (slots, capacity) = (Slots::new(&compact.features, budget)?, trees.capacity());
         for tree in trees {
             budget.release::<tree::Node>(tree.nodes.len());
             budget.release::<f64>(tree.doubles());
             compact.add(&tree, &slots);
         }
+        budget.release::<Tree>(capacity);
         budget.release::<u8>(slots.memory());
+        drop(slots);
+        // The memory of the trees and slots is free by now. Together with the tables it could exceed
+        // what the file allows.
+        if has_tables && let Nodes::Narrow(nodes) = &compact.nodes {
+            compact.tables = Tables::new(nodes, &compact, budget)?;
+        }
         Ok(compact)
     }
 
@@ -95,9 +99,6 @@ impl Compact {
         let mut exits = [0; EXITS];
         for place in places(tree).filter(|place| !place.is_split(&tree.nodes)) {
             exits[place.exit as usize] = place.node as u16;
-        }
-        if let Nodes::Narrow(nodes) = &self.nodes {
-            self.tables.add(tree, &nodes[nodes.len() - tree.nodes.len()..], &exits);
         }
         self.tops.push(Top { left, right, end, exits });
     }

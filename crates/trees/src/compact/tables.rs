@@ -5,8 +5,8 @@
 //! and 128 of them. Those for one row have the nodes of the levels 0 to 4 of 16 trees: a part for
 //! each place, with an element for each tree. A leaf of a higher level is at all places below it.
 
-use super::{EXITS, LEVELS, Node};
-use crate::{Error, budget::Budget, tree::Tree};
+use super::{Compact, EXITS, LEVELS, Node};
+use crate::{Error, budget::Budget};
 
 /// Lanes of the vectors of the kernels.
 pub(crate) const LANES: usize = 16;
@@ -46,30 +46,30 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Room for the tables of trees. None of trees so small that the nodes of 16 would fill less than
-    /// half of the table of their tops.
-    pub(super) fn reserved(trees: &[Tree], budget: &mut Budget) -> Result<Self, Error> {
-        let mut tables = Self::default();
-        let nodes: usize = trees.iter().map(|tree| tree.nodes.len()).sum();
-        if nodes < trees.len() * SPLITS.div_ceil(2) {
+    /// The tables of `trees`, whose nodes are `nodes`. None of trees so small that the nodes of 16
+    /// would fill less than half of the table of their tops.
+    pub(super) fn new(nodes: &[Node], trees: &Compact, budget: &mut Budget) -> Result<Self, Error> {
+        let (mut tables, count) = (Self::default(), trees.roots.len());
+        if nodes.len() < count * SPLITS.div_ceil(2) {
             return Ok(tables);
         }
-        let parts = trees.iter().map(|tree| (EXITS / LANES) * ((1 << levels(tree)) - 1));
+        let levels = |tree: usize| levels(trees.depths[tree], trees.range(tree).len());
+        let parts = (0..count).map(|tree| (EXITS / LANES) * ((1 << levels(tree)) - 1));
         budget.reserve(&mut tables.levels, parts.sum())?;
-        budget.reserve(&mut tables.places, trees.len() + 1)?;
-        budget.reserve(&mut tables.tops, trees.len().div_ceil(LANES))?;
+        budget.reserve(&mut tables.places, count + 1)?;
+        budget.reserve(&mut tables.tops, count.div_ceil(LANES))?;
         tables.places.push(0);
+        for tree in 0..count {
+            tables.add(&nodes[trees.range(tree)], levels(tree), &trees.tops[tree].exits);
+        }
         Ok(tables)
     }
 
-    /// Adds a tree with these nodes, and these exits from its top. Does nothing without room for
+    /// Adds a tree with these nodes, these exits from its top, and so many levels below it that have
     /// tables.
-    pub(super) fn add(&mut self, tree: &Tree, nodes: &[Node], exits: &[u16; EXITS]) {
-        let Some(number) = self.places.len().checked_sub(1) else { return };
-        let children = |place: u32| {
-            let node = &tree.nodes[place as usize];
-            if node.is_leaf() { [place; 2] } else { [node.left, node.left + 1] }
-        };
+    fn add(&mut self, nodes: &[Node], levels: u32, exits: &[u16; EXITS]) {
+        let number = self.places.len() - 1;
+        let children = |place: u32| nodes[place as usize].children(place);
         if number % LANES == 0 {
             self.tops.push([Part::LEAVES; SPLITS]);
         }
@@ -81,7 +81,7 @@ impl Tables {
             places[2 * place + 1..2 * place + 3].copy_from_slice(&children(node));
         }
         let mut level: Vec<_> = exits.iter().map(|exit| u32::from(*exit)).collect();
-        for _ in 0..levels(tree) {
+        for _ in 0..levels {
             for places in level.as_chunks::<LANES>().0 {
                 let mut part = Part::LEAVES;
                 for (lane, place) in places.iter().enumerate() {
@@ -115,9 +115,9 @@ impl Tables {
     }
 }
 
-/// The number of tables of a tree. A table that its nodes would fill to less than a half is left out,
-/// so that a tree has at most 28 bytes of tables for each node.
-fn levels(tree: &Tree) -> u32 {
-    let deep = tree.depth.saturating_sub(LEVELS).min(TABLES);
-    (0..deep).take_while(|level| tree.nodes.len() >= (EXITS / 2) << level).count() as u32
+/// The number of tables of a tree of this depth with so many nodes. A table that its nodes would fill
+/// to less than a half is left out, so that a tree has at most 28 bytes of tables for each node.
+fn levels(depth: u32, nodes: usize) -> u32 {
+    let deep = depth.saturating_sub(LEVELS).min(TABLES);
+    (0..deep).take_while(|level| nodes >= (EXITS / 2) << level).count() as u32
 }

@@ -7,13 +7,16 @@ pub(crate) struct Sample {
     trees: usize,
     /// The left children of the nodes of a tree in breadth-first order; -1 for leaves.
     left: Vec<i32>,
-    /// Features between those of two nodes, each of which has one of its own; 0 if all trees have
-    /// the same few.
+    /// The distance of the features of two splits, of which as many as [`OWN`] have one of their own;
+    /// 0 if all trees have the same few.
     step: usize,
 }
 
-/// The features of a sample whose nodes have none of their own.
+/// The features of a sample whose splits have none of their own.
 const FEATURES: usize = 20;
+
+/// Splits that may have features of their own: as many as nodes of eight bytes can count.
+const OWN: usize = 1 << 15;
 
 impl Sample {
     /// Full trees, with `depth` splits on the way to each leaf.
@@ -24,8 +27,9 @@ impl Sample {
     }
 
     /// Trees of `depth` levels with `splits` splits: one on each level, the leftmost of its nodes,
-    /// and the others as high as possible. A node has a feature of its own, `step` features away from
-    /// that of the node before; all have the same few if it is 0.
+    /// and the others as high as possible. A split has a feature of its own, `step` features away from
+    /// that of the split before; all have the same few if it is 0. After [`OWN`] splits, they begin
+    /// again with the first feature.
     pub(crate) fn uneven(trees: usize, depth: usize, splits: usize, step: usize) -> Self {
         let (mut left, mut others) = (Vec::new(), splits - depth);
         let (mut first, mut end) = (0, 1);
@@ -46,7 +50,12 @@ impl Sample {
 
     /// The features of the model.
     fn width(&self) -> usize {
-        FEATURES.max(self.trees * self.left.len() * self.step)
+        FEATURES.max(OWN.min(self.trees * self.splits()) * self.step)
+    }
+
+    /// The splits of a tree.
+    fn splits(&self) -> usize {
+        self.left.len() / 2
     }
 
     fn right(&self) -> Vec<i32> {
@@ -62,12 +71,16 @@ impl Sample {
     }
 
     fn features(&self, tree: usize) -> Vec<i32> {
-        let nodes = self.left.len();
-        let feature = |at: usize| match self.step {
-            0 => at * 7 % FEATURES,
-            step => (tree * nodes + at) * step,
+        let mut next = tree * self.splits();
+        let feature = |(at, left): (usize, &i32)| match self.step {
+            0 => (at * 7 % FEATURES) as i32,
+            _ if *left < 0 => 0,
+            step => {
+                next += 1;
+                ((next - 1) % OWN * step) as i32
+            }
         };
-        (0..nodes).map(|at| feature(at) as i32).collect()
+        self.left.iter().enumerate().map(feature).collect()
     }
 
     fn floats(&self) -> Vec<f32> {
