@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use futures::future::{Either, join_all, select};
 use outrigger_core::Tensor;
-use outrigger_run::{Call, RunError};
+use outrigger_run::{Call, RunError, StageTimes};
 use tokio::time::Instant;
 
 use crate::{batcher::Version, merge, queue::Member};
@@ -59,6 +59,7 @@ async fn together(version: &Version, mut members: Vec<Member>) -> Option<Vec<Mem
     };
     let joined = merge::join(&inputs);
     let call = joined_call(&members, joined)?;
+    let stages = call.stages.clone();
     version.metrics.runs(members.len(), rows.iter().sum());
     let result = {
         let gone = pin!(join_all(members.iter_mut().map(|member| member.answer.closed())));
@@ -67,6 +68,7 @@ async fn together(version: &Version, mut members: Vec<Member>) -> Option<Vec<Mem
             Either::Right(_) => return None,
         }
     };
+    members.iter().for_each(|member| member.call.stages.add_all(&stages));
     match result {
         Ok(outputs) => match merge::divide(&outputs, &rows) {
             Some(parts) => {
@@ -90,11 +92,13 @@ async fn together(version: &Version, mut members: Vec<Member>) -> Option<Vec<Mem
 }
 
 /// The call for all members. It may take as long as the most patient one waits, and has the headers
-/// of the first.
+/// of the first. Each of them has the times of the whole run's stages, as it waits for all of it.
 fn joined_call(members: &[Member], inputs: Vec<Tensor>) -> Option<Call> {
     let first = &members.first()?.call;
     let deadline = members.iter().map(|member| member.call.deadline).max()?;
-    Some(Call { inputs, outputs: first.outputs.clone(), deadline, headers: first.headers.clone() })
+    let (outputs, headers) = (first.outputs.clone(), first.headers.clone());
+    let stages = StageTimes::recorded_for(members.iter().map(|member| &member.call.stages));
+    Some(Call { inputs, outputs, deadline, headers, stages })
 }
 
 /// True if a run may have failed because of a single one of its calls, or because of their number.

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use futures::{FutureExt as _, future::join_all};
 use outrigger_budget::Budget;
 use outrigger_core::Reason;
-use outrigger_run::{Call, RowLayout, Run, RunError};
+use outrigger_run::{Call, RowLayout, Run, RunError, StageTimes};
 use tokio::time::{Instant, sleep, timeout};
 
 use self::models::{
@@ -26,6 +26,16 @@ async fn calls_within_the_delay_are_one_run_and_each_gets_its_own_rows() {
     let sums: Vec<_> = sums.into_iter().map(|sum| sum.expect("it runs")).collect();
     assert_eq!(sums, [[1.0], [2.0], [3.0]]);
     assert_eq!(model.runs(), [3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_call_of_a_run_that_records_stages_has_the_times_of_the_run() {
+    let batcher = batcher(&Arc::<Sums>::default(), settings());
+    let stages = [StageTimes::recorded(), StageTimes::default(), StageTimes::recorded()];
+    let calls = stages.clone().map(|stages| batcher.run(Call { stages, ..row(1.0) }));
+    assert!(join_all(calls).await.iter().all(Result::is_ok));
+    let three = Some(Duration::from_secs(3));
+    assert_eq!(stages.map(|stages| stages.get("sum")), [three, None, three]);
 }
 
 #[tokio::test(start_paused = true)]

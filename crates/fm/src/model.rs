@@ -1,5 +1,7 @@
 //! A model that is ready to score.
 
+use std::time::{Duration, Instant};
+
 use outrigger_trees::{self as trees, Budget};
 
 use crate::{
@@ -80,27 +82,32 @@ impl Model {
     }
 
     /// Scores `rows`. The outputs of a row are put into `out` beside each other, row after row.
+    /// Returns the time that the trees took, to find the leaves in which the rows end.
     ///
     /// A weight that is NaN is missing for the trees, and makes the scores of its row NaN if the
     /// machine has the feature.
     ///
     /// # Panics
     /// Panics if the length of `out` is not the number of rows times [`Self::classes`].
-    pub fn score(&self, rows: Rows<'_>, options: &Options, out: &mut [f32]) {
+    pub fn score(&self, rows: Rows<'_>, options: &Options, out: &mut [f32]) -> Duration {
         assert_eq!(out.len(), rows.len() * self.classes(), "the length of the output");
         let trees = self.trees.width(trees::Output::Leaf);
         let mut leaves = vec![0; rows.len().min(ROWS) * trees];
+        let mut of_trees = Duration::ZERO;
         let outs = out.chunks_mut(ROWS * self.classes());
         for (out, first) in outs.zip((0..rows.len()).step_by(ROWS)) {
             let some = first..(first + ROWS).min(rows.len());
             let leaves = &mut leaves[..some.len() * trees];
             let parts = [rows.fm, rows.trees].map(|rows| rows.slice(some.clone()));
+            let start = Instant::now();
             self.trees.leaf_places(parts[1].truncated(), leaves);
+            of_trees += start.elapsed();
             let known = parts.map(|rows| rows.look_up(|id| self.feature(id)));
             let parts = [(parts[0], &*known[0]), (parts[1], &*known[1])];
             let features = Features { parts, leaves, of_leaves: &self.of_leaves };
             score(&self.table, &features, *options, out);
         }
+        of_trees
     }
 
     /// The number of the feature `id` in the table, or [`NO_FEATURE`].

@@ -41,14 +41,11 @@ pub(crate) fn parts(call: &Call, sparse: &[&SparseInput], rows: usize) -> Option
         });
     }
     let starts = (0..all).step_by(rows.max(1)).enumerate();
-    let part = |(part, start): (usize, usize)| Call {
-        inputs: inputs
-            .iter()
-            .flat_map(|input| input.part(part, start..all.min(start + rows)))
-            .collect(),
-        outputs: call.outputs.clone(),
-        deadline: call.deadline,
-        headers: Default::default(),
+    let part = |(part, start): (usize, usize)| {
+        let rows = start..all.min(start + rows);
+        let inputs = inputs.iter().flat_map(|input| input.part(part, rows.clone())).collect();
+        let stages = call.stages.clone();
+        Call { stages, ..Call::new(inputs, call.outputs.clone(), call.deadline) }
     };
     Some(starts.map(part).collect())
 }

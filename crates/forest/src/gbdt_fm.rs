@@ -13,7 +13,7 @@ use outrigger_fm::{
     self as fm, Files, Head, Kind, Limits, Names, Output, Precision, Reading, Rows,
 };
 use outrigger_run::{
-    Call, Framework, PackagedModel, RunError,
+    Call, Framework, PackagedModel, RunError, StageTimes,
     local::{self, malformed, tensor},
 };
 use serde::Deserialize;
@@ -49,6 +49,9 @@ const OVERHEAD: u64 = 4 << 20;
 
 /// The outputs by name.
 const OUTPUTS: [(&str, Output); 2] = [("score", Output::Value), ("margin", Output::Margin)];
+
+/// The stage of a run that finds the leaves of the trees in which the rows end.
+const TREES: &str = "trees";
 
 /// The inputs.
 const INPUTS: [&SparseInput; 2] = [&XGBOOST_FEATURES, &FM_FEATURES];
@@ -208,13 +211,18 @@ impl Opened {
 
 impl GbdtFm {
     /// The scores of `rows` as the output called `name`.
-    fn score(&self, name: &Arc<str>, rows: Rows<'_>) -> Result<Tensor, RunError> {
+    fn score(
+        &self,
+        name: &Arc<str>,
+        rows: Rows<'_>,
+        stages: &StageTimes,
+    ) -> Result<Tensor, RunError> {
         let output = OUTPUTS.iter().find(|(known, _)| *known == &**name);
         let (_, output) =
             *output.ok_or_else(|| malformed(format!("the model has no output {name}")))?;
         let options = fm::Options { output, precision: self.precision };
         let mut scores = vec![0.0; rows.len() * self.fm.classes()];
-        self.fm.score(rows, &options, &mut scores);
+        stages.add(TREES, self.fm.score(rows, &options, &mut scores));
         let shape = model::sizes(rows.len(), self.fm.classes());
         Ok(tensor(Arc::clone(name), shape, &scores))
     }
@@ -233,9 +241,10 @@ impl local::Model for GbdtFm {
         };
         let rows = Rows::new(trees.get(), machine.get());
         let rows = rows.map_err(|error| malformed(error.to_string()))?;
+        let score = |name: &Arc<str>| self.score(name, rows, &call.stages);
         match &call.outputs[..] {
-            [] => OUTPUTS.iter().map(|(name, _)| self.score(&Arc::from(*name), rows)).collect(),
-            wanted => wanted.iter().map(|name| self.score(name, rows)).collect(),
+            [] => OUTPUTS.iter().map(|(name, _)| score(&Arc::from(*name))).collect(),
+            wanted => wanted.iter().map(score).collect(),
         }
     }
 

@@ -129,8 +129,7 @@ mod tests {
     use crate::testing::{int64, sparse};
 
     fn call(inputs: impl Into<Vec<Tensor>>) -> Call {
-        let (inputs, outputs, deadline) = (inputs.into(), Vec::new(), Instant::now());
-        Call { inputs, outputs, deadline, headers: Default::default() }
+        Call::new(inputs.into(), Vec::new(), Instant::now())
     }
 
     /// A call with these tensors.

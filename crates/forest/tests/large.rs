@@ -49,7 +49,7 @@ async fn calls_of_many_rows_have_the_bits_of_the_whole() -> Result<(), Box<dyn E
         let values: Vec<_> = (0..2 * rows).map(|at| (at % 7) as f32 / 8.0).collect();
         let inputs = vec![tensor("features".into(), vec![rows, 2], &values)];
         let deadline = Instant::now() + WAIT;
-        let call = Call { inputs, outputs: outputs.clone(), deadline, headers: Default::default() };
+        let call = Call::new(inputs, outputs.clone(), deadline);
         let expected = whole.run(call.clone())?;
         assert_eq!(expected[0].shape, [rows]);
         // The calls share the threads.
@@ -59,8 +59,7 @@ async fn calls_of_many_rows_have_the_bits_of_the_whole() -> Result<(), Box<dyn E
 
     // The arguments of a call that is not whole rows are reported as by a run of the whole.
     let inputs = vec![tensor("features".into(), vec![500, 3], &[0.0; 1500])];
-    let call =
-        Call { inputs, outputs, deadline: Instant::now() + WAIT, headers: Default::default() };
+    let call = Call::new(inputs, outputs, Instant::now() + WAIT);
     let refused = bound.run(call).await;
     assert!(matches!(&refused, Err(RunError::Failed { code, .. }) if code == "InvalidArgument"));
     Ok(())

@@ -82,7 +82,7 @@ mod tests {
             tensor("treatment".into(), vec![2, 2, 2], &[2.0, 1.0, 0.0, 0.0, 4.0, 0.0, 0.0, 1.0]),
         ];
         let deadline = tokio::time::Instant::now() + Duration::from_secs(1);
-        let call = Call { inputs, outputs: vec![], deadline, headers: Default::default() };
+        let call = Call::new(inputs, vec![], deadline);
         let outputs = model.run(call).expect("scores");
         assert_eq!(outputs, [tensor("scores".into(), vec![2, 2], &[7.0, 4.0, 15.0, 15.0])]);
     }
@@ -91,7 +91,7 @@ mod tests {
     fn a_missing_input_is_named() {
         let model = Model { user: vec![], treatment: vec![1.0], bias: 0.0 };
         let deadline = tokio::time::Instant::now();
-        let call = Call { inputs: vec![], outputs: vec![], deadline, headers: Default::default() };
+        let call = Call::new(vec![], vec![], deadline);
         let error = model.run(call).expect_err("no inputs").to_string();
         assert!(error.contains("there is no input user"), "{error}");
     }

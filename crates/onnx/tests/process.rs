@@ -327,11 +327,9 @@ async fn runs_return_the_outputs_that_were_asked_for_and_keep_their_inputs_if_no
         content: Content::Bytes(number.to_le_bytes().to_vec().into()),
     };
     let inputs = vec![tensor("x", 1.0), tensor("y", 2.0)];
-    let call = |outputs: &[&str]| Call {
-        inputs: inputs.clone(),
-        outputs: outputs.iter().map(|name| (*name).into()).collect(),
-        deadline: Instant::now() + LONG,
-        headers: Default::default(),
+    let call = |outputs: &[&str]| {
+        let outputs = outputs.iter().map(|name| (*name).into()).collect();
+        Call::new(inputs.clone(), outputs, Instant::now() + LONG)
     };
     let bound = |id: ServableId| {
         world.engine.bind(Target {

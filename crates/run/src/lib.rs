@@ -5,6 +5,7 @@
 //! [`Framework`] describes one kind of model package. [`local`] builds an engine in this process
 //! from a function that loads a model. [`Pace`] estimates whether the next run of a model is
 //! short, so that an engine knows whether to run it on the thread that serves the request.
+//! [`StageTimes`] are the times of a run's stages.
 
 mod clock;
 mod engine;
@@ -14,6 +15,7 @@ pub mod local;
 mod pace;
 mod packaged;
 mod run;
+mod stages;
 
 pub use clock::Clock;
 pub use engine::{Adopted, Engine, Event, Failed, Location, RowLayout, Start, Target};
@@ -22,3 +24,4 @@ pub use framework::{Framework, layouts, memory_to_read};
 pub use pace::Pace;
 pub use packaged::PackagedModel;
 pub use run::{Call, Run};
+pub use stages::StageTimes;

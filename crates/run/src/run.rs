@@ -7,7 +7,7 @@ use http::HeaderMap;
 use outrigger_core::{ContributionSize, Explanation, Tensor};
 use tokio::time::Instant;
 
-use crate::RunError;
+use crate::{RunError, StageTimes};
 
 /// A loaded version of a model, in any engine.
 ///
@@ -49,7 +49,7 @@ pub trait Run: Send + Sync + 'static {
 pub(crate) const UNEXPLAINED: &str = "the model's engine computes no contributions";
 
 /// One run of a model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Call {
     /// The inputs, named as in the model's signature.
     pub inputs: Vec<Tensor>,
@@ -59,4 +59,14 @@ pub struct Call {
     pub deadline: Instant,
     /// Headers to send with the call to an engine elsewhere, such as its trace context.
     pub headers: HeaderMap,
+    /// The times of the run's stages, which a model may report. Those of a run that has failed are
+    /// incomplete.
+    pub stages: StageTimes,
+}
+
+impl Call {
+    /// A call that has no headers, and does not record the times of stages.
+    pub fn new(inputs: Vec<Tensor>, outputs: Vec<Arc<str>>, deadline: Instant) -> Self {
+        Self { inputs, outputs, deadline, headers: HeaderMap::new(), stages: StageTimes::default() }
+    }
 }

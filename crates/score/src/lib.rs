@@ -13,7 +13,7 @@ pub use flight::{Cuts, Flight, Phase, Turns};
 use http::HeaderMap;
 use outrigger_core::{ContributionSize, Explanation, Failure, ServableId, Tensor};
 use outrigger_features::{Arrived, Limits, Packed, Plan};
-use outrigger_run::{Call, Engine, RowLayout, Run, RunError, Target};
+use outrigger_run::{Call, Engine, RowLayout, Run, RunError, StageTimes, Target};
 use tokio::time::Instant;
 
 /// The limits of a request. They may change while versions are served.
@@ -37,12 +37,14 @@ pub struct Scorer {
 }
 
 /// The conditions of one score.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Conditions {
     /// The deadline of the engine's answer.
     pub deadline: Instant,
     /// True if the propensity is fetched, if the model has it.
     pub propensity: bool,
+    /// The times of the run's stages.
+    pub stages: StageTimes,
 }
 
 impl Scorer {
@@ -92,8 +94,7 @@ impl Scorer {
     /// # Errors
     /// As [`Self::contributions`], and the failure of the engine.
     pub async fn explain(&self, packed: &mut Packed, by: Instant) -> Result<Explanation, Failure> {
-        let (inputs, outputs) = (std::mem::take(&mut packed.tensors), Vec::new());
-        let call = Call { inputs, outputs, deadline: by, headers: HeaderMap::new() };
+        let call = Call::new(std::mem::take(&mut packed.tensors), Vec::new(), by);
         Ok(self.run.explain(call).await?)
     }
 
@@ -103,7 +104,8 @@ impl Scorer {
     /// # Errors
     /// The failure of the model or the engine.
     pub async fn score(&self, packed: &mut Packed, by: Instant) -> Result<Vec<Tensor>, Failure> {
-        let conditions = Conditions { deadline: by, propensity: false };
+        let stages = StageTimes::default();
+        let conditions = Conditions { deadline: by, propensity: false, stages };
         self.score_observed(packed, conditions, |_, _| |_: &_| {}).await
     }
 
@@ -136,7 +138,8 @@ impl Scorer {
         if self.batches && packed.treatments == 0 {
             self.plan.fill_empty(&mut inputs);
         }
-        let call = Call { inputs, outputs, deadline: conditions.deadline, headers };
+        let Conditions { deadline, stages, .. } = conditions;
+        let call = Call { inputs, outputs, deadline, headers, stages };
         let mut result = self.run.run(call).await;
         in_flight.end(&result);
         if let Err(RunError::Lost { inputs, .. } | RunError::Unsent { inputs, .. }) = &mut result {

@@ -88,10 +88,12 @@ async fn a_score_is_observed_and_has_the_propensity_that_the_caller_left_out() {
     let (scorer, run) = scorer();
     let options = ResponseOptions { outputs: vec!["score".to_owned()], ..Default::default() };
     let request = PredictRequest { options: Some(options), ..scorer.plan.smoke_request() };
+    let stages = StageTimes::recorded();
     for propensity in [false, true] {
         let mut packed = scorer.pack(&request.encode_to_vec()).expect("a request");
         let ended = Cell::new(None);
-        let conditions = Conditions { deadline: Instant::now(), propensity };
+        let (deadline, stages) = (Instant::now(), stages.clone());
+        let conditions = Conditions { deadline, propensity, stages };
         let begin = |_: &Packed, headers: &mut HeaderMap| {
             headers.insert("traceparent", "00".parse().expect("a valid value"));
             |result: &Result<_, Failure>| ended.set(Some(result.is_ok()))
@@ -103,6 +105,8 @@ async fn a_score_is_observed_and_has_the_propensity_that_the_caller_left_out() {
     let outputs: Vec<_> = calls.iter().map(|call| call.outputs.join(" ")).collect();
     assert_eq!(outputs, ["scores", "scores chances"]);
     assert!(calls.iter().all(|call| call.headers.contains_key("traceparent")));
+    calls.iter().for_each(|call| call.stages.add("a stage", Duration::from_secs(1)));
+    assert_eq!(stages.get("a stage"), Some(Duration::from_secs(2)), "the times of both calls");
 }
 
 #[tokio::test]

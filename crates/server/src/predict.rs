@@ -11,6 +11,7 @@ use outrigger_canary::Outcome;
 use outrigger_core::{Failure, Tensor};
 use outrigger_features::{Arrived, Limits, Packed, Sample};
 use outrigger_lifecycle::{Answered, Handle, Lease, Load};
+use outrigger_run::StageTimes;
 use outrigger_score::{Conditions, Scorer};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -211,14 +212,16 @@ impl Predictor {
         exchange: &E,
     ) -> Result<E::Answer, Failure> {
         let (lease, terms) = (attempts.lease(), attempts.terms());
+        let latency = exchange.latency();
+        let stages = latency.map(Latency::stages).unwrap_or_default();
         let start = Instant::now();
-        let outputs = run(call, lease, terms, packed).await;
+        let outputs = run(call, lease, terms, packed, &stages).await;
         if call.is_low() {
             lease.load.ran_beside(start.elapsed());
         }
         let outputs = outputs?;
-        if let Some(latency) = exchange.latency() {
-            latency.record(&call.served_as(), start.elapsed());
+        if let Some(latency) = latency {
+            latency.record_run(&call.served_as(), start.elapsed(), &stages);
         }
         let packed = &*packed;
         sent(call, exchange);
@@ -242,12 +245,14 @@ pub(crate) fn sent(call: &Call, exchange: &impl Exchange) {
     call.keep_work(exchange.kept());
 }
 
-/// Runs the model on the tensors, which it takes out of `packed`, and records the run.
+/// Runs the model on the tensors, which it takes out of `packed`, and records the run. The model
+/// reports the times of its stages in `stages`.
 async fn run(
     call: &Call,
     lease: &Lease,
     terms: &Terms,
     packed: &mut Packed,
+    stages: &StageTimes,
 ) -> Result<Vec<Tensor>, Failure> {
     let by = call.served_as();
     metrics::packed(&by, packed.users.iter().map(|user| user.kept()), &packed.counts);
@@ -266,7 +271,8 @@ async fn run(
             }
         }
     };
-    let conditions = Conditions { deadline: terms.deadline, propensity: lease.is_exposure() };
+    let (deadline, propensity) = (terms.deadline, lease.is_exposure());
+    let conditions = Conditions { deadline, propensity, stages: stages.clone() };
     lease.scorer.score_observed(packed, conditions, begin).await
 }
 

@@ -33,7 +33,11 @@ OFFERS = pd.DataFrame({"price": np.linspace(-3, 3, 7, dtype="float32")})
 TRIAL = {"minimum_time": "3600s", "warm_up": {"requests": 200}, "ramp": {"share": 0.3}}
 
 # Those of models with a factorisation machine, which no server of this test has.
-MACHINES = {"alphafm_predict", "alphafm_softmax_predict"}
+MACHINES = {
+    f"{platform}{part}_predict"
+    for platform in ("alphafm", "alphafm_softmax")
+    for part in ("", "_xgboost")
+}
 
 
 def scrape(stack):

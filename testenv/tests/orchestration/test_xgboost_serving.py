@@ -178,6 +178,11 @@ def test_machines_have_the_scores_of_the_formulas(served, rows, name, method, ve
     np.testing.assert_allclose(answer.values, expected.reshape(shape), rtol=0, atol=2e-6)
     found = post(stack, f"/v1/models/{name}:{verb}", document(**inputs))
     np.testing.assert_allclose(found, expected.reshape(shape), rtol=0, atol=2e-6)
+    metrics = stack.serve.metrics()
+    platform = {MACHINE: "alphafm", CLASSES: "alphafm_softmax"}[name]
+    for metric in (f"{platform}_predict", f"{platform}_xgboost_predict"):
+        assert metrics[f'{metric}_count{{model="{name}"}}'] == 2
+        assert metrics[f'{metric}_sum{{model="{name}"}}'] > 0
 
 
 def test_versions_of_a_directory_are_loaded_selected_and_listed(served, booster, rows):

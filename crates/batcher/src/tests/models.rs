@@ -7,7 +7,6 @@ use std::{
 
 use bytes::{BufMut as _, BytesMut};
 use futures::future::BoxFuture;
-use http::HeaderMap;
 use outrigger_budget::Budget;
 use outrigger_core::{
     Content, DType, EngineId, ModelName, ServableId, ServableName, Tensor, Version,
@@ -33,8 +32,7 @@ pub(crate) fn floats(name: &str, shape: &[i64]) -> Tensor {
 
 /// A call that waits for an hour.
 pub(crate) fn call(inputs: Vec<Tensor>) -> Call {
-    let deadline = Instant::now() + Duration::from_secs(3600);
-    Call { inputs, outputs: Vec::new(), deadline, headers: HeaderMap::new() }
+    Call::new(inputs, Vec::new(), Instant::now() + Duration::from_secs(3600))
 }
 
 pub(super) fn values(tensor: &Tensor) -> Vec<f32> {
@@ -43,7 +41,8 @@ pub(super) fn values(tensor: &Tensor) -> Vec<f32> {
     values.collect()
 }
 
-/// A model whose output `sum` has the sum of each row of its input.
+/// A model whose output `sum` has the sum of each row of its input. Its runs report a second for
+/// each row as the stage `sum`.
 #[derive(Default)]
 pub(super) struct Sums {
     /// The rows of each run.
@@ -75,6 +74,7 @@ impl Sums {
     fn answer(&self, call: &Call) -> Result<Vec<Tensor>, RunError> {
         let input = &call.inputs[0];
         let rows = usize::try_from(input.shape[0]).expect("not negative");
+        call.stages.add("sum", Duration::from_secs(rows as u64));
         let all = values(input);
         if all.iter().any(|value| *value < 0.0) {
             let (code, message) = ("InvalidArgument".to_owned(), "a negative number".to_owned());

@@ -2,6 +2,7 @@ use std::{collections::HashMap, fs, time::Duration};
 
 use outrigger_core::{ElementType, Shape, Uplift};
 use outrigger_run::{
+    StageTimes,
     local::{Model as _, floats},
     memory_to_read,
 };
@@ -47,7 +48,7 @@ fn row(pairs: &str) -> Entries {
 fn call(inputs: impl IntoIterator<Item = Tensor>, outputs: &[&str]) -> Call {
     let outputs = outputs.iter().map(|name| Arc::from(*name)).collect();
     let deadline = Instant::now() + Duration::from_secs(1);
-    Call { inputs: inputs.into_iter().collect(), outputs, deadline, headers: Default::default() }
+    Call::new(inputs.into_iter().collect(), outputs, deadline)
 }
 
 /// The rows of the fixtures.
@@ -114,6 +115,23 @@ fn the_features_of_the_machine_alone_may_be_left_out() {
     let names: Vec<_> = all.iter().map(|output| &*output.name).collect();
     assert_eq!(names, ["score", "margin"]);
     assert_eq!(all, model.run(call(both, &[])).expect("scores"));
+}
+
+#[test]
+fn a_run_reports_the_time_of_its_trees() {
+    for fm in ["serving.fm", "softmax.fm"] {
+        let (model, stages) = (model(fm, None), StageTimes::recorded());
+        let recorded = Call { stages: stages.clone(), ..call(rows(), &["score"]) };
+        let parts = model.divide(&recorded, 1).expect("parts");
+        let (mut before, start) = (Duration::ZERO, Instant::now());
+        for part in parts {
+            model.run(part).expect("scores");
+            let sum = stages.get(TREES).expect("a time");
+            assert!(before <= sum && sum <= start.elapsed(), "{sum:?} after {before:?}");
+            before = sum;
+        }
+        assert!(before > Duration::ZERO);
+    }
 }
 
 #[test]

@@ -47,12 +47,9 @@ fn package(name: &str, content: &str) -> TempDir {
 
 /// The outputs for two rows.
 fn run(directory: &Path, outputs: &[&str]) -> Vec<Tensor> {
-    let call = Call {
-        inputs: vec![tensor("features".into(), vec![2, 2], &[9.0, 0.5, 9.0, 0.75])],
-        outputs: outputs.iter().map(|name| Arc::from(*name)).collect(),
-        deadline: Instant::now() + Duration::from_secs(1),
-        headers: Default::default(),
-    };
+    let inputs = vec![tensor("features".into(), vec![2, 2], &[9.0, 0.5, 9.0, 0.75])];
+    let outputs = outputs.iter().map(|name| Arc::from(*name)).collect();
+    let call = Call::new(inputs, outputs, Instant::now() + Duration::from_secs(1));
     load(&directory.into()).expect("a model").run(call).expect("scores")
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn call(shape: &[i64], values: &[f32], outputs: &[&str]) -> Call {
     let inputs = vec![tensor("features".into(), shape.to_vec(), values)];
     let outputs = outputs.iter().map(|name| Arc::from(*name)).collect();
     let deadline = Instant::now() + Duration::from_secs(1);
-    Call { inputs, outputs, deadline, headers: Default::default() }
+    Call::new(inputs, outputs, deadline)
 }
 
 /// The margins of two rows: one whose features are less than the thresholds, one whose first feature

@@ -1,7 +1,6 @@
 use std::{fs, sync::Barrier, time::Duration};
 
 use futures::FutureExt as _;
-use http::HeaderMap;
 use outrigger_core::{EngineId, ModelName, PackageLayout, ServableName, Version, Versions};
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -112,8 +111,7 @@ impl Loading {
 }
 
 pub(super) fn call(within: Duration) -> Call {
-    let (inputs, outputs) = (Vec::new(), Vec::new());
-    Call { inputs, outputs, deadline: Instant::now() + within, headers: HeaderMap::new() }
+    Call::new(Vec::new(), Vec::new(), Instant::now() + within)
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use outrigger_core::{Metric, MetricKind};
+use outrigger_run::StageTimes;
 
 use super::ServedAs;
 
@@ -17,9 +18,16 @@ pub(crate) enum Latency {
     Trees,
     /// A run of trees with a factorisation machine of two classes.
     Machine,
+    /// The trees in a run of [`Self::Machine`].
+    TreesOfMachine,
     /// A run of trees with a factorisation machine of any number of classes.
     Softmax,
+    /// The trees in a run of [`Self::Softmax`].
+    TreesOfSoftmax,
 }
+
+/// The name under which runs of trees with a factorisation machine report the time of their trees.
+const TREES: &str = "trees";
 
 /// Buckets in microseconds, from those of a small model's run to those of a slow call.
 pub(super) const MICROSECONDS: &[f64] =
@@ -45,9 +53,19 @@ pub(super) const METRICS: &[Metric] = &[
          microseconds.",
     ),
     histogram(
+        Latency::TreesOfMachine,
+        "Time of the trees in a model's run for PredictAlphafm on server.xgboost_serving, to find \
+         the leaves of the rows, in microseconds; the sum over the parts of a divided call.",
+    ),
+    histogram(
         Latency::Softmax,
         "Time of a model's run for PredictAlphafmSoftmax on server.xgboost_serving, trees and \
          machine, in microseconds.",
+    ),
+    histogram(
+        Latency::TreesOfSoftmax,
+        "Time of the trees in a model's run for PredictAlphafmSoftmax on server.xgboost_serving, to \
+         find the leaves of the rows, in microseconds; the sum over the parts of a divided call.",
     ),
 ];
 
@@ -62,7 +80,31 @@ impl Latency {
             Self::Http => "http_xgboost_serving",
             Self::Trees => "xgboost_predict",
             Self::Machine => "alphafm_predict",
+            Self::TreesOfMachine => "alphafm_xgboost_predict",
             Self::Softmax => "alphafm_softmax_predict",
+            Self::TreesOfSoftmax => "alphafm_softmax_xgboost_predict",
+        }
+    }
+
+    /// The latency of the trees in a run, if it has a metric of its own.
+    const fn of_trees(self) -> Option<Self> {
+        match self {
+            Self::Machine => Some(Self::TreesOfMachine),
+            Self::Softmax => Some(Self::TreesOfSoftmax),
+            _ => None,
+        }
+    }
+
+    /// The times of a run's stages, before it begins. They are recorded if the trees have a metric.
+    pub(crate) fn stages(self) -> StageTimes {
+        self.of_trees().map_or_else(StageTimes::default, |_| StageTimes::recorded())
+    }
+
+    /// Records the latency of a run, and the time of its trees if the model reported it.
+    pub(crate) fn record_run(self, by: &ServedAs, took: Duration, stages: &StageTimes) {
+        self.record(by, took);
+        if let (Some(metric), Some(took)) = (self.of_trees(), stages.get(TREES)) {
+            metric.record(by, took);
         }
     }
 

@@ -51,7 +51,7 @@ impl Bound {
 
 impl Run for Bound {
     fn run(&self, call: run::Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
-        let run::Call { inputs, outputs, deadline, headers: metadata } = call;
+        let run::Call { inputs, outputs, deadline, headers: metadata, .. } = call;
         let target = Arc::clone(&self.target);
         let mut call = Call { target, inputs, outputs, deadline, metadata };
         let run = async move {

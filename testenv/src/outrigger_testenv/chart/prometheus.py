@@ -68,6 +68,8 @@ LATER = {
     "outrigger_batcher_waiting_calls": BATCHER,
     "alphafm_predict": ROWS,
     "alphafm_softmax_predict": ROWS,
+    "alphafm_softmax_xgboost_predict": ROWS,
+    "alphafm_xgboost_predict": ROWS,
     "http_xgboost_serving": ROWS,
     "xgboost_predict": ROWS,
     "xgboost_serving": ROWS,

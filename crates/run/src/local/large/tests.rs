@@ -10,7 +10,7 @@ use outrigger_core::{DType, Interface};
 
 use super::*;
 use crate::{
-    Run as _,
+    Run as _, StageTimes,
     local::{
         Model, floats, malformed, tensor,
         tests::{WAIT, bind_on, call},
@@ -21,7 +21,7 @@ use crate::{
 const ROWS: usize = 64;
 
 /// A model whose output is its input, a number for each row. The function gets the number of each
-/// part that it runs.
+/// part that it runs. A second for each row is reported as the stage `echo`.
 struct Echo<F>(F);
 
 impl<F: Fn(usize) -> Result<(), RunError> + Send + Sync + 'static> Model for Echo<F> {
@@ -32,6 +32,7 @@ impl<F: Fn(usize) -> Result<(), RunError> + Send + Sync + 'static> Model for Ech
     fn run(&self, call: Call) -> Answer {
         let rows = floats(call.input("x")?)?;
         (self.0)(rows[0] as usize / ROWS)?;
+        call.stages.add("echo", Duration::from_secs(rows.len() as u64));
         Ok(vec![tensor("y".into(), vec![rows.len() as i64], &rows)])
     }
 
@@ -116,9 +117,11 @@ async fn the_parts_of_a_call_are_joined_in_their_order() {
     let seen = Arc::new(Mutex::new(0));
     let count = Arc::clone(&seen);
     let bound = bind_on(&Pool::start(3), echo(move |_| *lock(&count) += 1));
-    let call = rows(10 * ROWS + 7, WAIT);
+    let stages = StageTimes::recorded();
+    let call = Call { stages: stages.clone(), ..rows(10 * ROWS + 7, WAIT) };
     let outputs = bound.run(call.clone()).await.expect("outputs");
     assert_eq!(outputs, [Tensor { name: "y".into(), ..call.inputs[0].clone() }]);
+    assert_eq!(stages.get("echo"), Some(Duration::from_secs(10 * ROWS as u64 + 7)), "all parts");
     assert!(*lock(&seen) > 5, "{seen:?} parts");
 }
 

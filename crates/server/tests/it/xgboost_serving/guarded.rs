@@ -79,6 +79,7 @@ async fn predictions_are_counted_under_both_names() {
         latency("http_xgboost_serving", TREES),
         latency("xgboost_predict", TREES),
         latency("alphafm_predict", MACHINE),
+        latency("alphafm_xgboost_predict", MACHINE),
     ] {
         // Other tests of this process count under the same names.
         assert!(text.contains(&format!("{series} ")), "{series}\n{text}");
