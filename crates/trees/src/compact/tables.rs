@@ -70,7 +70,7 @@ impl Tables {
     fn add(&mut self, nodes: &[Node], levels: u32, exits: &[u16; EXITS]) {
         let number = self.places.len() - 1;
         let children = |place: u32| nodes[place as usize].children(place);
-        if number % LANES == 0 {
+        if number.is_multiple_of(LANES) {
             self.tops.push([Part::LEAVES; SPLITS]);
         }
         let top = self.tops.last_mut().expect("a part of 16 trees");
