@@ -3,7 +3,6 @@
 use std::{ops::Range, sync::mpsc::Sender};
 
 use arrow_array::RecordBatch;
-use outrigger_dispatch::HostId;
 use outrigger_oip::Tensor;
 use outrigger_oip_client::Request;
 use serde::{Deserialize, Serialize};
@@ -22,8 +21,8 @@ pub(crate) struct Batch {
     pub(crate) request: Request,
     /// The estimated tokens of the request, for language models.
     pub(crate) tokens: u64,
-    /// The hosts that its rows may have ended before the job began.
-    pub(crate) ended: Vec<HostId>,
+    /// The names of the hosts that its rows may have ended before the job began.
+    pub(crate) ended: Vec<String>,
     /// The rows that are dead, by their position.
     pub(crate) dead: Vec<(u32, Death)>,
     /// The bytes of the keys, and of these with two copies of the inputs: a request is encoded once

@@ -174,7 +174,8 @@ impl Conductor {
         let number = BatchId(self.last_batch);
         self.dispatcher.add(number, u32::try_from(batch.rows.len()).unwrap_or(u32::MAX));
         if !batch.ended.is_empty() {
-            self.dispatcher.may_have_ended(number, &batch.ended);
+            let ended: Vec<_> = batch.ended.iter().map(|name| self.hosts.named(name)).collect();
+            self.dispatcher.may_have_ended(number, &ended);
         }
         self.batches.insert(number, Open::new(batch));
         self.room.has_changed();

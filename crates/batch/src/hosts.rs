@@ -42,6 +42,9 @@ pub(crate) struct Hosts {
     all: Vec<HostId>,
     own: Vec<HostId>,
     reach: Reach,
+    /// The hosts that rows may have ended before the job began. All workers use them, so that these
+    /// rows need no third one.
+    ended: BTreeSet<HostId>,
 }
 
 /// Checks the endpoint of a host.
@@ -75,6 +78,7 @@ impl Hosts {
             all: Vec::new(),
             own: Vec::new(),
             reach: Reach::default(),
+            ended: BTreeSet::new(),
         }
     }
 
@@ -93,6 +97,12 @@ impl Hosts {
         known.cloned().unwrap_or_else(|| HostConfig::new(endpoint))
     }
 
+    /// Sets the names of the hosts that rows may have ended before the job began. Those among the
+    /// job's hosts are part of each worker's when the hosts are set the next time.
+    pub(crate) fn set_ended<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        self.ended = names.into_iter().map(|name| self.named(name)).collect();
+    }
+
     /// Sets the hosts to these and the engines of the job. Returns the numbers of those that this
     /// worker uses.
     ///
@@ -109,7 +119,11 @@ impl Hosts {
         // In the order of their names, which is the same for all workers.
         shared.sort_by(|one, other| self.name(*one).cmp(self.name(*other)));
         let engines = || self.engines.iter().copied();
-        self.own = engines().chain(self.part.of(&shared)).collect();
+        let mut part = self.part.of(&shared);
+        let is_further = |host: &&HostId| self.ended.contains(*host) && !part.contains(*host);
+        let further: Vec<_> = shared.iter().filter(is_further).copied().collect();
+        part.extend(further);
+        self.own = engines().chain(part).collect();
         self.all = engines().chain(shared).collect();
         Ok(self.used())
     }
@@ -134,17 +148,22 @@ impl Hosts {
 
     /// The number of a host, which gets a client if it has none.
     fn number(&mut self, host: &HostConfig) -> Result<HostId, Error> {
-        let name = host.to_string();
-        let known = self.names.iter().find(|(_, known)| **known == name).map(|(id, _)| *id);
-        let number = match known {
-            Some(number) if self.clients.contains_key(&number) => return Ok(number),
-            Some(number) => number,
-            None => HostId(u32::try_from(self.names.len()).map_err(Error::usage)?),
-        };
-        let client = self.client_of(host.clone())?;
-        self.names.insert(number, name);
-        self.clients.insert(number, client);
+        let number = self.named(&host.to_string());
+        if !self.clients.contains_key(&number) {
+            let client = self.client_of(host.clone())?;
+            self.clients.insert(number, client);
+        }
         Ok(number)
+    }
+
+    /// The number of the host with this name, which need not be one of the job.
+    pub(crate) fn named(&mut self, name: &str) -> HostId {
+        if let Some((number, _)) = self.names.iter().find(|(_, known)| *known == name) {
+            return *number;
+        }
+        let number = HostId(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
+        self.names.insert(number, name.to_owned());
+        number
     }
 
     /// True if they serve language models.
@@ -231,6 +250,12 @@ mod tests {
         assert_eq!(hosts.set(&hosts.configured(Some(&other))).expect("hosts").len(), 4);
         // None of its part is among those that serve.
         assert_eq!(hosts.review(&closed, at(200)), None);
+        // Those that rows have ended before the job began are part of each worker's.
+        let mut other = Hosts::new(&job, Vec::new(), 1 << 20);
+        other.set_ended(["a:1", "b:1", "gone:1"]);
+        let used = other.set(&other.configured(None)).expect("hosts");
+        let names: BTreeSet<_> = used.iter().map(|host| other.name(*host)).collect();
+        assert_eq!(names, BTreeSet::from(["a:1", "b:1", "d:1"]));
         // A single worker has all hosts anyway.
         let job = Job { worker: Part::default(), ..job };
         let mut hosts = Hosts::new(&job, Vec::new(), 1 << 20);

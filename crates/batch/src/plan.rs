@@ -13,6 +13,7 @@ use crate::{
     commit,
     input::InputFile,
     job::{ColumnType, Job, Protocol, Source},
+    prepare::suspect::{Suspect, merged},
     store::Store,
 };
 
@@ -38,6 +39,9 @@ pub(crate) struct Plan {
     /// tested with it. It may be one of another job whose dead letters are scored again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reference: Option<InputFile>,
+    /// The rows that may have ended hosts before the job began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) suspects: Vec<Suspect>,
 }
 
 /// The part of a plan that decides about rows.
@@ -196,6 +200,7 @@ impl Plan {
             scoring,
             answer_bytes,
             reference: None,
+            suspects: Vec::new(),
         })
     }
 
@@ -217,7 +222,8 @@ impl Plan {
         }
     }
 
-    /// Writes the plan unless the store has one. Returns the one that counts.
+    /// Writes the plan unless the store has one. Returns the one that counts, with the suspects of
+    /// both.
     ///
     /// # Errors
     /// The store failed.
@@ -227,7 +233,8 @@ impl Plan {
         if is_new {
             return Ok(self);
         }
-        Self::read(store)?.ok_or_else(|| Error::failed("the plan was removed"))
+        let first = Self::read(store)?.ok_or_else(|| Error::failed("the plan was removed"))?;
+        Ok(Self { suspects: merged(first.suspects, self.suspects), ..first })
     }
 
     /// Checks that this is the plan of a job with these settings and files.

@@ -47,11 +47,11 @@ struct Learned {
     answer: Answer,
     /// The rows that it is for.
     sample: Sample,
-    /// The rows that may have ended hosts before.
+    /// The rows that may have ended hosts.
     suspects: Vec<Suspect>,
 }
 
-/// The plan of a new job, and the rows that may have ended a host while it was made. `memory` is for
+/// The plan of a new job, with the rows that may have ended a host while it was made. `memory` is for
 /// answers.
 ///
 /// # Errors
@@ -61,7 +61,7 @@ pub(crate) async fn prepare(
     mut input: Input,
     (hosts, numbers): (&Hosts, &[HostId]),
     memory: Memory,
-) -> Result<(Plan, Vec<Suspect>), Error> {
+) -> Result<Plan, Error> {
     let has_lines = job.protocol.is_language();
     let Description { metadata, optional } = describe(job, hosts, numbers).await?;
     check_outputs(&job.outputs, &metadata.outputs)?;
@@ -115,7 +115,7 @@ pub(crate) async fn prepare(
         (CHUNK_BYTES / (row_bytes + answer_bytes).max(1)).clamp(1, chunk_rows(job.protocol));
     scoring.chunk_rows = job.chunk_rows.unwrap_or(chunk);
     let plan = Plan::new(scoring, answer_bytes)?;
-    Ok((Plan { reference: Some(sample.first), ..plan }, suspects))
+    Ok(Plan { reference: Some(sample.first), suspects, ..plan })
 }
 
 /// The request of the row that a host has scored before the job began. Blocks.

@@ -73,7 +73,7 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Readers {
     pub(crate) scoring: Scoring,
-    /// The rows that have ended hosts before the job began.
+    /// The rows that may have ended hosts before the job began.
     pub(crate) suspects: Vec<Suspect>,
     /// The request of a batch, without inputs.
     pub(crate) request: Request,
@@ -146,6 +146,7 @@ impl Readers {
                 return Ok(false);
             };
             let ended = suspect::hosts(&self.suspects, chunk.file, &rows);
+            let ended = ended.into_iter().map(str::to_owned).collect();
             if !self.send(Batch { ended, ..batch }) {
                 return Ok(false);
             }

@@ -106,13 +106,13 @@ async fn run_job(
         None => None,
     };
     let (mut hosts, names) = hosts(environment, &job, named.as_deref()).await?;
-    let (plan, suspects) = match planned {
-        Some(plan) => (plan, Vec::new()),
+    let plan = match planned {
+        Some(plan) => plan,
         None => {
             let numbers = hosts.set(&names.hosts())?;
             let files = input.files.clone();
             let memory = Memory::new(Layout::of(job.memory.0, store.buffer()).batches);
-            let (plan, suspects) = tokio::select! {
+            let plan = tokio::select! {
                 plan = prepare(&job, input, (&hosts, &numbers), memory) => plan?,
                 () = watch.interrupted() => return Err(Error::Interrupted),
             };
@@ -120,7 +120,7 @@ async fn run_job(
             let place = store.clone();
             let plan = blocking(move || plan.write(&place)).await?;
             plan.check(&job, &files)?;
-            (plan, suspects)
+            plan
         }
     };
     let scoring = &plan.scoring;
@@ -135,7 +135,6 @@ async fn run_job(
         Begun::Finished(manifest) => return Ok(manifest),
         Begun::Start(start) => *start,
     };
-    let start = Start { suspects, ..start };
     let mut worker = Worker::start(&job, (hosts, discovery), (&plan, start), watch.clone())?;
     worker.settings.control.hosts = named;
     let result = tokio::select! {
@@ -204,12 +203,12 @@ struct Live {
 impl Worker {
     fn start(
         job: &Job,
-        (hosts, mut discovery): (Hosts, Discovery),
+        (mut hosts, mut discovery): (Hosts, Discovery),
         (plan, start): (&Plan, Start),
         watch: Watch,
     ) -> Result<Self, Error> {
         let name = format!("{:08x}", rand::random::<u32>());
-        let Start { outputs, work, before, dead, suspects, reference } = start;
+        let Start { outputs, work, before, dead, reference } = start;
         let work = work.beginning_with(job.worker);
         let layout = Layout::of(job.memory.0, outputs.store.buffer());
         let (batch_sender, batches) = mpsc::channel(layout.readers);
@@ -222,7 +221,7 @@ impl Worker {
         let memory = Memory::with_reserve(layout.batches, layout.reserve(hosts.max_answer()));
         let readers = Arc::new(Readers {
             scoring: plan.scoring.clone(),
-            suspects,
+            suspects: plan.suspects.clone(),
             request: readers::request(&plan.scoring),
             sizes: Arc::clone(&sizes),
             memory: memory.clone(),
@@ -235,6 +234,7 @@ impl Worker {
         });
         let scoring = Arc::new(plan.scoring.clone());
         let settings = settings(job);
+        hosts.set_ended(plan.suspects.iter().map(|suspect| suspect.host.as_str()));
         let mut conductor =
             Conductor::new((scoring, sizes, memory), (hosts, job.timeout.0), settings);
         if let Some(request) = reference {

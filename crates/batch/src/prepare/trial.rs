@@ -221,7 +221,7 @@ impl<'a> Trial<'a> {
             None => Vec::new(),
         };
         let may_try = |it: &&State| {
-            let is_allowed = ended.len() < HOSTS || ended.contains(&it.host);
+            let is_allowed = ended.len() < HOSTS || ended.contains(&self.hosts.name(it.host));
             !it.is_absent && is_allowed && !seen.contains(&it.host)
         };
         let hosts: Vec<_> = self.states.iter().filter(may_try).collect();
@@ -340,6 +340,7 @@ impl<'a> Trial<'a> {
             Class::Lost | Class::Timeout => {
                 self.at = self.at.filter(|at| *at != number);
                 if let Some((file, rows)) = &sample.place {
+                    let host = self.hosts.name(host).to_owned();
                     self.suspects.push(Suspect { file: *file, rows: rows.clone(), host });
                 }
             }

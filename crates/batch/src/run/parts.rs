@@ -19,7 +19,7 @@ use crate::{
     job::{Job, MaxErrors},
     output::Outputs,
     plan::{PLAN, Plan},
-    prepare::{reference, suspect::Suspect},
+    prepare::reference,
     progress::Counts,
     readers::{CALL_BYTES, Readers},
     store::Store,
@@ -97,8 +97,6 @@ pub(super) struct Start {
     pub(super) before: u64,
     /// The dead ones of them, if the job has a number of `max_errors`.
     pub(super) dead: Option<DeadRows>,
-    /// The rows that have ended hosts before the job began.
-    pub(super) suspects: Vec<Suspect>,
     /// The request of one row that was scored before, to test hosts with.
     pub(super) reference: Option<Request>,
 }
@@ -122,7 +120,6 @@ pub(super) fn begin((plan, job): (&Plan, &Job), store: &Store) -> Result<Begun, 
         work,
         before,
         dead,
-        suspects: Vec::new(),
         reference: reference.transpose()?.flatten(),
     })))
 }

@@ -15,16 +15,12 @@ use std::{
 use outrigger_batch::{Control, Error, Job, MaxErrors, Period, Store, Watch, run};
 use outrigger_testkit::oip::{Answer, Seen, Server, identity};
 
-use crate::harness::{Place, dead, expected, failing_on, host, ids, model, reasons, score, scored};
+use crate::harness::{
+    Place, dead, expected, failing_on, host, ids, model, reasons, requests, score, scored,
+};
 
 /// The pause between two looks at something that a test waits for.
 const LOOK: Duration = Duration::from_millis(5);
-
-/// The ids in each request of rows that a server has seen.
-fn requests(server: &Server) -> Vec<Vec<i64>> {
-    let seen = server.seen().into_iter().filter(|seen| seen.call.ends_with("/ModelInfer"));
-    seen.map(|seen| ids(&seen)).collect()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn check_34_a_poison_row_of_a_thousand_is_isolated() {

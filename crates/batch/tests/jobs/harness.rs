@@ -184,6 +184,12 @@ pub(crate) fn ids(seen: &Seen) -> Vec<i64> {
     numbers.iter().map(|pair| first(pair) as i64).collect()
 }
 
+/// The ids in each request of rows that a server has seen.
+pub(crate) fn requests(server: &Server) -> Vec<Vec<i64>> {
+    let seen = server.seen().into_iter().filter(|seen| seen.call.ends_with("/ModelInfer"));
+    seen.map(|seen| ids(&seen)).collect()
+}
+
 /// The rows of an output in the order of its manifest: the id, and the scores.
 pub(crate) fn scored(output: &Path) -> Vec<(i64, Vec<f32>)> {
     let manifest = Manifest::read(&Store::local(output)).expect("readable").expect("a manifest");

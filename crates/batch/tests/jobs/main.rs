@@ -40,6 +40,7 @@ mod scripted;
 mod served;
 mod shapes;
 mod starts;
+mod suspects;
 mod verifications;
 mod versions;
 mod workers;
