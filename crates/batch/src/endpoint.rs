@@ -53,6 +53,18 @@ pub struct Answer {
     pub usage: Usage,
 }
 
+impl Answer {
+    /// The bytes of the outputs.
+    pub(crate) fn bytes(&self) -> u64 {
+        bytes_of(&self.outputs)
+    }
+}
+
+/// The bytes of tensors.
+pub(crate) fn bytes_of(tensors: &[Tensor]) -> u64 {
+    tensors.iter().map(|tensor| tensor.data.len() as u64).sum()
+}
+
 /// The tokens that an answer of a language model has taken, and what its host says about further
 /// ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

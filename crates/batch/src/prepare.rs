@@ -52,10 +52,11 @@ struct Learned {
 }
 
 /// The plan of a new job, with the rows that may have ended a host while it was made. `memory` is for
-/// answers.
+/// rows, requests and answers.
 ///
 /// # Errors
-/// The input or the model does not match the job's settings, or no host scores a row.
+/// The input or the model does not match the job's settings, no host scores a row, or a row is larger
+/// than the memory.
 pub(crate) async fn prepare(
     job: &Job,
     mut input: Input,
@@ -96,7 +97,7 @@ pub(crate) async fn prepare(
     request.outputs = job.outputs.values().map(|tensor| tensor.as_str().into()).collect();
     request.outputs.sort_unstable();
     request.outputs.dedup();
-    let samples = Samples::new(scoring.clone(), job.batch_size, scored);
+    let samples = Samples::new((scoring.clone(), memory.clone()), job.batch_size, scored);
     let trial = Trial::new(samples, (request, job.timeout.0), (hosts, numbers), memory);
     let Learned { answer, sample, suspects } = trial.run().await?;
     let row_bytes = sample.bytes.div_ceil(sample.count);
@@ -106,7 +107,7 @@ pub(crate) async fn prepare(
     if has_lines {
         language::mark_json(&mut scoring.outputs);
     }
-    let answer_bytes = bytes_of(&answer);
+    let answer_bytes = answer.bytes();
     pin(&mut scoring, answer.version, &metadata)?;
     let count = answer.outputs.first().and_then(|output| output.shape.first()).copied();
     let count = count.and_then(|rows| u64::try_from(rows).ok()).unwrap_or(1).max(1);
@@ -188,9 +189,4 @@ fn pin(
     scoring.is_pinned |= metadata.versions.contains(&version);
     scoring.version = Some(version);
     Ok(())
-}
-
-/// The bytes of an answer.
-fn bytes_of(answer: &Answer) -> u64 {
-    answer.outputs.iter().map(|output| output.data.len() as u64).sum()
 }

@@ -20,6 +20,7 @@ use crate::{
     batch::{Batch, Death, ToOutput},
     control::Control,
     encode::{Encoded, encode},
+    endpoint::bytes_of,
     input::{self, InputFile, Reading},
     job::Protocol,
     language,
@@ -38,6 +39,8 @@ const ELSEWHERE: Duration = Duration::from_secs(1);
 pub(crate) const CALL_BYTES: u64 = 64 << 10;
 /// A batch takes at most this part of the memory, whatever its number of rows.
 const SHARE: u64 = 8;
+/// The times that the inputs of a row are in memory: as tensors, and in the message of a call.
+pub(crate) const COPIES: u64 = 2;
 
 /// The values by which readers form batches, which change while they read.
 #[derive(Debug)]
@@ -185,8 +188,8 @@ impl Readers {
         let columns = keys.columns().iter();
         let keys_bytes: usize =
             columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0)).sum();
-        let tensor_bytes: usize = tensors.iter().map(|tensor| tensor.data.len()).sum();
-        let (keys_bytes, bytes) = (keys_bytes as u64, (keys_bytes + 2 * tensor_bytes) as u64);
+        let keys_bytes = keys_bytes as u64;
+        let bytes = keys_bytes + COPIES * bytes_of(&tensors);
         self.sizes.row_bytes.fetch_max(bytes / read.max(1) as u64, Relaxed);
         let answer = self.sizes.answer_bytes.load(Relaxed) * rows.len() as u64;
         let call = if rows.is_empty() { 0 } else { CALL_BYTES };
@@ -247,7 +250,7 @@ impl Rows {
     fn next(&mut self, readers: &Readers) -> Result<Option<(RecordBatch, Encoded)>, Error> {
         let rows = match self.rest.take() {
             Some(rest) => Some(rest),
-            None => self.reading.next(readers.batch_rows())?,
+            None => self.reading.next_within(readers.batch_rows(), batch_bytes(&readers.memory))?,
         };
         let Some(rows) = rows else { return Ok(None) };
         let encoded = encode(&rows, &readers.scoring.inputs);
@@ -263,6 +266,11 @@ impl Rows {
 /// its own.
 pub(crate) fn batch_rows(protocol: Protocol, most: u32) -> u32 {
     if protocol.is_language() { 1 } else { most }
+}
+
+/// The most bytes of the rows of a request, but for a single row.
+pub(crate) fn batch_bytes(memory: &Memory) -> u64 {
+    memory.limit() / SHARE / COPIES
 }
 
 /// A request without inputs. Its deadline is set for each call.

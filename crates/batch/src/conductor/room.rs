@@ -166,10 +166,7 @@ impl Conductor {
         Flight { call, allowance, is_alone, .. }: &Flight,
         result: &Result<Answer, CallFailure>,
     ) -> Result<Charged, Error> {
-        let size = |answer: &Answer| -> usize {
-            answer.outputs.iter().map(|output| output.data.len()).sum()
-        };
-        let size = result.as_ref().ok().map(|answer| size(answer) as u64);
+        let size = result.as_ref().ok().map(Answer::bytes);
         let Used { mut charge, peak, is_refused } = allowance.end(size);
         let rows = call.rows.end - call.rows.start;
         if is_refused || size.is_some() {

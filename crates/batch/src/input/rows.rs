@@ -100,8 +100,17 @@ impl Reading {
     /// # Errors
     /// The file cannot be read any further.
     pub(crate) fn next(&mut self, most: usize) -> Result<Option<Rows>, Error> {
+        self.next_within(most, u64::MAX)
+    }
+
+    /// As [`next`](Self::next), and fewer rows of Parquet if they would take more than `bytes` of
+    /// memory. A single row may take more. Rows of text are bounded by their text.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub(crate) fn next_within(&mut self, most: usize, bytes: u64) -> Result<Option<Rows>, Error> {
         let mut rows = match &mut self.batches {
-            Decoded::Parquet(batches) => batches.next(most)?.map(Rows::from),
+            Decoded::Parquet(batches) => batches.next_within(most, bytes)?.map(Rows::from),
             Decoded::Text(rows) => rows.next(most)?.map(Rows::from),
         };
         if let Some(rows) = rows.as_mut().filter(|_| self.has_lines) {

@@ -1,15 +1,18 @@
 //! The rows that a job is tried with before it begins.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
+use bytesize::ByteSize;
 use outrigger_oip::Tensor;
 
 use crate::{
     Error,
     encode::{Encoded, encode},
+    endpoint::bytes_of,
     input::{InputFile, Reading, Rows},
+    memory::{Charge, Memory},
     plan::Scoring,
-    readers::batch_rows,
+    readers::{COPIES, batch_bytes, batch_rows},
     store::Patience,
 };
 
@@ -34,6 +37,16 @@ pub(super) struct Sample {
     pub(super) first: InputFile,
     /// The number of the file and the positions of the rows there; `None` for rows of another job.
     pub(super) place: Option<(usize, Range<u64>)>,
+    /// The memory of the tensors, which requests in flight hold too; `None` after the rows were given
+    /// up.
+    pub(super) charge: Option<Arc<Charge>>,
+}
+
+impl Sample {
+    /// Gives the rows up: they are not sent again.
+    pub(super) fn give_up(&mut self) {
+        (self.tensors, self.charge) = (Vec::new(), None);
+    }
 }
 
 /// Finds rows: the first ones of the input together, then single ones. If another job has scored
@@ -42,6 +55,7 @@ pub(super) struct Sample {
 #[derive(Debug)]
 pub(super) struct Samples {
     scoring: Scoring,
+    memory: Memory,
     places: std::vec::IntoIter<Place>,
     /// The reason why the last rows that cannot be sent cannot be.
     pub(super) invalid: Option<String>,
@@ -59,17 +73,21 @@ enum Place {
 }
 
 impl Samples {
-    /// The samples of a job whose requests have at most `most` rows. Another job has scored the rows
-    /// `scored`.
-    pub(super) fn new(scoring: Scoring, most: u32, scored: Vec<InputFile>) -> Self {
+    /// The samples of a job whose requests have at most `most` rows, and whose rows are held to
+    /// `memory`. Another job has scored the rows `scored`.
+    pub(super) fn new(
+        (scoring, memory): (Scoring, Memory),
+        most: u32,
+        scored: Vec<InputFile>,
+    ) -> Self {
         let places = places(&scoring, most, scored);
-        Self { scoring, places: places.into_iter(), invalid: None }
+        Self { scoring, memory, places: places.into_iter(), invalid: None }
     }
 
-    /// The next rows; `None` if there are no more. Blocks.
+    /// The next rows; `None` if there are no more, or no memory for those that are left. Blocks.
     ///
     /// # Errors
-    /// A file cannot be read, or has changed.
+    /// A file cannot be read, or has changed, or a row is larger than the memory.
     pub(super) fn next(&mut self) -> Result<Option<Sample>, Error> {
         while let Some(place) = self.places.next() {
             let sample = match place {
@@ -87,7 +105,7 @@ impl Samples {
 
     fn scored(&mut self, file: &InputFile) -> Result<Option<Sample>, Error> {
         let rows = self.read(file, 0..1)?;
-        Ok(self.encoded(&rows, file, 0).map(|(_, sample)| sample))
+        Ok(self.encoded(&rows, file, 0)?.map(|(_, sample)| sample))
     }
 
     fn sample(
@@ -101,7 +119,7 @@ impl Samples {
         let (step, starts) = if is_alone { (1, count) } else { (count, 1) };
         for start in 0..starts {
             let position = positions.start + start as u64;
-            if let Some((read, sample)) = self.encoded(&rows.slice(start, step), &file, position) {
+            if let Some((read, sample)) = self.encoded(&rows.slice(start, step), &file, position)? {
                 let place = Some((number, position..position + read));
                 return Ok(Some(Sample { place, ..sample }));
             }
@@ -109,25 +127,63 @@ impl Samples {
         Ok(None)
     }
 
-    /// These rows of a file; fewer if it has no more.
+    /// These rows of a file; fewer if it has no more, or if they would take too much memory.
     fn read(&self, file: &InputFile, positions: Range<u64>) -> Result<Rows, Error> {
         let count = usize::try_from(positions.end - positions.start).map_err(Error::failed)?;
         let mut reading = Reading::new(&self.scoring, file, positions, &Patience::default())?;
-        let rows = reading.next(count)?;
+        let rows = reading.next_within(count, batch_bytes(&self.memory))?;
         rows.ok_or_else(|| Error::failed(format!("{} ends early", file.path.display())))
     }
 
     /// The valid rows of those from `position` on, and the number of rows that were read for them.
-    fn encoded(&mut self, rows: &Rows, file: &InputFile, position: u64) -> Option<(u64, Sample)> {
-        let Encoded { tensors, rows, invalid, read } = encode(rows, &self.scoring.inputs);
+    /// They are the first ones that do not take too much memory. `None` if there is no valid row, or
+    /// no memory beside the rows that are tried.
+    ///
+    /// # Errors
+    /// A single row is larger than the memory.
+    fn encoded(
+        &mut self,
+        rows: &Rows,
+        file: &InputFile,
+        position: u64,
+    ) -> Result<Option<(u64, Sample)>, Error> {
+        let most = batch_bytes(&self.memory);
+        let mut encoded = encode(rows, &self.scoring.inputs);
+        while let [first, _, ..] = encoded.rows[..]
+            && bytes_of(&encoded.tensors) > most
+        {
+            let share = encoded.read as u64 * most / bytes_of(&encoded.tensors);
+            let fewer = usize::try_from(share).unwrap_or(usize::MAX);
+            let fewer = fewer.clamp(first as usize + 1, encoded.read - 1);
+            encoded = encode(&rows.slice(0, fewer), &self.scoring.inputs);
+        }
+        let Encoded { tensors, rows, invalid, read } = encoded;
         let Some(first) = rows.first() else {
             self.invalid = invalid.into_iter().next().map(|(_, reason)| reason);
-            return None;
+            return Ok(None);
         };
-        let bytes: usize = tensors.iter().map(|tensor| tensor.data.len()).sum();
+        let bytes = bytes_of(&tensors);
         let first = file.with_row(file.row(position + u64::from(*first)));
-        let (count, bytes) = (rows.len() as u64, bytes as u64);
-        Some((read as u64, Sample { tensors, count, bytes, first, place: None }))
+        if COPIES.saturating_mul(bytes) > self.memory.limit() {
+            return Err(self.too_large(&first, bytes));
+        }
+        let mut charge = self.memory.open();
+        if !charge.grow(COPIES * bytes, true) {
+            return Ok(None);
+        }
+        let (count, charge) = (rows.len() as u64, Some(charge.into()));
+        let sample = Sample { tensors, count, bytes, first, place: None, charge };
+        Ok(Some((read as u64, sample)))
+    }
+
+    /// The error of a row that is larger than the memory.
+    fn too_large(&self, row: &InputFile, bytes: u64) -> Error {
+        let (number, path) = (row.row(0), row.path.display());
+        let (bytes, limit) = (ByteSize(bytes), ByteSize(self.memory.limit()));
+        Error::usage(format!(
+            "memory: the row {number} of {path} takes {bytes}, twice while it is sent, and {limit} \
+             of the job's memory are for rows, requests and answers: run the job with more memory"
+        ))
     }
 }
 

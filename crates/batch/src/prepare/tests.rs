@@ -122,6 +122,15 @@ async fn prepared(
     rows: impl IntoIterator<Item = i64>,
     engines: &[&Arc<Scripted>],
 ) -> Result<Plan, Error> {
+    prepared_within(&Memory::new(1 << 20), rows, engines).await
+}
+
+/// As [`prepared`], with this memory.
+async fn prepared_within(
+    memory: &Memory,
+    rows: impl IntoIterator<Item = i64>,
+    engines: &[&Arc<Scripted>],
+) -> Result<Plan, Error> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("a.jsonl");
     let lines: String = rows.into_iter().map(|id| format!("{{\"x\": {id}}}\n")).collect();
@@ -139,7 +148,7 @@ async fn prepared(
     let engines = engines.iter().enumerate().map(engine).collect();
     let mut hosts = Hosts::new(&job, engines, 1 << 20);
     let numbers = hosts.set(&[]).expect("hosts");
-    prepare(&job, input, (&hosts, &numbers), Memory::new(1 << 20)).await
+    prepare(&job, input, (&hosts, &numbers), memory.clone()).await
 }
 
 /// The row that hosts are tested with.
@@ -283,4 +292,31 @@ async fn a_host_that_is_away_does_not_hold_up_another() {
 async fn a_host_that_fails_on_all_rows_is_left_to_the_others() {
     let (bad, good) = (failing_on(|_| true, Class::Ambiguous), good());
     prepared(0..1000, &[&bad, &bad, &bad, &good]).await.expect("a plan");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rows_of_the_start_are_held_to_the_memory() {
+    // A request may take an eighth of it, with two copies of 8 bytes a row.
+    for (bytes, rows) in [(8 * 3 * 16, 3), (8 * 3 * 16 - 1, 2), (8 * 2 * 16, 2), (24, 1)] {
+        let (memory, host) = (Memory::new(bytes), good());
+        prepared_within(&memory, 0..100, &[&host]).await.expect("a plan");
+        assert_eq!(host.seen(), [(0..rows).collect::<Vec<_>>()], "{bytes} bytes");
+        let (used, peak) = memory.used();
+        assert!(used == 0 && peak <= bytes, "{used} and {peak} of {bytes}");
+    }
+    let host = good();
+    let refused = prepared_within(&Memory::new(15), 0..100, &[&host]).await.expect_err("too large");
+    let is_clear = matches!(&refused, Error::Usage(it)
+        if it.starts_with("memory: the row 0 of ") && it.contains("a.jsonl takes 8 B"));
+    assert!(is_clear && host.seen().is_empty(), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_are_given_up_leave_the_memory_to_others() {
+    // One row at a time: each is given up after two hosts.
+    let (memory, hosts) =
+        (Memory::new(24), [(); 2].map(|()| failing_on(|id| id < 90, Class::Refused)));
+    let plan = prepared_within(&memory, 0..100, &[&hosts[0], &hosts[1]]).await.expect("a plan");
+    assert!(reference(&plan) >= 90);
+    assert_eq!(memory.used(), (0, 24));
 }

@@ -178,7 +178,7 @@ impl<'a> Trial<'a> {
             let Some(number) = self.current().await? else { return Ok(None) };
             match self.step(number, now) {
                 Step::Defer => self.at = None,
-                Step::Over => (self.at, self.tries[number].is_over) = (None, true),
+                Step::Over => self.give_up(number),
                 Step::Wait(until) => {
                     self.check_patience(now)?;
                     return Ok(until);
@@ -211,6 +211,13 @@ impl<'a> Trial<'a> {
             self.at = self.tries.iter().position(|it| !it.is_over);
         }
         Ok(self.at)
+    }
+
+    /// Sends these rows to no further host.
+    fn give_up(&mut self, number: usize) {
+        self.at = self.at.filter(|at| *at != number);
+        self.tries[number].is_over = true;
+        self.tries[number].sample.give_up();
     }
 
     /// The next step for these rows.
@@ -271,13 +278,15 @@ impl<'a> Trial<'a> {
             state.is_busy = true;
         }
         let (endpoint, memory) = (self.hosts.endpoint(host), self.memory.clone());
+        let charge = sample.charge.clone();
         self.calls.spawn(async move {
+            let _charge = charge;
             let allowance = Allowance::new(memory.open(), true);
             let result = match endpoint {
                 Some(endpoint) => endpoint.infer(&request, &allowance).await,
                 None => Err(Failure::not_sent()),
             };
-            let size = result.as_ref().ok().map(super::bytes_of);
+            let size = result.as_ref().ok().map(Answer::bytes);
             Ended { number, host, result, used: allowance.end(size) }
         });
     }
@@ -294,12 +303,11 @@ impl<'a> Trial<'a> {
         state.is_busy = false;
         let class = match result {
             _ if used.is_refused => {
-                self.tries[number].is_over = true;
+                self.give_up(number);
                 self.unprocessed_since = None;
-                let rows = self.tries[number].sample.count;
-                let reason = self.too_large(host, rows, used.peak);
+                let reason = self.too_large(host, self.tries[number].sample.count, &used);
                 // No other answer has a part of the memory.
-                if rows == 1 && self.calls.is_empty() {
+                if self.tries[number].sample.count == 1 && self.calls.is_empty() {
                     return Err(Error::Failed(reason));
                 }
                 self.add_reason(reason);
@@ -333,13 +341,13 @@ impl<'a> Trial<'a> {
                 class
             }
         };
-        let Try { sample, seen, is_over } = &mut self.tries[number];
+        let tried = &mut self.tries[number];
         match class {
-            Class::Unavailable | Class::Overloaded => seen.retain(|it| *it != host),
-            Class::TooLarge(_) => *is_over = true,
+            Class::Unavailable | Class::Overloaded => tried.seen.retain(|it| *it != host),
+            Class::TooLarge(_) => self.give_up(number),
             Class::Lost | Class::Timeout => {
                 self.at = self.at.filter(|at| *at != number);
-                if let Some((file, rows)) = &sample.place {
+                if let Some((file, rows)) = &tried.sample.place {
                     let host = self.hosts.name(host).to_owned();
                     self.suspects.push(Suspect { file: *file, rows: rows.clone(), host });
                 }
@@ -349,13 +357,14 @@ impl<'a> Trial<'a> {
         Ok(None)
     }
 
-    /// The reason why an answer was refused that needs `peak` bytes or more.
-    fn too_large(&self, host: HostId, rows: u64, peak: u64) -> String {
-        let (name, limit) = (self.hosts.name(host), ByteSize(self.memory.limit()));
+    /// The reason why an answer was refused that has `used` memory.
+    fn too_large(&self, host: HostId, rows: u64, used: &Used) -> String {
+        let (name, memory) = (self.hosts.name(host), &self.memory);
+        let others = memory.used().0.saturating_sub(used.charge.bytes());
+        let (peak, left) = (ByteSize(used.peak), ByteSize(memory.limit().saturating_sub(others)));
         format!(
-            "an answer of {name} for {rows} rows needs {} or more, and the job's memory has {limit} \
-             for it: run the job with more memory or a smaller batch_size",
-            ByteSize(peak)
+            "an answer of {name} for {rows} rows needs {peak} or more, and the job's memory has {left} \
+             for it: run the job with more memory or a smaller batch_size"
         )
     }
 

@@ -1,5 +1,7 @@
 //! Ranges of rows of a Parquet file, as arrays of its columns.
 
+mod size;
+
 use std::{
     io,
     ops::Range,
@@ -111,7 +113,10 @@ impl Table {
         let sizes: Vec<_> = metadata.row_groups().iter().map(rows_of).collect();
         let (groups, start) = groups(&sizes, ranges);
         let budget = Arc::new(Budget::new(self.limits.pages));
-        let batch = batch_rows(&metadata, &self.limits);
+        let wanted = ranges.iter().map(|range| range.end.saturating_sub(range.start));
+        let wanted = wanted.fold(0_u64, u64::saturating_add);
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX).max(1);
+        let batch = batch_rows(&metadata, &self.limits).min(wanted);
         let schema = self.metadata.parquet_schema();
         let mask = ProjectionMask::roots(schema, roots);
         let read = (0..schema.num_columns()).filter(|column| mask.leaf_included(*column));
@@ -160,14 +165,31 @@ impl Batches {
     /// # Errors
     /// The file cannot be read any further.
     pub fn next(&mut self, most: usize) -> Result<Option<RecordBatch>, Error> {
-        let (mut parts, mut missing) = (Vec::new(), most.max(1));
+        self.next_within(most, u64::MAX)
+    }
+
+    /// As [`next`](Self::next), and fewer rows if they would take more than `bytes` of memory. A
+    /// single row may take more.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn next_within(&mut self, most: usize, bytes: u64) -> Result<Option<RecordBatch>, Error> {
+        let (mut parts, mut missing, mut room) = (Vec::new(), most.max(1), bytes);
         while missing > 0 {
             let Some(rows) = self.decode()? else { break };
-            let taken = missing.min(rows.num_rows());
-            parts.push(rows.slice(0, taken));
+            let (fitting, size) = size::fitting(&rows, missing, room);
+            let taken = if parts.is_empty() { fitting.max(1) } else { fitting };
+            let is_full = taken < missing.min(rows.num_rows());
+            if taken > 0 {
+                parts.push(rows.slice(0, taken));
+            }
             self.rest =
                 (taken < rows.num_rows()).then(|| rows.slice(taken, rows.num_rows() - taken));
+            if is_full {
+                break;
+            }
             missing -= taken;
+            room = room.saturating_sub(size);
         }
         match &parts[..] {
             [] => Ok(None),

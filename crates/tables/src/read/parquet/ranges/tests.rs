@@ -109,6 +109,23 @@ fn check_ranges(table: &Table) {
 }
 
 #[test]
+fn rows_are_read_within_a_number_of_bytes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let table = table(directory.path());
+    // A day has 4 bytes; a single row may have more than are allowed.
+    for (bytes, most, expected) in [(0, 9, 1), (7, 9, 1), (8, 9, 2), (41, 64, 10), (400, 64, 64)] {
+        let mut batches = table.read(&[5..95], &["day"]).expect("a range");
+        let mut at = 5;
+        while let Some(batch) = batches.next_within(most, bytes).expect("readable") {
+            assert_eq!(batch.num_rows(), expected.min(ROWS - at), "{bytes} bytes at {at}");
+            assert_eq!(batch, rows().slice(at, batch.num_rows()).project(&[2]).expect("days"));
+            at += batch.num_rows();
+        }
+        assert_eq!(at, ROWS);
+    }
+}
+
+#[test]
 fn unknown_columns_and_damaged_files_are_errors() {
     let directory = tempfile::tempdir().expect("a directory");
     let table = table(directory.path());
