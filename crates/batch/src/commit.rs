@@ -257,10 +257,7 @@ pub(crate) fn if_whole<T: DeserializeOwned>(
 }
 
 /// A document from its JSON; `None` if there is none.
-fn parsed<T: DeserializeOwned>(
-    name: &str,
-    json: Option<Vec<u8>>,
-) -> Result<Option<T>, Error> {
+fn parsed<T: DeserializeOwned>(name: &str, json: Option<Vec<u8>>) -> Result<Option<T>, Error> {
     let parsed = json.map(|json| serde_json::from_slice(&json)).transpose();
     parsed.map_err(|error| Error::failed(format!("{name}: {error}")))
 }

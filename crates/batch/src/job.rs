@@ -143,6 +143,11 @@ mod defaults {
     }
 }
 
+/// The memory of a job that states none, in bytes.
+pub(crate) const fn default_memory() -> u64 {
+    defaults::memory().0
+}
+
 /// The least memory of a job: less would not hold one row group of a file.
 const LEAST_MEMORY: u64 = 64 << 20;
 

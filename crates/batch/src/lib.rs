@@ -71,7 +71,7 @@ pub use self::{
     status::{Reader, State, Status, list},
     store::{Failure, Listed, NewObject, Objects, Patience, Put, Store},
     verify::{
-        EXPECTED, HostVerification, ROW, Sample, TREATMENT, Verified, VersionMatch,
+        EXPECTED, HostVerification, ROW, Sample, TREATMENT, Verified, Verifiers, VersionMatch,
         verify_on_hosts, write_features,
     },
 };

@@ -12,7 +12,7 @@ use crate::{
     columns::{InputTensor, OutputColumn},
     commit,
     input::InputFile,
-    job::{ColumnType, Job, Protocol, Source},
+    job::{self, ColumnType, Job, Protocol, Source},
     prepare::suspect::{Suspect, merged},
     store::Store,
 };
@@ -39,6 +39,9 @@ pub(crate) struct Plan {
     /// tested with it. It may be one of another job whose dead letters are scored again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reference: Option<InputFile>,
+    /// The memory of the job when it was planned, in bytes. A later run may have another.
+    #[serde(default = "job::default_memory")]
+    pub(crate) memory: u64,
     /// The rows that may have ended hosts before the job began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) suspects: Vec<Suspect>,
@@ -200,6 +203,7 @@ impl Plan {
             scoring,
             answer_bytes,
             reference: None,
+            memory: job::default_memory(),
             suspects: Vec::new(),
         })
     }

@@ -12,6 +12,7 @@ use std::{
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
+use bytesize::ByteSize;
 use outrigger_core::Digest;
 use outrigger_oip_client::Request;
 use serde::Serialize;
@@ -28,8 +29,8 @@ use crate::{
     finished,
     hosts::Hosts,
     input::Rows,
-    job::Period,
-    memory::Allowance,
+    job::{Period, Size},
+    memory::{Allowance, Memory},
     plan::{Plan, Scoring},
     readers,
 };
@@ -38,8 +39,8 @@ pub use self::features::{EXPECTED, ROW, TREATMENT};
 
 /// The most rows in a request.
 const REQUEST_ROWS: usize = 64;
-/// The most bytes of a message.
-const MESSAGE: usize = 256 << 20;
+/// The least limit on the bytes of a request.
+const LEAST_MESSAGE: usize = 256 << 20;
 /// The bytes for the ranks of scores.
 const RANKS: u64 = 16 << 20;
 /// The columns that name a row of the sample.
@@ -98,6 +99,19 @@ pub enum VersionMatch {
     Unknown,
 }
 
+/// The hosts that score a sample again, and how they are asked.
+#[derive(Debug, Clone)]
+pub struct Verifiers {
+    pub hosts: Vec<Host>,
+    /// A file in PEM with the authorities of the hosts, those of the system if it is absent.
+    pub ca: Option<PathBuf>,
+    /// The time limit of a request.
+    pub timeout: Period,
+    /// The most that an answer takes while it is received and decoded; that of the job if it is
+    /// absent.
+    pub memory: Option<Size>,
+}
+
 /// A sample that hosts have scored again.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HostVerification {
@@ -149,24 +163,25 @@ pub fn write_features(
 }
 
 /// Scores the sample with these hosts of the Open Inference Protocol, in the way of the job, and
-/// compares. `ca` is a file in PEM with the authorities of the hosts, those of the system if it is
-/// absent. `listed` values of each column are named.
+/// compares. `listed` values of each column are named.
 ///
 /// # Errors
-/// The job is not finished, its input has changed, the output is damaged, or no host scores a
-/// request.
+/// The job is not finished, its input has changed, the output is damaged, no host scores a request,
+/// or the answer for one row is larger than the memory.
 ///
 /// # Panics
 /// Outside of a Tokio runtime.
 pub async fn verify_on_hosts(
     store: &Store,
     sample: Sample,
-    (hosts, ca, timeout): (Vec<Host>, Option<PathBuf>, Period),
+    Verifiers { hosts, ca, timeout, memory }: Verifiers,
     (listed, tolerance): (usize, Tolerance),
 ) -> Result<HostVerification, Error> {
     let (plan, mut sampler) = open(store, sample)?;
     let scoring = &plan.scoring;
-    let job = Job { ca, timeout, ..Job::new(Vec::new(), store.root(), &scoring.model, hosts) };
+    let memory = memory.unwrap_or(Size(plan.memory));
+    let job = Job::new(Vec::new(), store.root(), &scoring.model, hosts);
+    let job = Job { ca, timeout, memory, ..job };
     let mut scorer = Scorer::new(&job, scoring)?;
     let (columns, keys) = columns(&scorer.schema);
     let mut found = Comparison::new(&columns, keys, (listed, tolerance), RANKS);
@@ -251,6 +266,9 @@ struct Scorer<'a> {
     scoring: &'a Scoring,
     request: Request,
     timeout: std::time::Duration,
+    memory: Memory,
+    /// The most rows of a request. There are fewer after an answer that did not fit.
+    most_rows: usize,
     schema: SchemaRef,
     answered: BTreeSet<String>,
     unversioned: bool,
@@ -258,13 +276,24 @@ struct Scorer<'a> {
 
 impl<'a> Scorer<'a> {
     fn new(job: &Job, scoring: &'a Scoring) -> Result<Self, Error> {
-        let mut hosts = Hosts::new(job, Vec::new(), MESSAGE);
+        // An answer that is larger than the memory is refused by the memory.
+        let memory = usize::try_from(job.memory.0).unwrap_or(usize::MAX);
+        let mut hosts = Hosts::new(job, Vec::new(), memory.saturating_mul(2).max(LEAST_MESSAGE));
         let numbers = hosts.set(&hosts.configured(None))?;
         let request = readers::request(scoring);
         let schema = output_schema(std::iter::empty(), &scoring.outputs);
-        let (timeout, answered) = (job.timeout.0, BTreeSet::new());
-        let unversioned = false;
-        Ok(Self { hosts, numbers, scoring, request, timeout, schema, answered, unversioned })
+        Ok(Self {
+            hosts,
+            numbers,
+            scoring,
+            request,
+            timeout: job.timeout.0,
+            memory: Memory::new(job.memory.0),
+            most_rows: REQUEST_ROWS,
+            schema,
+            answered: BTreeSet::new(),
+            unversioned: false,
+        })
     }
 
     /// Scores the rows from `start` on, as many as one request takes. Returns their number too.
@@ -273,36 +302,63 @@ impl<'a> Scorer<'a> {
         sampled: &Sampled,
         start: usize,
     ) -> Result<(RecordBatch, usize), Error> {
-        let count = (sampled.rows.len() - start).min(REQUEST_ROWS);
-        let rows = Rows::from(sampled.input.slice(start, count));
-        let encoded = encode(&rows, &self.scoring.inputs);
-        if let Some((row, reason)) = encoded.invalid.first() {
-            let row = sampled.rows.get(start + *row as usize).copied().unwrap_or_default();
-            let file = sampled.file.display();
-            return Err(Error::failed(format!("{file}: the row {row} cannot be sent: {reason}")));
+        loop {
+            let count = (sampled.rows.len() - start).min(self.most_rows);
+            let rows = Rows::from(sampled.input.slice(start, count));
+            let encoded = encode(&rows, &self.scoring.inputs);
+            if let Some((row, reason)) = encoded.invalid.first() {
+                let row = sampled.rows.get(start + *row as usize).copied().unwrap_or_default();
+                let file = sampled.file.display();
+                let reason = format!("{file}: the row {row} cannot be sent: {reason}");
+                return Err(Error::failed(reason));
+            }
+            let rows = encoded.rows.len();
+            let request = Request {
+                inputs: encoded.tensors,
+                rows: Some(rows as u64),
+                ..self.request.clone()
+            };
+            let Some(reply) = self.send(request, rows).await? else {
+                self.most_rows = rows.div_ceil(2);
+                continue;
+            };
+            check(&reply.outputs, &self.scoring.outputs).map_err(Error::failed)?;
+            let columns = decode(&reply.outputs, &self.scoring.outputs).map_err(Error::failed)?;
+            self.unversioned |= reply.version.is_none();
+            self.answered.extend(reply.version);
+            let scored = RecordBatch::try_new(SchemaRef::clone(&self.schema), columns);
+            return Ok((scored.map_err(Error::failed)?, encoded.read));
         }
-        let rows = Some(encoded.rows.len() as u64);
-        let request = Request { inputs: encoded.tensors, rows, ..self.request.clone() };
-        let reply = self.send(request).await?;
-        check(&reply.outputs, &self.scoring.outputs).map_err(Error::failed)?;
-        let columns = decode(&reply.outputs, &self.scoring.outputs).map_err(Error::failed)?;
-        self.unversioned |= reply.version.is_none();
-        self.answered.extend(reply.version);
-        let scored = RecordBatch::try_new(SchemaRef::clone(&self.schema), columns);
-        Ok((scored.map_err(Error::failed)?, encoded.read))
     }
 
-    /// The answer of the first host that has one.
-    async fn send(&self, mut request: Request) -> Result<Answer, Error> {
+    /// The answer of the first host that has one; `None` if that for several rows is larger than the
+    /// memory.
+    async fn send(&self, mut request: Request, rows: usize) -> Result<Option<Answer>, Error> {
         let mut reason = "there is no host".to_owned();
         for number in &self.numbers {
             let Some(endpoint) = self.hosts.endpoint(*number) else { continue };
             request.deadline = Instant::now() + self.timeout;
-            match endpoint.infer(&request, &Allowance::unlimited()).await {
-                Ok(answer) => return Ok(answer),
+            let allowance = Allowance::new(self.memory.open(), true);
+            let result = endpoint.infer(&request, &allowance).await;
+            let used = allowance.end(result.as_ref().ok().map(Answer::bytes));
+            match result {
+                _ if used.is_refused && rows > 1 => return Ok(None),
+                _ if used.is_refused => {
+                    return Err(self.too_large(self.hosts.name(*number), used.peak));
+                }
+                Ok(answer) => return Ok(Some(answer)),
                 Err(failure) => reason = failure.to_string(),
             }
         }
         Err(Error::failed(format!("the sample cannot be scored: {reason}")))
+    }
+
+    /// The error of an answer for one row that needs `peak` bytes or more.
+    fn too_large(&self, host: &str, peak: u64) -> Error {
+        let (peak, limit) = (ByteSize(peak), ByteSize(self.memory.limit()));
+        Error::failed(format!(
+            "memory: an answer of {host} for one row needs {peak} or more, and the memory is {limit}: \
+             verify with more memory"
+        ))
     }
 }

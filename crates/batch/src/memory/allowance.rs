@@ -8,7 +8,7 @@ use std::{
 use outrigger_core::{Failure as Refusal, Reason};
 use outrigger_oip_client::Ledger;
 
-use super::{Charge, Memory};
+use super::Charge;
 
 /// The memory of one answer: that which was charged for it before, and what it needs beside.
 #[derive(Debug)]
@@ -43,11 +43,6 @@ impl Allowance {
     pub(crate) fn new(charge: Charge, is_first: bool) -> Self {
         let state = State { charge, used: 0, peak: 0, is_refused: false };
         Self { state: Mutex::new(state), is_first }
-    }
-
-    /// An allowance that refuses nothing.
-    pub(crate) fn unlimited() -> Self {
-        Self::new(Memory::new(u64::MAX).open(), true)
     }
 
     /// True if it may use the reserve.
@@ -99,7 +94,7 @@ impl Ledger for Allowance {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Memory, *};
 
     #[test]
     fn an_answer_uses_what_was_charged_for_it_first() {

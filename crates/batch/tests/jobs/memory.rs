@@ -1,22 +1,27 @@
 //! Answers that are larger than those before, and rows of very different sizes, within the memory.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use arrow_array::{
     Array as _, ArrayRef, Int64Array, ListArray, RecordBatch, cast::AsArray as _,
     types::Float32Type,
 };
-use outrigger_batch::{Error, Job, Manifest, Progress, Size, Store, Watch, run};
+use outrigger_batch::{
+    Error, Host, HostVerification, Job, Manifest, Period, Progress, Sample, Size, Store, Tolerance,
+    Verifiers, Watch, run, verify_on_hosts,
+};
 use outrigger_oip::DataType;
-use outrigger_proto::inference::model_infer_response::InferOutputTensor;
+use outrigger_proto::inference::{ModelInferRequest, model_infer_response::InferOutputTensor};
 use outrigger_tables::{BatchWriter, Limits, Root, Table};
 use outrigger_testkit::oip::{Answer, Protocol, Seen, Server, identity};
+use prost::Message as _;
 use serde_json::{Value, json};
 
 use crate::harness::{Place, host, scored};
@@ -188,6 +193,89 @@ async fn rows_of_very_different_sizes_stay_within_the_memory() {
         assert!(scores.iter().all(|score| *score == row as f32), "row {row}");
     }
     assert!(progress.memory_peak <= progress.memory_limit, "{progress:?}");
+}
+
+/// The numbers of rows in the requests that a host has seen.
+fn request_rows(host: &Server) -> Vec<i64> {
+    let seen = host.seen().into_iter().filter(|seen| seen.call.ends_with("/ModelInfer"));
+    let request = |seen: Seen| ModelInferRequest::decode(seen.body).expect("a request");
+    seen.map(|seen| request(seen).inputs[0].shape[0]).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_rows_that_are_large_stay_within_the_memory() {
+    let (place, host) = (Place::new(), host().await);
+    // Rows of 3 MiB, which are in memory twice: two would be more than an eighth of it.
+    let file = lists(&place, "a.parquet", &[3 << 18; 8]);
+    let mut job = job(&place, &file, &[host.address()]);
+    job.batch_size = 64;
+    job.inputs.get_mut("x").expect("an input").shape = Some(vec![-1]);
+    let (result, progress) = watched(job).await;
+    assert_eq!(result.expect("scored").scored, 8);
+    let requests = request_rows(&host);
+    assert!(requests.len() > 8 && requests.iter().all(|rows| *rows == 1), "{requests:?}");
+    let Progress { memory_peak, memory_limit, .. } = progress;
+    assert!(memory_peak <= memory_limit, "{memory_peak} of {memory_limit}");
+    assert_eq!(scored(&place.output()).len(), 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_row_larger_than_the_memory_is_an_error_before_the_start() {
+    let (place, host) = (Place::new(), host().await);
+    let file = lists(&place, "a.parquet", &[5 << 20, 1]);
+    let mut job = job(&place, &file, &[host.address()]);
+    job.inputs.get_mut("x").expect("an input").shape = Some(vec![-1]);
+    let error = watched(job.clone()).await.0.expect_err("it does not fit");
+    let is_clear = matches!(&error, Error::Usage(it)
+        if it.starts_with("memory: the row 0 of ") && it.contains("a.parquet takes 20.0 MiB"));
+    assert!(is_clear, "{error}");
+    assert!(!place.output().exists() && request_rows(&host).is_empty());
+    job.memory = Size(4 * MEMORY);
+    assert_eq!(watched(job).await.0.expect("scored").scored, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answers_of_a_verification_are_held_to_the_memory() {
+    let (place, host) = (Place::new(), host().await);
+    // Rows of 1 MiB, of which a verification reads seven at a time.
+    let file = lists(&place, "a.parquet", &[1 << 18; 14]);
+    let mut job = job(&place, &file, &[host.address()]);
+    job.inputs.get_mut("x").expect("an input").shape = Some(vec![-1]);
+    watched(job).await.0.expect("scored");
+    let verified = async |memory: Option<u64>| {
+        let before = request_rows(&host).len();
+        let (sample, tolerance) =
+            (Sample { rows: 14, seed: 1 }, Tolerance { atol: 0.0, rtol: 0.0 });
+        let verifiers = Verifiers {
+            hosts: vec![Host::new(&host.address())],
+            ca: None,
+            timeout: Period(Duration::from_secs(60)),
+            memory: memory.map(Size),
+        };
+        let found = verify_on_hosts(&place.store(), sample, verifiers, (3, tolerance)).await;
+        (found, request_rows(&host).split_off(before))
+    };
+    let is_same = |found: &HostVerification| found.passed() && found.job.rows == 14;
+    let (found, rows) = verified(None).await;
+    assert!(is_same(&found.expect("verified")));
+    assert_eq!(rows, [7, 7], "the answers fit into the memory of the job");
+    // One that does not fit is asked for again with fewer rows.
+    let (found, rows) = verified(Some(5 << 20)).await;
+    assert!(is_same(&found.expect("verified")));
+    assert!(rows[0] == 7 && rows[1..].iter().all(|rows| (1..5).contains(rows)), "{rows:?}");
+    let is_clear = |error: Error| {
+        let is_clear = matches!(&error, Error::Failed(it)
+            if it.starts_with("memory: an answer of ") && it.contains("verify with more memory"));
+        assert!(is_clear, "{error}");
+    };
+    is_clear(verified(Some(1 << 20)).await.0.expect_err("it does not fit"));
+    // Without an argument it is the memory in the plan.
+    let path = place.output().join("plan.json");
+    let plan = fs::read_to_string(&path).expect("a plan");
+    let less = plan.replace(&format!("\"memory\": {MEMORY}"), "\"memory\": 1000000");
+    assert_ne!(plan, less);
+    fs::write(&path, less).expect("written");
+    is_clear(verified(None).await.0.expect_err("it does not fit"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

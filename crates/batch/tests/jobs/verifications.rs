@@ -12,7 +12,7 @@ use arrow_array::{
 };
 use outrigger_batch::{
     EXPECTED, Error, Format, Host, HostVerification, Job, Period, ROW, Sample, Tolerance,
-    VersionMatch, verify_on_hosts, write_features,
+    Verifiers, VersionMatch, verify_on_hosts, write_features,
 };
 use outrigger_tables::{Limits, Root, Table};
 use outrigger_testkit::oip::{Server, identity};
@@ -26,7 +26,8 @@ async fn verified(place: &Place, host: &Server) -> Result<HostVerification, Erro
     let hosts = vec![Host::new(&host.address())];
     let tolerance = Tolerance { atol: 1e-6, rtol: 0.0 };
     let timeout = Period(Duration::from_secs(60));
-    verify_on_hosts(&place.store(), SAMPLE, (hosts, None, timeout), (3, tolerance)).await
+    let verifiers = Verifiers { hosts, ca: None, timeout, memory: None };
+    verify_on_hosts(&place.store(), SAMPLE, verifiers, (3, tolerance)).await
 }
 
 /// A finished job over two files, where every sixth row is dead.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use outrigger_batch::{
-    EXPECTED, Host, HostVerification, Period, ROW, Sample, Store, TREATMENT, Tolerance, Verified,
-    VersionMatch, verify_on_hosts, write_features,
+    EXPECTED, Host, HostVerification, Period, ROW, Sample, Size, Store, TREATMENT, Tolerance,
+    Verified, Verifiers, VersionMatch, verify_on_hosts, write_features,
 };
 use outrigger_core::Selector;
 use outrigger_tools::{Access, ModelArgument, validate};
@@ -78,6 +78,10 @@ pub(crate) struct Arguments {
     /// Time limit of a request.
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     timeout: Period,
+    /// The most memory for an answer of a host, while it is received and decoded [default: the
+    /// memory of the job].
+    #[arg(long, value_name = "SIZE", requires = "host")]
+    memory: Option<Size>,
     /// Format of the report.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -125,14 +129,14 @@ fn hosts(arguments: &Arguments) -> Result<(Vec<Host>, Option<PathBuf>), Exit> {
 
 /// Scores the sample on hosts. Returns true if it agrees.
 fn on_hosts(arguments: &Arguments) -> Result<(bool, Report), Exit> {
-    let Arguments { rows, seed, atol, rtol, timeout, .. } = *arguments;
+    let Arguments { rows, seed, atol, rtol, timeout, memory, .. } = *arguments;
     let (hosts, ca) = hosts(arguments)?;
     let store = Store::at(&arguments.job).map_err(exit_of)?;
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Exit::failed)?;
     let found = runtime.block_on(verify_on_hosts(
         &store,
         Sample { rows, seed },
-        (hosts, ca, timeout),
+        Verifiers { hosts, ca, timeout, memory },
         (LISTED, Tolerance { atol, rtol }),
     ));
     let found = found.map_err(exit_of)?;
