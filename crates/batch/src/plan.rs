@@ -33,6 +33,9 @@ pub(crate) struct Plan {
     /// The hash of everything that decides about rows.
     pub(crate) fingerprint: String,
     pub(crate) scoring: Scoring,
+    /// Bytes of a row before it is answered, as the first request had them; 0 if unknown.
+    #[serde(default)]
+    pub(crate) row_bytes: u64,
     /// Bytes of an answer for one row, as the first answer had them.
     pub(crate) answer_bytes: u64,
     /// The file and the number of a row that a host has scored before the job began: hosts are
@@ -201,6 +204,7 @@ impl Plan {
             created: crate::time::now(),
             fingerprint: scoring.fingerprint()?,
             scoring,
+            row_bytes: 0,
             answer_bytes,
             reference: None,
             memory: job::default_memory(),

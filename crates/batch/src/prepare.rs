@@ -116,7 +116,9 @@ pub(crate) async fn prepare(
         (CHUNK_BYTES / (row_bytes + answer_bytes).max(1)).clamp(1, chunk_rows(job.protocol));
     scoring.chunk_rows = job.chunk_rows.unwrap_or(chunk);
     let plan = Plan::new(scoring, answer_bytes)?;
-    Ok(Plan { reference: Some(sample.first), memory: job.memory.0, suspects, ..plan })
+    let reference = Some(sample.first);
+    let row_bytes = readers::COPIES * row_bytes;
+    Ok(Plan { reference, row_bytes, memory: job.memory.0, suspects, ..plan })
 }
 
 /// The request of the row that a host has scored before the job began. Blocks.

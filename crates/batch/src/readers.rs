@@ -13,6 +13,7 @@ use std::{
 use arrow_array::RecordBatch;
 use http::HeaderMap;
 use outrigger_oip_client::Request;
+use outrigger_tables::bytes_of_rows;
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
@@ -41,6 +42,11 @@ pub(crate) const CALL_BYTES: u64 = 64 << 10;
 const SHARE: u64 = 8;
 /// The times that the inputs of a row are in memory: as tensors, and in the message of a call.
 pub(crate) const COPIES: u64 = 2;
+/// The mean size of the rows of a batch may be so many times that of the largest batch before.
+/// Otherwise the batch has fewer rows.
+const LARGER: u64 = 2;
+/// The least bytes of rows that are read together.
+const LEAST_READ: u64 = 64 << 10;
 
 /// The values by which readers form batches, which change while they read.
 #[derive(Debug)]
@@ -139,15 +145,17 @@ impl Readers {
         let _ = self.events.send(Event::Begun);
         let mut rows = Rows::open(self, chunk, file)?;
         let (mut sequence, mut position) = (0, chunk.rows.start);
-        // A file that has changed may be damaged: that is the reason then.
-        while let Some((table, encoded)) =
-            rows.next(self).or_else(|error| rows.reading.check(file).and(Err(error)))?
-        {
+        loop {
+            // A file that has changed may be damaged: that is the reason then.
+            let next = rows.next(self).or_else(|error| rows.reading.check(file).and(Err(error)))?;
+            let (keys, encoded, charge) = match next {
+                Read::Rows(keys, encoded, charge) => (keys, encoded, charge),
+                Read::End => break,
+                Read::Stopped => return Ok(false),
+            };
             let rows = position..position + encoded.read as u64;
             position = rows.end;
-            let Some(batch) = self.batch((sequence, table), encoded, &output) else {
-                return Ok(false);
-            };
+            let batch = self.batch((sequence, keys), encoded, (charge, &output));
             let ended = suspect::hosts(&self.suspects, chunk.file, &rows);
             let ended = ended.into_iter().map(str::to_owned).collect();
             if !self.send(Batch { ended, ..batch }) {
@@ -161,22 +169,45 @@ impl Readers {
         Ok(true)
     }
 
-    /// The rows of the next batch.
-    fn batch_rows(&self) -> usize {
+    /// The rows of the next batch, and the most bytes of them when they are read.
+    fn extent(&self) -> (u64, u64) {
         let Sizes { batch_rows, answer_bytes, row_bytes } = &*self.sizes;
-        let bytes = row_bytes.load(Relaxed) + answer_bytes.load(Relaxed);
+        let row = row_bytes.load(Relaxed);
+        let bytes = row.saturating_add(answer_bytes.load(Relaxed));
         let most = (self.memory.limit() / SHARE / bytes.max(1)).max(1);
         let rows = self::batch_rows(self.scoring.protocol, batch_rows.load(Relaxed));
-        usize::try_from(most.min(rows.into())).unwrap_or(1)
+        let rows = most.min(rows.into());
+        let bytes = (LARGER * rows).saturating_mul(row).max(LEAST_READ);
+        (rows, bytes.min(batch_bytes(&self.memory)))
     }
 
-    /// A batch within the memory; `None` if the job stops.
+    /// The bytes of the answer to so many rows.
+    fn answer_bytes(&self, rows: u64) -> u64 {
+        match rows {
+            0 => 0,
+            _ => CALL_BYTES + self.sizes.answer_bytes.load(Relaxed).saturating_mul(rows),
+        }
+    }
+
+    /// A charge of `bytes` in place of another one; `None` if the job stops.
+    fn exchange(&self, mut charge: Charge, bytes: u64) -> Option<Charge> {
+        let more = bytes.saturating_sub(charge.bytes());
+        if more == 0 || charge.grow(more, false) {
+            charge.shrink(bytes);
+            return Some(charge);
+        }
+        // Readers that hold memory while they wait for more would wait for each other.
+        drop(charge);
+        self.memory.take(bytes)
+    }
+
+    /// A batch of rows whose memory is charged.
     fn batch(
         &self,
         (sequence, keys): (u64, RecordBatch),
         encoded: Encoded,
-        output: &Sender<ToOutput>,
-    ) -> Option<Batch> {
+        (charge, output): (Charge, &Sender<ToOutput>),
+    ) -> Batch {
         let Encoded { tensors, rows, invalid, read } = encoded;
         let counts = &self.outputs.counts;
         counts.read.fetch_add(read as u64, Relaxed);
@@ -185,15 +216,8 @@ impl Readers {
             let rows = u32::try_from(invalid.len()).unwrap_or(u32::MAX);
             let _ = self.events.send(Event::Invalid(rows));
         }
-        let columns = keys.columns().iter();
-        let keys_bytes: usize =
-            columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0)).sum();
-        let keys_bytes = keys_bytes as u64;
+        let keys_bytes = bytes_of_rows(&keys);
         let bytes = keys_bytes + COPIES * bytes_of(&tensors);
-        self.sizes.row_bytes.fetch_max(bytes / read.max(1) as u64, Relaxed);
-        let answer = self.sizes.answer_bytes.load(Relaxed) * rows.len() as u64;
-        let call = if rows.is_empty() { 0 } else { CALL_BYTES };
-        let charge = self.memory.take(bytes + answer + call)?;
         let request =
             Request { inputs: tensors, rows: Some(rows.len() as u64), ..self.request.clone() };
         let death = |(row, reason)| (row, Death::invalid(reason));
@@ -203,7 +227,7 @@ impl Readers {
             true => language::tokens(&request),
             false => 0,
         };
-        Some(Batch {
+        Batch {
             sequence,
             keys,
             rows,
@@ -215,7 +239,7 @@ impl Readers {
             bytes,
             charge,
             output,
-        })
+        }
     }
 
     /// Passes a batch on: to the hosts, or to the output if no row of it can be sent. Returns false
@@ -231,9 +255,21 @@ impl Readers {
 /// The rows of one chunk.
 struct Rows {
     reading: Reading,
-    /// Rows that could not be in one request with those before them.
-    rest: Option<input::Rows>,
+    /// The number of rows that were not read yet.
+    left: u64,
+    /// Rows that could not be in one request with those before them, and their memory.
+    rest: Option<(input::Rows, Charge)>,
     keys: Vec<usize>,
+}
+
+/// The next rows of a chunk.
+enum Read {
+    /// The key columns of the rows, their tensors, and the memory of both and of the answer.
+    Rows(RecordBatch, Encoded, Charge),
+    /// There are no more.
+    End,
+    /// The job stops.
+    Stopped,
 }
 
 impl Rows {
@@ -243,22 +279,45 @@ impl Rows {
         let schema = reading.schema();
         let keys = readers.scoring.keys.iter().map(|key| schema.index_of(key));
         let keys = keys.collect::<Result<_, _>>().map_err(Error::failed)?;
-        Ok(Self { reading, rest: None, keys })
+        Ok(Self { reading, left: chunk.count(), rest: None, keys })
     }
 
-    /// The key columns of the next rows, and their tensors.
-    fn next(&mut self, readers: &Readers) -> Result<Option<(RecordBatch, Encoded)>, Error> {
-        let rows = match self.rest.take() {
-            Some(rest) => Some(rest),
-            None => self.reading.next_within(readers.batch_rows(), batch_bytes(&readers.memory))?,
+    /// Reads the next rows, after their memory was charged: the most that they may take. The charge
+    /// is exchanged when they are known.
+    fn next(&mut self, readers: &Readers) -> Result<Read, Error> {
+        let (rows, charge) = match self.rest.take() {
+            Some(rest) => rest,
+            None if self.left == 0 => return Ok(Read::End),
+            None => {
+                let (most, bytes) = readers.extent();
+                let most = most.min(self.left);
+                let charge = readers.memory.take(COPIES * bytes + readers.answer_bytes(most));
+                let Some(charge) = charge else { return Ok(Read::Stopped) };
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                let Some(rows) = self.reading.next_within(most, bytes)? else {
+                    return Ok(Read::End);
+                };
+                self.left = self.left.saturating_sub(rows.table.num_rows() as u64);
+                (rows, charge)
+            }
         };
-        let Some(rows) = rows else { return Ok(None) };
         let encoded = encode(&rows, &readers.scoring.inputs);
-        if encoded.read < rows.table.num_rows() {
-            self.rest = Some(rows.after(encoded.read));
-        }
         let keys = rows.table.slice(0, encoded.read).project(&self.keys).map_err(Error::failed)?;
-        Ok(Some((keys, encoded)))
+        let tensors = COPIES * bytes_of(&encoded.tensors);
+        let bytes = bytes_of_rows(&keys) + tensors;
+        let all = bytes_of_rows(&rows.table);
+        let row_bytes = &readers.sizes.row_bytes;
+        row_bytes.fetch_max(bytes / encoded.read.max(1) as u64, Relaxed);
+        row_bytes.fetch_max(all / rows.table.num_rows().max(1) as u64, Relaxed);
+        let batch = bytes + readers.answer_bytes(encoded.rows.len() as u64);
+        let has_rest = encoded.read < rows.table.num_rows();
+        let rest = if has_rest { all } else { 0 };
+        let Some(mut charge) = readers.exchange(charge, batch + rest) else {
+            return Ok(Read::Stopped);
+        };
+        let charge_of_batch = charge.split(batch);
+        self.rest = has_rest.then(|| (rows.after(encoded.read), charge));
+        Ok(Read::Rows(keys, encoded, charge_of_batch))
     }
 }
 

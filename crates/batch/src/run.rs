@@ -216,7 +216,7 @@ impl Worker {
         let sizes = Arc::new(Sizes {
             batch_rows: AtomicU32::new(job.batch_size),
             answer_bytes: AtomicU64::new(plan.answer_bytes),
-            row_bytes: AtomicU64::new(0),
+            row_bytes: AtomicU64::new(plan.row_bytes),
         });
         let memory = Memory::with_reserve(layout.batches, layout.reserve(hosts.max_answer()));
         let readers = Arc::new(Readers {

@@ -27,7 +27,7 @@ pub use limits::Limits;
 pub use read::{
     Malformed, Reader, Row,
     blob::{ReadAt, Stat},
-    parquet::ranges::{Batches, Table},
+    parquet::ranges::{Batches, Table, bytes_of_rows},
 };
 pub use root::Root;
 pub use text::{

@@ -2,6 +2,8 @@
 
 mod size;
 
+pub use self::size::bytes_of_rows;
+
 use std::{
     io,
     ops::Range,

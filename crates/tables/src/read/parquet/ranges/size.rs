@@ -8,9 +8,7 @@ use arrow_schema::DataType;
 /// The most of the first rows of a table, at most `most`, that take no more than `bytes`, with the
 /// bytes that they take.
 pub(super) fn fitting(table: &RecordBatch, most: usize, bytes: u64) -> (usize, u64) {
-    let size = |rows: usize| -> u64 {
-        table.columns().iter().map(|column| size_of_values(&**column, 0..rows)).sum()
-    };
+    let size = |rows: usize| size_of_rows(table, rows);
     let most = most.min(table.num_rows());
     let all = size(most);
     if all <= bytes {
@@ -27,6 +25,15 @@ pub(super) fn fitting(table: &RecordBatch, most: usize, bytes: u64) -> (usize, u
         }
     }
     (fit, size(fit))
+}
+
+/// The bytes of the rows of a table, without those that say which values are absent.
+pub fn bytes_of_rows(table: &RecordBatch) -> u64 {
+    size_of_rows(table, table.num_rows())
+}
+
+fn size_of_rows(table: &RecordBatch, rows: usize) -> u64 {
+    table.columns().iter().map(|column| size_of_values(&**column, 0..rows)).sum()
 }
 
 /// The bytes of some values of an array, without those that say which are absent.
