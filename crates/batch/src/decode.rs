@@ -1,6 +1,6 @@
 //! Output tensors as columns.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use arrow_array::{
     Array, ArrayRef, ArrowPrimitiveType, BooleanArray, ListArray, PrimitiveArray, StringArray,
@@ -20,6 +20,9 @@ use crate::columns::OutputColumn;
 /// 32 bytes for each of its elements.
 const MOST_LISTS: i64 = 1024;
 const LISTS_OF_ELEMENT: i64 = 8;
+
+/// About the most bytes of columns that are decoded together.
+const TOGETHER: u64 = 1 << 20;
 
 /// Checks that an answer has the tensors of all columns. One that passes can be decoded.
 ///
@@ -90,6 +93,27 @@ pub(crate) fn decode(answer: &[Tensor], outputs: &[OutputColumn]) -> Result<Vec<
         nested(leaf, rows, sizes)
     };
     outputs.iter().map(column).collect()
+}
+
+/// The rows of an answer in ranges, whose columns take about [`TOGETHER`] bytes or have one row.
+pub(crate) fn ranges(answer: &[&Tensor], rows: usize) -> Vec<Range<usize>> {
+    let bytes: u64 = answer.iter().map(|tensor| decoded_bytes(tensor)).sum();
+    let step = TOGETHER.saturating_mul(rows as u64) / bytes.max(1);
+    let step = usize::try_from(step).unwrap_or(usize::MAX).max(1);
+    (0..rows).step_by(step).map(|start| start..rows.min(start.saturating_add(step))).collect()
+}
+
+/// The bytes of a tensor as a column: its values, and the offsets of its lists.
+fn decoded_bytes(tensor: &Tensor) -> u64 {
+    let widened = if tensor.datatype == DataType::Bf16 { 2 } else { 1 };
+    let inner = tensor.shape.len().saturating_sub(1);
+    let mut lists = 1_u64;
+    let offsets = tensor.shape.iter().take(inner).fold(0_u64, |offsets, size| {
+        lists = lists.saturating_mul(u64::try_from(*size).unwrap_or_default());
+        offsets.saturating_add(lists)
+    });
+    let offsets = offsets.saturating_mul(size_of::<i32>() as u64);
+    offsets.saturating_add(widened * tensor.data.len() as u64)
 }
 
 /// Values in lists of these sizes, outermost first.
@@ -179,6 +203,26 @@ mod tests {
         let one = tensor(DataType::Int8, &[3, 1], &[7, 8, 9]);
         let columns = decode(&[one], &[column(DataType::Int8, 0)]).expect("decoded");
         assert_eq!(columns[0].as_primitive::<Int8Type>().values(), &[7, 8, 9]);
+    }
+
+    #[test]
+    fn large_answers_are_decoded_in_parts() {
+        let of = |datatype, shape: &[i64], bytes: usize| {
+            let data = vec![0; bytes].into();
+            Tensor::new("y", datatype, shape.to_vec(), data).expect("a tensor")
+        };
+        for (tensor, rows, expected) in [
+            (of(DataType::Fp32, &[5], 20), 5, &[5][..]),
+            (of(DataType::Fp32, &[3, 1 << 18], 3 << 20), 3, &[1, 1, 1]),
+            // It is widened.
+            (of(DataType::Bf16, &[4, 1 << 16], 4 << 17), 4, &[3, 1]),
+            // An offset of 4 bytes for each value.
+            (of(DataType::Int8, &[8, 1 << 16, 1], 8 << 16), 8, &[3, 3, 2]),
+        ] {
+            let found = ranges(&[&tensor], rows);
+            assert_eq!(found.iter().map(Range::len).collect::<Vec<_>>(), expected);
+            assert!(found.iter().is_sorted_by_key(|range| range.start));
+        }
     }
 
     #[test]

@@ -16,9 +16,11 @@ use std::{
     thread,
 };
 
-use arrow_array::{Array as _, ArrayRef, RecordBatch, UInt32Array};
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_schema::SchemaRef;
 use arrow_select::take::take_record_batch;
+use outrigger_oip::Tensor;
+use outrigger_oip_client::part_of;
 use outrigger_tables::Format;
 use serde::Serialize;
 
@@ -28,7 +30,7 @@ use crate::{
     batch::{Death, Settled, ToOutput},
     columns::OutputColumn,
     commit::{Commit, DATA, DEAD, DataFile},
-    decode::decode,
+    decode::{self, decode},
     input::InputFile,
     language::custom_id,
     memory::Charge,
@@ -139,8 +141,7 @@ impl Output {
         for piece in pieces {
             let range = piece.rows.start as usize..piece.rows.end as usize;
             let rows = batch.rows.get(range).unwrap_or_default();
-            let answer = decode(&piece.outputs, &self.outputs.columns).map_err(Error::failed)?;
-            self.rows(&batch.keys, rows, answer)?;
+            self.piece((&batch.keys, rows), &piece.outputs)?;
             self.hosts.insert(piece.host);
         }
         let mut dead = batch.dead;
@@ -153,7 +154,31 @@ impl Output {
         Ok(())
     }
 
-    /// Writes scored rows: those of `keys` at these positions, and their answers.
+    /// Writes scored rows: those of `keys` at these positions, and their answers. Columns take further
+    /// memory beside the answers, so few rows are decoded at a time.
+    fn piece(
+        &mut self,
+        (keys, rows): (&RecordBatch, &[u32]),
+        answer: &[Tensor],
+    ) -> Result<(), Error> {
+        let outputs = Arc::clone(&self.outputs);
+        let is_used = |it: &&Tensor| outputs.columns.iter().any(|of| *of.tensor == *it.name);
+        let answer: Vec<_> = answer.iter().filter(is_used).collect();
+        let has_rows = |it: &&Tensor| {
+            it.shape.first().is_some_and(|count| usize::try_from(*count) == Ok(rows.len()))
+        };
+        if !answer.iter().all(has_rows) {
+            return Err(Error::failed("an answer has another number of rows than its request"));
+        }
+        for range in decode::ranges(&answer, rows.len()) {
+            let tensors: Vec<_> = answer.iter().map(|it| part_of(it, range.clone())).collect();
+            let columns = decode(&tensors, &outputs.columns).map_err(Error::failed)?;
+            self.rows(keys, &rows[range], columns)?;
+        }
+        Ok(())
+    }
+
+    /// Writes scored rows: those of `keys` at these positions, and the columns of their answers.
     fn rows(
         &mut self,
         keys: &RecordBatch,
@@ -168,9 +193,6 @@ impl Output {
                 take_record_batch(keys, &UInt32Array::from(rows.to_vec())).map_err(Error::failed)?
             }
         };
-        if answer.iter().any(|column| column.len() != rows.len()) {
-            return Err(Error::failed("an answer has another number of rows than its request"));
-        }
         let columns = keys.columns().iter().cloned().chain(answer).collect();
         let table =
             RecordBatch::try_new(SchemaRef::clone(schema), columns).map_err(Error::failed)?;

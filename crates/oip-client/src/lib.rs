@@ -31,6 +31,7 @@ pub use self::{
     control::ModelRef,
     failure::{Failure, Status},
     message::{Reply, Request},
+    parts::part_of,
     plain::Answered,
     room::Ledger,
 };

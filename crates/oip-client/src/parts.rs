@@ -47,13 +47,7 @@ impl Request {
     /// The request has fewer rows.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
-        let input = |input: &Tensor| {
-            let mut shape = input.shape.clone();
-            let rows = shape.first_mut().map_or(0, |rows| mem::replace(rows, range.len() as i64));
-            let data = slice(input, usize::try_from(rows).unwrap_or_default(), range.clone());
-            Tensor { name: input.name.clone(), datatype: input.datatype, shape, data }
-        };
-        let inputs = self.inputs.iter().map(input).collect();
+        let inputs = self.inputs.iter().map(|input| part_of(input, range.clone())).collect();
         Self {
             model: Arc::clone(&self.model),
             version: self.version.clone(),
@@ -64,6 +58,17 @@ impl Request {
             headers: self.headers.clone(),
         }
     }
+}
+
+/// The rows in `range` of a tensor, whose data are not copied.
+///
+/// # Panics
+/// The tensor has fewer rows, or none.
+pub fn part_of(tensor: &Tensor, range: Range<usize>) -> Tensor {
+    let mut shape = tensor.shape.clone();
+    let rows = shape.first_mut().map_or(0, |rows| mem::replace(rows, range.len() as i64));
+    let data = slice(tensor, usize::try_from(rows).unwrap_or_default(), range);
+    Tensor { name: tensor.name.clone(), datatype: tensor.datatype, shape, data }
 }
 
 /// The data of the rows in `range`, without a copy.
