@@ -102,6 +102,7 @@ pub enum VersionMatch {
 /// The hosts that score a sample again, and how they are asked.
 #[derive(Debug, Clone)]
 pub struct Verifiers {
+    /// The hosts; one answers for all, the next one is asked if it fails.
     pub hosts: Vec<Host>,
     /// A file in PEM with the authorities of the hosts, those of the system if it is absent.
     pub ca: Option<PathBuf>,
