@@ -103,5 +103,11 @@ fn joined_call(members: &[Member], inputs: Vec<Tensor>) -> Option<Call> {
 
 /// True if a run may have failed because of a single one of its calls, or because of their number.
 fn may_be_of_one(error: &RunError) -> bool {
-    matches!(error, RunError::Failed { .. } | RunError::TooLarge { .. } | RunError::Answer { .. })
+    matches!(
+        error,
+        RunError::Failed { .. }
+            | RunError::Refused { .. }
+            | RunError::TooLarge { .. }
+            | RunError::Answer { .. }
+    )
 }

@@ -7,7 +7,7 @@ use outrigger_core::{
 };
 use outrigger_run::{
     Call, RunError,
-    local::{self, floats, integers, malformed, tensor, unsigned},
+    local::{self, floats, integers, malformed, not_finite, tensor, unsigned},
 };
 use outrigger_trees::{self as trees, AnyRows, Columns, Library, Options, Output, Rows};
 
@@ -97,7 +97,7 @@ impl Model {
         let rows = XGBOOST_FEATURES.rows(call)?;
         let rows = rows.map_weights(|weights| self.with_missing(weights));
         match rows.get().infinite() {
-            Some((row, id)) => Err(malformed(format!("row {row}: the feature {id} is infinite"))),
+            Some((row, id)) => Err(not_finite(format!("row {row}: the feature {id} is infinite"))),
             None => Ok(Values::Sparse(rows, self.limited(call)?)),
         }
     }

@@ -144,7 +144,9 @@ fn refused(what: &str, failure: &Failure) -> Failure {
 /// question to the engine.
 fn judged(what: &str, failure: &Failure) -> Failure {
     let reason = match failure.reason {
-        Reason::EngineFailed => Reason::GoldenMismatch,
+        Reason::EngineFailed | Reason::RequestMalformed | Reason::FeatureNotFinite => {
+            Reason::GoldenMismatch
+        }
         Reason::Deadline => Reason::EngineUnavailable,
         other => other,
     };

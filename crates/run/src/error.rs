@@ -68,6 +68,14 @@ pub enum RunError {
         /// The engine's message.
         message: String,
     },
+    /// The model does not take the values of the inputs, which are the caller's.
+    #[error("{message}")]
+    Refused {
+        /// The stable reason, whose code is INVALID_ARGUMENT.
+        reason: Reason,
+        /// The problem.
+        message: String,
+    },
     /// The engine, or this version, has no contributions. The text says why.
     #[error("{0}")]
     Unexplained(String),
@@ -113,7 +121,7 @@ impl RunError {
             Self::Unexplained(_) => Reason::ContributionsUnsupported,
             Self::NoSignature { .. } => Reason::ImageInvalid,
             Self::TooLarge { .. } => Reason::TooLarge,
-            Self::Answer { reason, .. } => *reason,
+            Self::Refused { reason, .. } | Self::Answer { reason, .. } => *reason,
         }
     }
 
@@ -130,6 +138,7 @@ impl RunError {
             Self::Cancelled { .. } => "cancelled",
             Self::NotServed { .. } => "not_served",
             Self::TooLarge { .. } => "too_large",
+            Self::Refused { .. } => "refused",
             Self::Answer { .. } => "invalid_answer",
             _ => "failed",
         }
@@ -173,6 +182,9 @@ impl RunError {
             Self::NotServed { servable } => Self::NotServed { servable: servable.clone() },
             Self::Failed { code, message } => {
                 Self::Failed { code: code.clone(), message: message.clone() }
+            }
+            Self::Refused { reason, message } => {
+                Self::Refused { reason: *reason, message: message.clone() }
             }
             Self::Unexplained(text) => Self::Unexplained(text.clone()),
             Self::NoSignature { signature, known } => {

@@ -359,7 +359,8 @@ fn sparse_rows_that_xgboost_refuses_are_errors() {
         model(None).run(infinite.clone()).expect_err("infinity"),
         model(None).explain(infinite).expect_err("infinity"),
     ];
-    for error in refused.map(|error| error.to_string()) {
-        assert!(error.contains("row 1: the feature 1 is infinite"), "{error}");
+    for error in refused {
+        assert_eq!(error.reason(), Reason::FeatureNotFinite);
+        assert!(error.to_string().contains("row 1: the feature 1 is infinite"), "{error}");
     }
 }

@@ -377,8 +377,9 @@ fn calls_that_do_not_fit_the_model_are_errors() {
         (with_arms(rows(), &[-1, 0]), "arm must be 0 to 1, is -1"),
         (other(DType::Int32), "arm must be int64"),
     ] {
-        let error = learner.run(call).expect_err(problem).to_string();
-        assert!(error.contains(problem), "{error}");
+        let error = learner.run(call).expect_err(problem);
+        assert_eq!(error.reason(), Reason::RequestMalformed);
+        assert!(error.to_string().contains(problem), "{error}");
     }
     let same = learner.run(with_arms(rows(), &[0, 0])).expect("scores");
     assert_eq!(floats(&same[0]).expect("floats")[..], [0.0; 2], "the control has no effect");

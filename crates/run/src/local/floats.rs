@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use bytes::{BufMut as _, BytesMut};
-use outrigger_core::{Content, DType, Tensor};
+use outrigger_core::{Content, DType, Reason, Tensor};
 
 use crate::{Call, RunError};
 
@@ -97,9 +97,16 @@ pub fn integers(name: Arc<str>, shape: Vec<i64>, elements: &[u32]) -> Tensor {
     Tensor { name, dtype: DType::Int32, shape, content: Content::Bytes(bytes.freeze()) }
 }
 
-/// The failure of a call whose tensors the model cannot take.
+/// The failure of a call whose tensors the model cannot take: REQUEST_MALFORMED. A request of
+/// features becomes such tensors only by its values, and one of tensors has them as they are.
 pub fn malformed(message: String) -> RunError {
-    RunError::Failed { code: "InvalidArgument".to_owned(), message }
+    RunError::Refused { reason: Reason::RequestMalformed, message }
+}
+
+/// The failure of a call with a value that is NaN or infinite, which the model cannot score:
+/// FEATURE_NOT_FINITE.
+pub fn not_finite(message: String) -> RunError {
+    RunError::Refused { reason: Reason::FeatureNotFinite, message }
 }
 
 #[cfg(test)]
