@@ -84,8 +84,8 @@ impl Model {
     /// Scores `rows`. The outputs of a row are put into `out` beside each other, row after row.
     /// Returns the time that the trees took, to find the leaves in which the rows end.
     ///
-    /// A weight that is NaN is missing for the trees, and makes the scores of its row NaN if the
-    /// machine has the feature.
+    /// A weight that is NaN is missing for the trees. If the machine has the feature, it makes the
+    /// scores of its row NaN: see [`Self::not_finite`].
     ///
     /// # Panics
     /// Panics if the length of `out` is not the number of rows times [`Self::classes`].
@@ -108,6 +108,14 @@ impl Model {
             score(&self.table, &features, *options, out);
         }
         of_trees
+    }
+
+    /// The row, and the feature that the machine has, of the first weight that is NaN or infinite.
+    /// With it, the scores of the row would not be numbers, or would not depend on other features.
+    pub fn not_finite(&self, rows: Rows<'_>) -> Option<(usize, u64)> {
+        let wanted = |id: u64, weight: f32| !weight.is_finite() && self.feature(id) != NO_FEATURE;
+        let found = [rows.trees, rows.fm].map(|part| part.find(wanted));
+        found.into_iter().flatten().min_by_key(|(row, _)| *row)
     }
 
     /// The number of the feature `id` in the table, or [`NO_FEATURE`].

@@ -10,11 +10,11 @@ use std::{
 
 use outrigger_core::{DType, Describer, Failure, Interface, PackageLayout, Tensor, TensorSpec};
 use outrigger_fm::{
-    self as fm, Files, Head, Kind, Limits, Names, Output, Precision, Reading, Rows,
+    self as fm, Files, Head, Kind, Limits, Names, Output, Precision, Reading, Rows, RowsError,
 };
 use outrigger_run::{
     Call, Framework, PackagedModel, RunError, StageTimes,
-    local::{self, malformed, tensor},
+    local::{self, malformed, not_finite, tensor},
 };
 use serde::Deserialize;
 
@@ -209,7 +209,35 @@ impl Opened {
     }
 }
 
+/// The parts of the rows of a call: for the trees and the machine, and for the machine alone.
+fn parts(call: &Call) -> Result<[CallRows<'_>; 2], RunError> {
+    let trees = XGBOOST_FEATURES.rows(call)?;
+    let machine = match FM_FEATURES.is_in(call) {
+        true => FM_FEATURES.rows(call)?,
+        false => CallRows::empty(trees.get().len()),
+    };
+    Ok([trees, machine])
+}
+
 impl GbdtFm {
+    /// The rows of these parts.
+    ///
+    /// # Errors
+    /// REQUEST_MALFORMED: the parts have different numbers of rows. FEATURE_NOT_FINITE: a weight is
+    /// infinite, or is NaN and the machine has its feature.
+    fn rows<'a>(&self, [trees, machine]: &'a [CallRows<'_>; 2]) -> Result<Rows<'a>, RunError> {
+        let rows = Rows::new(trees.get(), machine.get()).map_err(|error| match error {
+            RowsError::Infinite { .. } => not_finite(error.to_string()),
+            RowsError::Rows { .. } => malformed(error.to_string()),
+        })?;
+        match self.fm.not_finite(rows) {
+            None => Ok(rows),
+            Some((row, id)) => Err(not_finite(format!(
+                "row {row}: the weight of the feature {id} of the factorisation machine is not finite"
+            ))),
+        }
+    }
+
     /// The scores of `rows` as the output called `name`.
     fn score(
         &self,
@@ -234,13 +262,8 @@ impl local::Model for GbdtFm {
     }
 
     fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
-        let trees = XGBOOST_FEATURES.rows(&call)?;
-        let machine = match FM_FEATURES.is_in(&call) {
-            true => FM_FEATURES.rows(&call)?,
-            false => CallRows::empty(trees.get().len()),
-        };
-        let rows = Rows::new(trees.get(), machine.get());
-        let rows = rows.map_err(|error| malformed(error.to_string()))?;
+        let parts = parts(&call)?;
+        let rows = self.rows(&parts)?;
         let score = |name: &Arc<str>| self.score(name, rows, &call.stages);
         match &call.outputs[..] {
             [] => OUTPUTS.iter().map(|(name, _)| score(&Arc::from(*name))).collect(),
@@ -253,6 +276,8 @@ impl local::Model for GbdtFm {
     }
 
     fn divide(&self, call: &Call, rows: usize) -> Option<Vec<Call>> {
+        // The message about a weight that is not finite has the number of its row in the whole call.
+        self.rows(&parts(call).ok()?).ok()?;
         divide::parts(call, &INPUTS, rows)
     }
 

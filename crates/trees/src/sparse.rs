@@ -130,9 +130,14 @@ impl<'a> SparseRows<'a> {
     /// The row and the id of the first infinite weight. Trees compare it like any other number, but
     /// XGBoost refuses such rows.
     pub fn infinite(&self) -> Option<(usize, u64)> {
+        self.find(|_, weight| weight.is_infinite())
+    }
+
+    /// The row and the id of the first entry whose id and weight are `wanted`.
+    pub fn find(&self, wanted: impl Fn(u64, f32) -> bool) -> Option<(usize, u64)> {
         let [first, end] = [self.offsets[0], self.offsets[self.len()]].map(|at| at as usize);
-        let found = self.weights[first..end].iter().position(|weight| weight.is_infinite());
-        let at = first + found?;
+        let mut entries = self.ids[first..end].iter().zip(&self.weights[first..end]);
+        let at = first + entries.position(|(id, weight)| wanted(*id & self.mask, *weight))?;
         let row = self.offsets.partition_point(|offset| *offset as usize <= at) - 1;
         Some((row, self.ids[at]))
     }

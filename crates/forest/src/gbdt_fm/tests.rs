@@ -1,6 +1,6 @@
 use std::{collections::HashMap, fs, time::Duration};
 
-use outrigger_core::{ElementType, Shape, Uplift};
+use outrigger_core::{ElementType, Reason, Shape, Uplift};
 use outrigger_run::{
     StageTimes,
     local::{Model as _, floats},
@@ -192,6 +192,37 @@ fn calls_that_do_not_fit_the_model_are_errors() {
         let error = model.run(call).expect_err(problem).to_string();
         assert!(error.contains(problem), "{error}");
     }
+}
+
+#[test]
+fn weights_that_no_score_can_be_made_of_are_the_callers_fault() {
+    let model = model("serving.fm", None);
+    // The machine has a feature with this id.
+    let known = 5;
+    let of = |trees: &[(u64, f32)], machine: &[(u64, f32)]| {
+        let inputs = [
+            sparse("xgboost_features", &[vec![(0, 1.0)], trees.into()]),
+            sparse("fm_features", &[vec![], machine.into()]),
+        ];
+        call(inputs.concat(), &["score"])
+    };
+    for (call, problem) in [
+        (of(&[(2, f32::INFINITY)], &[]), "row 1: the feature 2 is infinite"),
+        (of(&[(known, f32::NAN)], &[]), "row 1: the weight of the feature"),
+        (of(&[], &[(known, f32::NAN)]), "row 1: the weight of the feature"),
+        (of(&[], &[(known, f32::NEG_INFINITY)]), "row 1: the weight of the feature"),
+    ] {
+        assert!(model.divide(&call, 1).is_none(), "the error has the row of the whole call");
+        let error = model.run(call).expect_err(problem);
+        assert_eq!(error.reason(), Reason::FeatureNotFinite, "{error}");
+        assert!(error.to_string().contains(problem), "{error}");
+    }
+    // NaN is a missing value for the trees, and an id that the machine lacks is ignored.
+    let lacking = u64::MAX - 1;
+    let ignored = of(&[(lacking, f32::NAN)], &[(lacking, f32::INFINITY)]);
+    assert_eq!(model.divide(&ignored, 1).map(|parts| parts.len()), Some(2));
+    let expected = model.run(of(&[], &[])).expect("scores");
+    assert_eq!(model.run(ignored).expect("scores"), expected);
 }
 
 #[test]
