@@ -7,6 +7,7 @@
 
 mod best;
 mod given;
+mod memory;
 mod output;
 mod propensity;
 mod rank;

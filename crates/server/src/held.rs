@@ -48,8 +48,18 @@ pub(crate) struct Held {
 struct PartHeld {
     /// The memory that the request is turned into: its tensors, and while JSON is parsed its parts.
     work: Charge,
-    /// The model's outputs, and the answer.
+    /// The model's outputs: from before the run until the answer is encoded.
+    outputs: Charge,
+    /// The encoded answer, and what is beside it while it is encoded.
     answer: Charge,
+}
+
+impl PartHeld {
+    /// Charges to the same accounts, for another part.
+    fn another(&self) -> Self {
+        let Self { work, outputs, answer } = self;
+        Self { work: work.another(), outputs: outputs.another(), answer: answer.another() }
+    }
 }
 
 impl Held {
@@ -65,6 +75,7 @@ impl Held {
             body: budget.requests.open(owner),
             main: PartHeld {
                 work: budget.requests.open(owner),
+                outputs: budget.answers.open(owner),
                 answer: budget.answers.open(owner),
             },
             other: OnceLock::new(),
@@ -118,12 +129,9 @@ impl Held {
     }
 
     fn part(&self, part: Part) -> &PartHeld {
-        let PartHeld { work, answer } = &self.main;
         match part {
             Part::Main => &self.main,
-            Part::Other(_) => self
-                .other
-                .get_or_init(|| PartHeld { work: work.another(), answer: answer.another() }),
+            Part::Other(_) => self.other.get_or_init(|| self.main.another()),
         }
     }
 
@@ -162,6 +170,22 @@ impl Held {
     /// Reduces the charge for the memory that a part of the request was turned into to `bytes`.
     pub(crate) fn keep_work(&self, part: Part, bytes: u64) {
         keep(&self.part(part).work, bytes);
+    }
+
+    /// Charges the model's outputs for a part, in place of what was charged for them before.
+    ///
+    /// # Errors
+    /// They do not fit.
+    pub(crate) fn outputs(&self, part: Part, bytes: u64) -> Result<(), Failure> {
+        let outputs = &self.part(part).outputs;
+        let held = outputs.bytes();
+        outputs.shrink(held.saturating_sub(bytes));
+        outputs.grow(bytes.saturating_sub(held))
+    }
+
+    /// Releases the charge for the model's outputs for a part, which have been freed.
+    pub(crate) fn release_outputs(&self, part: Part) {
+        self.part(part).outputs.shrink(u64::MAX);
     }
 
     /// Charges the answer of a part, in place of what was charged for it before.

@@ -203,8 +203,24 @@ impl Predictor {
         }
     }
 
-    /// Runs the model on the packed tensors, checks its outputs and encodes the answer.
+    /// Answers packed tensors once. The model's outputs are charged before the run, and until the
+    /// answer is encoded.
     async fn score<E: Exchange>(
+        &self,
+        call: &Call,
+        attempts: &Attempts<'_>,
+        packed: &mut Packed,
+        exchange: &E,
+    ) -> Result<E::Answer, Failure> {
+        let to_come = attempts.lease().scorer.plan.outputs_to_come(packed);
+        call.charge_outputs(to_come)?;
+        let answer = self.run_and_encode(call, attempts, packed, exchange).await;
+        call.release_outputs();
+        answer
+    }
+
+    /// Runs the model on the packed tensors, checks its outputs and encodes the answer.
+    async fn run_and_encode<E: Exchange>(
         &self,
         call: &Call,
         attempts: &Attempts<'_>,
@@ -225,7 +241,7 @@ impl Predictor {
         }
         let packed = &*packed;
         sent(call, exchange);
-        call.charge_answer(outputs.iter().map(|output| output.size() as u64).sum())?;
+        call.charge_outputs(lease.scorer.plan.outputs_memory(packed, &outputs))?;
         sample(call, lease, packed, &outputs);
         lease.drawn(|user| lease.scorer.plan.propensity(packed, &outputs, user));
         let scored = Scored { lease, terms, packed, outputs: &outputs };

@@ -9,7 +9,7 @@ use super::rank;
 use crate::{
     column::floats,
     metadata::{Output, OutputKind},
-    packed::Packed,
+    packed::{Packed, UserRows},
     plan::Plan,
 };
 
@@ -74,23 +74,30 @@ enum Rows {
 }
 
 impl Rows {
-    /// The row layout of an output of this kind, and the shape that its tensor must have.
-    fn of(kind: OutputKind, plan: &Plan, packed: &Packed) -> (Self, SmallVec<[usize; 2]>) {
-        let (users, treatments) = (packed.users.len(), packed.treatments);
+    /// The row layout of an output of this kind.
+    fn of(kind: OutputKind, plan: &Plan, packed: &Packed) -> Self {
         match kind {
-            OutputKind::Single => (Self::Single, smallvec![users]),
-            OutputKind::PerTreatment if plan.joins.is_empty() => {
-                (Self::Padded(treatments), smallvec![users, treatments])
-            }
+            OutputKind::Single => Self::Single,
+            OutputKind::PerTreatment if plan.joins.is_empty() => Self::Padded(packed.treatments),
             OutputKind::PerTreatment => {
-                let (mut starts, mut rows) = (Vec::with_capacity(users), 0);
+                let (mut starts, mut rows) = (Vec::with_capacity(packed.users.len()), 0);
                 for user in &packed.users {
                     starts.push(rows);
                     rows += user.kept();
                 }
-                (Self::Joined(starts), smallvec![rows])
+                Self::Joined(starts)
             }
         }
+    }
+}
+
+/// The shape of the rows of an output of this kind, without its width.
+pub(super) fn shape(kind: OutputKind, plan: &Plan, packed: &Packed) -> SmallVec<[usize; 2]> {
+    let users = packed.users.len();
+    match kind {
+        OutputKind::Single => smallvec![users],
+        OutputKind::PerTreatment if plan.joins.is_empty() => smallvec![users, packed.treatments],
+        OutputKind::PerTreatment => smallvec![packed.users.iter().map(UserRows::kept).sum()],
     }
 }
 
@@ -172,7 +179,7 @@ impl<'t> Checked<'t> {
         let Some(tensor) = tensors.iter().find(|tensor| tensor.name == output.tensor) else {
             return Err(invalid(name, "the engine did not return it"));
         };
-        let (rows, shape) = Rows::of(output.kind, plan, packed);
+        let (rows, shape) = (Rows::of(output.kind, plan, packed), shape(output.kind, plan, packed));
         check_shape(output, &tensor.shape, &shape)?;
         let count = shape.iter().product::<usize>() * output.width;
         let (bytes, size) = check_content(name, tensor, count)?;

@@ -35,6 +35,19 @@ impl Call {
         self.held().keep_work(self.part, bytes);
     }
 
+    /// Charges the model's outputs for this part, in place of what was charged for them before.
+    ///
+    /// # Errors
+    /// They do not fit.
+    pub(crate) fn charge_outputs(&self, bytes: u64) -> Result<(), Failure> {
+        self.held().outputs(self.part, bytes)
+    }
+
+    /// Releases the charge for the model's outputs for this part, which have been freed.
+    pub(crate) fn release_outputs(&self) {
+        self.held().release_outputs(self.part);
+    }
+
     /// Charges the answer of this part, in place of what was charged for it before.
     ///
     /// # Errors

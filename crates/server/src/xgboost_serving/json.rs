@@ -23,14 +23,16 @@ pub(super) fn document(call: &Call, values: &Values<'_>) -> Result<Vec<u8>, Fail
     // The numbers, their text, and the brackets of each row.
     let room = bytes.len() * (size_of::<f32>() + NUMBER) + values.rows * 3 + 32;
     call.charge_answer(room as u64)?;
+    if values.answer == Answer::Index {
+        return written(values.indexes()?, room);
+    }
     let floats: Vec<f32> = bytes.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     match values.answer {
-        Answer::Index => written(values.indexes()?, room),
         Answer::Scores => {
             let rows: Vec<_> = floats.chunks(values.scores.width.max(1)).collect();
             written(rows, room)
         }
-        Answer::Value | Answer::Margin | Answer::Score => written(floats, room),
+        _ => written(floats, room),
     }
 }
 

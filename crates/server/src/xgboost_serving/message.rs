@@ -9,7 +9,7 @@ use outrigger_proto::{
 use outrigger_xgboost_serving::{Answer, Asked, Platform};
 use prost::Message as _;
 
-use super::predict::{Values, predict};
+use super::predict::{Leaves, Values, predict};
 use crate::{call::Call, grpc::InPlace, predict::Predictor};
 
 impl InPlace for Platform {
@@ -43,7 +43,7 @@ struct Tensor<'a> {
 enum Content<'a> {
     /// Little-endian float32.
     Floats(&'a [u8]),
-    Indexes(Vec<u32>),
+    Indexes(Leaves<'a>),
 }
 
 /// Encodes a `PredictResponse` with its prefix.
@@ -103,7 +103,7 @@ impl<'a> Tensor<'a> {
     fn encoded_len(&self) -> usize {
         let content = match &self.content {
             Content::Floats(floats) => wire::filled_len(FLOATS, floats.len()),
-            Content::Indexes(all) => wire::filled_len(INDEXES, packed_len(all)),
+            Content::Indexes(all) => wire::filled_len(INDEXES, packed_len(*all)),
         };
         wire::int_len(DTYPE, self.dtype()) + wire::bytes_len(SHAPE, self.shape_len()) + content
     }
@@ -121,15 +121,15 @@ impl<'a> Tensor<'a> {
                 out.put_slice(floats);
             }
             Content::Indexes(all) => {
-                wire::put_filled_header(INDEXES, packed_len(all), out);
-                all.iter().for_each(|index| wire::put_varint((*index).into(), out));
+                wire::put_filled_header(INDEXES, packed_len(*all), out);
+                all.iter().for_each(|index| wire::put_varint(index.into(), out));
             }
         }
     }
 }
 
-fn packed_len(indexes: &[u32]) -> usize {
-    indexes.iter().map(|index| wire::varint_len((*index).into())).sum()
+fn packed_len(indexes: Leaves<'_>) -> usize {
+    indexes.iter().map(|index| wire::varint_len(index.into())).sum()
 }
 
 #[cfg(test)]

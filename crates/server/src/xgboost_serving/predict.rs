@@ -5,6 +5,7 @@ use outrigger_features::{Arrived, GivenRows, GivenScores, Packed, Plan, Routing}
 use outrigger_proto::tensorflow::serving::ModelSpec;
 use outrigger_score::Scorer;
 use outrigger_xgboost_serving::{Answer, Asked};
+use serde::{Serialize, Serializer};
 
 use super::version;
 use crate::{
@@ -116,18 +117,55 @@ impl Values<'_> {
     ///
     /// # Errors
     /// `SCORES_INVALID`: the model's output has others.
-    pub(super) fn indexes(&self) -> Result<Vec<u32>, Failure> {
+    pub(super) fn indexes(&self) -> Result<Leaves<'_>, Failure> {
         let GivenScores { width, floats, integers } = &self.scores;
         let first = integers.iter().take(*width);
         let counted = first.take_while(|index| **index != NO_LEAF).count();
-        let rows = integers.chunks((*width).max(1)).map(|row| row.split_at(counted.min(row.len())));
-        let is_whole = integers.len() * size_of::<f32>() == floats.len()
-            && rows.clone().all(|(_, others)| others.iter().all(|index| *index == NO_LEAF));
-        let index = |index: &i64| u32::try_from(*index).ok();
-        let indexes: Option<Vec<u32>> = rows.flat_map(|(leaves, _)| leaves).map(index).collect();
-        indexes.filter(|_| is_whole && (counted > 0 || integers.is_empty())).ok_or_else(|| {
-            let message = "output \"leaf\": its values are not the numbers of leaves";
-            Failure::new(Reason::ScoresInvalid, message)
-        })
+        let is_leaf = |index: &i64| u32::try_from(*index).is_ok();
+        let is_valid = |row: &[i64]| {
+            let (leaves, others) = row.split_at(counted.min(row.len()));
+            leaves.iter().all(is_leaf) && others.iter().all(|index| *index == NO_LEAF)
+        };
+        let leaves = Leaves { integers, width: (*width).max(1), counted };
+        let is_whole = integers.len() * size_of::<f32>() == floats.len();
+        if is_whole && (counted > 0 || integers.is_empty()) && leaves.rows().all(is_valid) {
+            return Ok(leaves);
+        }
+        let message = "output \"leaf\": its values are not the numbers of leaves";
+        Err(Failure::new(Reason::ScoresInvalid, message))
+    }
+}
+
+/// Numbers of leaves, read from an output whose rows also have the trees that do not count.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Leaves<'a> {
+    integers: &'a [i64],
+    /// The number of trees.
+    width: usize,
+    /// The number of trees that count.
+    counted: usize,
+}
+
+impl<'a> Leaves<'a> {
+    fn rows(self) -> impl Iterator<Item = &'a [i64]> {
+        self.integers.chunks(self.width)
+    }
+
+    /// The number of leaves of all rows.
+    pub(super) fn len(self) -> usize {
+        self.integers.len() / self.width * self.counted
+    }
+
+    /// The leaves of the trees that count, row after row.
+    pub(super) fn iter(self) -> impl Iterator<Item = u32> {
+        let counted = move |row: &'a [i64]| &row[..self.counted.min(row.len())];
+        // The numbers have been checked.
+        self.rows().flat_map(counted).map(|index| *index as u32)
+    }
+}
+
+impl Serialize for Leaves<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
     }
 }
