@@ -3,7 +3,9 @@
 mod canaries;
 pub(crate) mod fixture;
 mod guarded;
+mod memory;
 mod models;
 mod predictions;
+mod refused;
 mod rest;
 mod secured;

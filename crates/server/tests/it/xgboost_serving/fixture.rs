@@ -40,11 +40,23 @@ pub(crate) async fn start(settings: &[(&str, &str)]) -> Stack {
 
 /// Publishes [`TREES`] or [`MACHINE`] with a bias; returns the digest. Those of different tags differ.
 pub(crate) async fn publish(stack: &Stack, name: &str, tag: &str, bias: u16) -> String {
+    publish_changed(stack, name, tag, bias, |_| ()).await
+}
+
+/// As [`publish`], with a change of metadata.json. Other names are those of trees.
+pub(crate) async fn publish_changed(
+    stack: &Stack,
+    name: &str,
+    tag: &str,
+    bias: u16,
+    change: impl FnOnce(&mut Value),
+) -> String {
     let (framework, mut metadata) = match name {
         MACHINE => (Framework::GbdtFm, machine_metadata()),
         _ => (Framework::Xgboost, trees_metadata()),
     };
     metadata["annotations"] = json!({"tag": tag});
+    change(&mut metadata);
     let mut files = Package { framework, bias, ..Package::default() }.files();
     for (path, content) in &mut files {
         if path == "metadata.json" {

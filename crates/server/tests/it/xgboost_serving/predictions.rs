@@ -78,6 +78,21 @@ async fn rows_are_scored_by_trees_with_a_factorisation_machine() {
     assert_eq!(floats(response.expect("an answer").into_inner(), &[2, 1]), scores);
 }
 
+#[tokio::test]
+async fn nan_is_a_missing_value_unless_the_machine_has_its_feature() {
+    let stack = start(&[]).await;
+    let rows: &[Row<'_>] = &[&[(1, f32::NAN), (2, 0.5)]];
+    let score = |request| async { client(&stack).predict_alphafm(request).await };
+    let missing = score(machine(rows, &[&[]])).await.expect("an answer").into_inner();
+    let absent = score(machine(&[&[(2, 0.5)]], &[&[]])).await.expect("an answer").into_inner();
+    assert_eq!(floats(missing, &[1]), floats(absent, &[1]));
+    let rows: &[Row<'_>] = &[&[(1, 2.0)], &[(ONE, f32::NAN)]];
+    let status = score(machine(rows, &[&[], &[]])).await.expect_err("the score would be NaN");
+    let expected = (Code::InvalidArgument, "FEATURE_NOT_FINITE".to_owned());
+    assert_eq!((status.code(), reason(&status)), expected, "{status}");
+    assert!(status.message().contains(&format!("row 1: the weight of the feature {ONE}")));
+}
+
 /// XGBoost Serving ends here by a division by zero.
 #[tokio::test]
 async fn no_rows_are_no_scores() {
