@@ -182,6 +182,29 @@ def test_conditional_writes_hold(store):
         assert {status for status in statuses if status >= 300} <= {409, 412}, statuses
 
 
+def test_changes_of_settings_at_once_are_all_kept(store):
+    if isinstance(store, Google):
+        pytest.skip("the translator knows no generations but 0")
+    # The commands ask for no more of a job.
+    assert store.put_new("settings/plan.json", b"{}") in (200, 201)
+    names = ["batch_size", "concurrency", "rows_per_second", "tokens_in_flight"]
+
+    def change(assignment):
+        command = [outrigger(), "batch", "set", f"{store.root}/settings", assignment, "-o", "json"]
+        environment = {**os.environ, **store.environment}
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=TIMEOUT, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    for number in range(1, 6):
+        with ThreadPoolExecutor(len(names)) as writers:
+            list(writers.map(change, (f"{name}={number}" for name in names)))
+        control = change("paused=")
+        assert control == {**dict.fromkeys(names, number), "paused": False, "cancelled": False}
+
+
 def test_a_job_in_a_store(store, triton):
     job = Job(store, triton, 300, "whole")
     summary = job.run()

@@ -1,5 +1,6 @@
 //! The binary as a process.
 
+mod batch;
 mod bench;
 mod commands;
 mod common;
