@@ -91,6 +91,10 @@ impl Engine for Batched {
     ) -> BoxFuture<'a, Result<Interface, RunError>> {
         self.inner.interface(id, signature, deadline)
     }
+
+    fn remark(&self, id: &ServableId) -> Option<String> {
+        self.inner.remark(id)
+    }
 }
 
 impl fmt::Debug for Batched {

@@ -37,6 +37,7 @@ mod quad;
 mod read;
 mod rows;
 mod score;
+mod skipped;
 mod table;
 
 pub use error::{Error, Part};
@@ -45,3 +46,4 @@ pub use names::Names;
 pub use outrigger_trees::{Limits, SparseError, SparseRows};
 pub use read::{File, Files, Head, Kind, Reading};
 pub use rows::{Options, Output, Precision, Rows, RowsError};
+pub use skipped::Skipped;

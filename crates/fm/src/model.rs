@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use outrigger_trees::{self as trees, Budget};
 
 use crate::{
-    Error, Files, Kind, Options, Reading, Rows, read,
+    Error, Files, Kind, Options, Reading, Rows, Skipped, read,
     score::{Features, score},
     table::{NO_FEATURE, Table},
 };
@@ -25,7 +25,7 @@ pub struct Model {
     /// The feature of each place of leaves.
     of_leaves: Vec<u32>,
     table: Table,
-    skipped: u64,
+    skipped: Skipped,
 }
 
 impl Model {
@@ -40,9 +40,8 @@ impl Model {
         let trees = trees::Model::read(files.trees.content, files.trees.size, limits)?;
         budget.charge::<u8>(trees.memory())?;
         let (table, skipped) = read::fm(files.fm, reading, &mut budget)?;
-        let (count, ids) = (trees.width(trees::Output::Leaf), table.ids());
-        let lenient = reading.lenient;
-        let mapped = read::leaf_mapping(files.leaf_mapping, lenient, count, ids, &mut budget)?;
+        let (lenient, ids) = (reading.lenient, table.ids());
+        let mapped = read::leaf_mapping(files.leaf_mapping, lenient, &trees, ids, &mut budget)?;
         // The features of leaves follow those with an id, in the order of trees and leaves.
         let first = ids.len();
         let table = table.complete(&mapped.features, &mut budget)?;
@@ -50,7 +49,7 @@ impl Model {
             let found = mapped.leaves.binary_search(&(tree as u32, leaf));
             found.map_or(table.zeros(), |at| (first + at) as u32)
         })?;
-        Ok(Self { trees, of_leaves, table, skipped: skipped + mapped.skipped })
+        Ok(Self { trees, of_leaves, table, skipped: skipped.and(mapped.skipped) })
     }
 
     /// The kind of the factorisation machine.
@@ -75,10 +74,9 @@ impl Model {
         self.trees.features()
     }
 
-    /// Entries of the files that were skipped because they are malformed or occur twice. Always 0
-    /// unless the reading was lenient.
-    pub fn skipped(&self) -> u64 {
-        self.skipped
+    /// Entries of the files that were skipped. None unless the reading was lenient.
+    pub fn skipped(&self) -> &Skipped {
+        &self.skipped
     }
 
     /// Scores `rows`. The outputs of a row are put into `out` beside each other, row after row.
@@ -128,6 +126,6 @@ impl Model {
     pub fn memory(&self) -> usize {
         let trees = self.trees.memory() - size_of::<trees::Model>();
         let leaves = size_of::<u32>() * self.of_leaves.capacity();
-        size_of::<Self>() + trees + leaves + self.table.memory()
+        size_of::<Self>() + trees + leaves + self.table.memory() + self.skipped.memory()
     }
 }

@@ -7,9 +7,9 @@ mod text;
 
 use std::io::BufRead;
 
-use outrigger_trees::{Budget, Limits};
+use outrigger_trees::{Budget, Limits, Numbering};
 
-use crate::{Error, Names, Part, table::Growing};
+use crate::{Error, Names, Part, Skipped, table::Growing};
 pub(crate) use leaf_mapping::leaf_mapping;
 pub(crate) use lines::{Faults, Lines, fields, quoted, text, unsigned};
 
@@ -69,14 +69,21 @@ pub(crate) struct Features<'a> {
     reading: &'a Reading<'a>,
     budget: &'a mut Budget,
     faults: Faults,
+    /// Features that are left out of the table, because their numbers are all 0.
+    zeros: Numbering,
 }
 
 /// A fault of an entry, as text.
 type Fault = String;
 
 impl<'a> Features<'a> {
-    fn new(reading: &'a Reading<'a>, budget: &'a mut Budget, entry: &'static str) -> Self {
-        Self { reading, budget, faults: Faults::new(Part::Fm, entry, reading.lenient) }
+    fn new(
+        reading: &'a Reading<'a>,
+        budget: &'a mut Budget,
+        entry: &'static str,
+    ) -> Result<Self, Error> {
+        let faults = Faults::new(Part::Fm, entry, reading.lenient);
+        Ok(Self { reading, faults, zeros: Numbering::new(budget)?, budget })
     }
 
     /// The id of the feature `name`.
@@ -102,16 +109,25 @@ impl<'a> Features<'a> {
         table: &mut Growing,
         last_wins: bool,
     ) -> Result<(), Error> {
-        if !self.reading.lenient && values.iter().all(|value| *value == 0.0) {
-            return Ok(());
-        }
-        if !table.add(id, values, self.budget)? {
+        let is_zero = !self.reading.lenient && values.iter().all(|value| *value == 0.0);
+        let is_new = match is_zero {
+            true => table.ids().get(id).is_none() && self.zeros.insert(id, self.budget)?,
+            false => self.zeros.get(id).is_none() && table.add(id, values, self.budget)?,
+        };
+        if !is_new {
             self.faults.found(format!("the feature {id} is there already"))?;
             if last_wins {
                 table.replace(id, values);
             }
         }
         Ok(())
+    }
+
+    /// Frees what was held while the features were read. Returns the entries that were skipped.
+    fn end(self) -> Skipped {
+        let zeros = self.zeros.into_ids(self.budget);
+        self.budget.release::<u64>(zeros.capacity());
+        self.faults.skipped
     }
 }
 
@@ -130,9 +146,9 @@ impl Head {
     pub fn read(file: File<'_>, reading: &Reading<'_>) -> Result<Self, Error> {
         let mut budget = Budget::of(reading.limits.memory);
         let (kind, classes) = match is_text(file.content, reading)? {
-            true => text::kind(file, Features::new(reading, &mut budget, "line"))?,
+            true => text::kind(file, Features::new(reading, &mut budget, "line")?)?,
             false => {
-                binary::check(file, &Features::new(reading, &mut budget, "record"))?;
+                binary::check(file, &Features::new(reading, &mut budget, "record")?)?;
                 (Kind::Binary, 1)
             }
         };
@@ -150,15 +166,15 @@ impl Head {
     }
 }
 
-/// Reads an FM file. Also returns the number of entries that were skipped.
+/// Reads an FM file. Also returns the entries that were skipped.
 pub(crate) fn fm(
     file: File<'_>,
     reading: &Reading<'_>,
     budget: &mut Budget,
-) -> Result<(Growing, u64), Error> {
+) -> Result<(Growing, Skipped), Error> {
     match is_text(file.content, reading)? {
-        true => text::read(file, Features::new(reading, budget, "line")),
-        false => binary::read(file, Features::new(reading, budget, "record")),
+        true => text::read(file, Features::new(reading, budget, "line")?),
+        false => binary::read(file, Features::new(reading, budget, "record")?),
     }
 }
 

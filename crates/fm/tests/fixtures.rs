@@ -84,7 +84,7 @@ fn compare(fm: &str, model: &Model) {
 fn binary_models_have_the_scores_of_the_reference() {
     for fm in BINARY {
         let model = read(fm, Kind::Binary);
-        assert_eq!((model.kind(), model.classes(), model.skipped()), (Kind::Binary, 1, 0));
+        assert_eq!((model.kind(), model.classes(), model.skipped().count), (Kind::Binary, 1, 0));
         compare(fm, &model);
     }
 }
@@ -93,7 +93,7 @@ fn binary_models_have_the_scores_of_the_reference() {
 fn softmax_models_have_the_scores_of_the_reference() {
     for fm in SOFTMAX {
         let model = read(fm, Kind::Softmax);
-        assert_eq!((model.kind(), model.classes(), model.skipped()), (Kind::Softmax, 3, 0));
+        assert_eq!((model.kind(), model.classes(), model.skipped().count), (Kind::Softmax, 3, 0));
         compare(fm, &model);
     }
 }
@@ -105,7 +105,12 @@ fn the_lenient_mode_skips_the_lines_that_xgboost_serving_skips() {
     let model = content.read(&reading).expect("a model");
     compare("lenient.fm", &model);
     // Six lines of the FM file, and ten lines and pairs of the mapping.
-    assert_eq!(model.skipped(), 16);
+    let skipped = model.skipped();
+    assert_eq!(skipped.count, 16);
+    let first = "the FM file is invalid in line 4: the line is empty";
+    assert_eq!(skipped.first.as_deref(), Some(first));
+    let text = format!("skipped entries of the model's files: 16; of the first one, {first}");
+    assert_eq!(skipped.to_string(), text);
     let error = content.read(&Reading::new(Kind::Binary)).expect_err("a strict reading");
     assert!(error.to_string().contains("line 4: the line is empty"), "{error}");
 }

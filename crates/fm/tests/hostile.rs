@@ -57,6 +57,9 @@ fn errors_have_the_number_of_the_line() {
         (Kind::Binary, "bias 0.5\n5 1 2\n6 1 2 3\n", "line 3: it has 2 factors"),
         (Kind::Binary, "bias 0.5\n5 1 2\n-6 1 2\n", "line 3: \"-6\" is no id"),
         (Kind::Binary, "bias 0.5\n5 1 2\n5 1 2\n", "line 3: the feature 5 is there already"),
+        (Kind::Binary, "bias 0.5\n5 1 2\n5 0 0\n", "line 3: the feature 5 is there already"),
+        (Kind::Binary, "bias 0.5\n5 0 0\n5 1 2\n", "line 3: the feature 5 is there already"),
+        (Kind::Binary, "bias 0.5\n5 0 0\n5 0 0\n", "line 3: the feature 5 is there already"),
         (Kind::Binary, "bias 0.5\n5 1 inf\n", "line 2: \"inf\" is no finite number"),
         (Kind::Binary, "bias 0.5\n5 1 nan\n", "line 2: \"nan\" is no finite number"),
         (Kind::Binary, "bias 0.5\n5 1e99 1\n", "line 2: \"1e99\" is no finite number"),
@@ -86,6 +89,13 @@ fn errors_have_the_number_of_the_line_of_the_mapping() {
         ("0 3:5:6", "line 1: \"3:5:6\" is no leaf"),
         ("0 3:x", "line 1: \"3:x\" is no leaf"),
         ("0 4294967296:5", "line 1: \"4294967296:5\" is no leaf"),
+        (
+            "0 3:5\n1 6:5 0:6",
+            "line 2: tree 1 has no leaf 0: leaves have the numbers that pred_leaf",
+        ),
+        ("0 2:5", "line 1: tree 0 has no leaf 2"),
+        ("0 7:5", "line 1: tree 0 has no leaf 7"),
+        ("0 4294967295:5", "line 1: tree 0 has no leaf 4294967295"),
         ("0 3:5 4:5 3:6", "line 1: leaf 3 of tree 0 is there already"),
         ("0 3:5\n1 3:5\n0 3:5", "line 3: leaf 3 of tree 0 is there already"),
     ];
@@ -217,9 +227,20 @@ fn columns_that_no_split_uses_take_no_memory() {
 #[test]
 fn leaves_of_any_number_take_memory_only_for_the_file() {
     let limits = Limits { memory: 1 << 18, ..Limits::default() };
-    let reading = Reading { limits, ..Reading::new(Kind::Binary) };
-    let mapped = content(SERVING, "0 0:5 4294967295:6\n1 4000000000:5");
-    mapped.read(&reading).expect("a small model");
+    let reading = Reading { limits, lenient: true, ..Reading::new(Kind::Binary) };
+    let mapped = content(SERVING, "0 0:5 4294967295:6\n1 4000000000:5 3:5");
+    let model = mapped.read(&reading).expect("a small model");
+    let skipped = model.skipped();
+    assert_eq!(skipped.count, 3);
+    let first = skipped.first.as_deref().unwrap_or_default();
+    assert!(
+        first.starts_with("the leaf mapping is invalid in line 1: tree 0 has no leaf 0"),
+        "{first}"
+    );
+    // The bias, and the weight of the only leaf with a feature.
+    let row = (vec![(0, 0.0)], vec![]);
+    let margins = score(&model, &[row], Output::Margin, Precision::Single);
+    assert_eq!(margins, [1.5]);
 }
 
 #[test]

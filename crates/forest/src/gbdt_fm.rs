@@ -281,6 +281,11 @@ impl local::Model for GbdtFm {
         divide::parts(call, &INPUTS, rows)
     }
 
+    fn remark(&self) -> Option<String> {
+        let skipped = self.fm.skipped();
+        (skipped.count > 0).then(|| skipped.to_string())
+    }
+
     fn memory(&self) -> usize {
         size_of::<Self>() - size_of::<fm::Model>() + self.fm.memory()
     }

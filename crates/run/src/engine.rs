@@ -79,6 +79,13 @@ pub trait Engine: Send + Sync + 'static {
         signature: &'a str,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Interface, RunError>>;
+
+    /// A remark about the files of the loaded version for people, such as parts of them that were
+    /// skipped by the version's own settings. None also if the engine does not have the version.
+    fn remark(&self, id: &ServableId) -> Option<String> {
+        let _ = id;
+        None
+    }
 }
 
 /// The place where an engine runs.

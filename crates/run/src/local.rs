@@ -82,6 +82,11 @@ pub trait Model: Send + Sync + 'static {
         Err(RunError::Unexplained(UNEXPLAINED.to_owned()))
     }
 
+    /// See [`Engine::remark`].
+    fn remark(&self) -> Option<String> {
+        None
+    }
+
     /// The memory that the model takes as long as it is loaded, in bytes.
     fn memory(&self) -> usize;
 }
@@ -266,6 +271,10 @@ impl Engine for Local {
         });
         Box::pin(std::future::ready(interface))
     }
+
+    fn remark(&self, id: &ServableId) -> Option<String> {
+        self.models.get(id).ok()?.model.remark()
+    }
 }
 
 impl fmt::Debug for Local {
@@ -277,12 +286,20 @@ impl fmt::Debug for Local {
 impl Models {
     /// Loads the published version `id`.
     async fn load(self: Arc<Self>, id: ServableId) -> Loaded {
-        let published = lock(&self.published).get(&id).cloned();
-        let result = match published {
-            Some(published) => self.loader.load(Owner::of(&id.name), published).await,
-            None => Err(Failure::new(Reason::Internal, "the version was not published")),
-        };
+        let result = self.load_published(&id).await;
         Loaded { id, result }
+    }
+
+    async fn load_published(&self, id: &ServableId) -> Result<Held, Failure> {
+        let published = lock(&self.published).get(id).cloned();
+        let missing = || Failure::new(Reason::Internal, "the version was not published");
+        let published = published.ok_or_else(missing)?;
+        let digest = published.0;
+        let held = self.loader.load(Owner::of(&id.name), published).await?;
+        if let Some(remark) = held.model.remark() {
+            tracing::warn!(servable = %id, model.digest = %digest, "{remark}");
+        }
+        Ok(held)
     }
 
     fn get(&self, id: &ServableId) -> Result<Arc<Held>, RunError> {

@@ -69,24 +69,26 @@ impl Forest {
         }
     }
 
-    /// Calls `visit` for each node, tree after tree, with its tree and its number in the file.
-    /// Oblivious trees have no nodes but leaves.
-    pub(crate) fn for_each_node(&self, mut visit: impl FnMut(usize, u32)) {
+    /// Calls `visit` for each node, tree after tree, with its tree, its number in the file, and true
+    /// if it is a leaf. Oblivious trees have no nodes but leaves.
+    pub(crate) fn for_each_node(&self, mut visit: impl FnMut(usize, u32, bool)) {
         match self {
             Self::Any(trees) => {
                 for (tree, nodes) in trees.iter().map(|tree| &tree.nodes).enumerate() {
-                    nodes.iter().for_each(|node| visit(tree, node.id));
+                    nodes.iter().for_each(|node| visit(tree, node.id, node.is_leaf()));
                 }
             }
             Self::Compact(compact, _) => {
-                let ids = &compact.ids;
-                let ends = compact.roots.iter().skip(1).map(|root| *root as usize);
-                let ranges = compact.roots.iter().zip(ends.chain([ids.len()])).enumerate();
-                for (tree, (root, end)) in ranges {
-                    ids[*root as usize..end].iter().for_each(|id| visit(tree, *id));
+                for tree in 0..compact.roots.len() {
+                    for (at, place) in (0..).zip(compact.range(tree)) {
+                        let is_leaf = compact.nodes.get(place).left(at).is_none();
+                        visit(tree, compact.ids[place], is_leaf);
+                    }
                 }
             }
-            Self::Oblivious(oblivious, _) => oblivious.for_each_leaf(visit),
+            Self::Oblivious(oblivious, _) => {
+                oblivious.for_each_leaf(|tree, leaf| visit(tree, leaf, true));
+            }
         }
     }
 

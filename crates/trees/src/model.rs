@@ -144,10 +144,20 @@ impl Model {
         mut value: impl FnMut(usize, u32) -> T,
     ) -> Result<Vec<T>, Error> {
         let (mut values, mut places) = (Vec::new(), 0);
-        self.forest.for_each_node(|_, _| places += 1);
+        self.forest.for_each_node(|_, _, _| places += 1);
         budget.reserve(&mut values, places)?;
-        self.forest.for_each_node(|tree, id| values.push(value(tree, id)));
+        self.forest.for_each_node(|tree, id, _| values.push(value(tree, id)));
         Ok(values)
+    }
+
+    /// Calls `visit` for each leaf, tree after tree, with its tree and its number in the file, which
+    /// is that of [`Output::Leaf`].
+    pub fn for_each_leaf(&self, mut visit: impl FnMut(usize, u32)) {
+        self.forest.for_each_node(|tree, id, is_leaf| {
+            if is_leaf {
+                visit(tree, id);
+            }
+        });
     }
 
     /// Writes the place of the leaf of each tree, tree after tree with one for each row. Leaves of

@@ -9,7 +9,7 @@
 use std::io::BufRead;
 
 use crate::{
-    Error,
+    Error, Skipped,
     read::{
         Fault, Faults, Features, File,
         lines::{fill, quoted},
@@ -158,7 +158,10 @@ pub(super) fn check(file: File<'_>, features: &Features<'_>) -> Result<(), Error
 }
 
 /// Reads a binary file.
-pub(super) fn read(file: File<'_>, mut features: Features<'_>) -> Result<(Growing, u64), Error> {
+pub(super) fn read(
+    file: File<'_>,
+    mut features: Features<'_>,
+) -> Result<(Growing, Skipped), Error> {
     let mut bytes = Bytes { file: file.content, remaining: file.size };
     let head = Head::read(&mut bytes, &features.faults)?;
     let shape = Shape { classes: 1, factors: head.factors, softmax: false };
@@ -179,7 +182,7 @@ pub(super) fn read(file: File<'_>, mut features: Features<'_>) -> Result<(Growin
         let text = format!("{} bytes follow its last record", records.bytes.remaining);
         return Err(features.faults.invalid(text));
     }
-    Ok((table, features.faults.skipped))
+    Ok((table, features.end()))
 }
 
 /// Reads the first record.

@@ -1,9 +1,9 @@
 //! The features of leaves: `deploy.leaf_mapping` of XGBoost Serving.
 
-use outrigger_trees::{Budget, Numbering};
+use outrigger_trees::{self as trees, Budget, Numbering};
 
 use crate::{
-    Error, Part,
+    Error, Part, Skipped,
     read::{
         Fault, Faults, File, Lines,
         lines::{fields, parsed, quoted},
@@ -17,20 +17,23 @@ pub(crate) struct Mapped {
     /// The feature of each leaf: its number in the table.
     pub(crate) features: Vec<u32>,
     /// Entries that were skipped.
-    pub(crate) skipped: u64,
+    pub(crate) skipped: Skipped,
 }
 
-/// Reads the mapping for `trees` trees. `ids` are the features of the table.
+/// Reads the mapping for `trees`. `ids` are the features of the table.
 pub(crate) fn leaf_mapping(
     file: File<'_>,
     lenient: bool,
-    trees: usize,
+    trees: &trees::Model,
     ids: &Numbering,
     budget: &mut Budget,
 ) -> Result<Mapped, Error> {
     let mut faults = Faults::new(Part::LeafMapping, "line", lenient);
     let mut lines = Lines::new(file);
-    let mut mapping = Mapping { leaves: Numbering::new(budget)?, features: Vec::new(), table: ids };
+    let known = Leaves::of(trees, budget)?;
+    let trees = known.trees();
+    let (leaves, features) = (Numbering::new(budget)?, Vec::new());
+    let mut mapping = Mapping { known, leaves, features, table: ids };
     while let Some(line) = lines.next(&mut faults, budget)? {
         let mut pairs = fields(line);
         match tree(pairs.next(), pairs.clone().next(), trees) {
@@ -51,7 +54,52 @@ fn tree(tree: Option<&[u8]>, pair: Option<&[u8]>, trees: usize) -> Result<u32, F
     exists.then_some(tree).ok_or_else(|| format!("there is no tree {tree}, but {trees} trees"))
 }
 
+/// The leaves of all trees.
+struct Leaves {
+    /// The numbers of the leaves in the file of the trees: ascending for each tree, tree after tree.
+    numbers: Vec<u32>,
+    /// The number of leaves before those of each tree, and that of all leaves.
+    before: Vec<usize>,
+}
+
+impl Leaves {
+    fn of(trees: &trees::Model, budget: &mut Budget) -> Result<Self, Error> {
+        let mut before = budget.filled(0, trees.width(trees::Output::Leaf) + 1)?;
+        trees.for_each_leaf(|tree, _| before[tree + 1] += 1);
+        let mut count = 0;
+        for leaves in &mut before {
+            count += *leaves;
+            *leaves = count;
+        }
+        let mut numbers = Vec::new();
+        budget.reserve(&mut numbers, count)?;
+        trees.for_each_leaf(|_, leaf| numbers.push(leaf));
+        for ends in before.windows(2) {
+            numbers[ends[0]..ends[1]].sort_unstable();
+        }
+        Ok(Self { numbers, before })
+    }
+
+    /// The number of trees.
+    fn trees(&self) -> usize {
+        self.before.len() - 1
+    }
+
+    /// True if `tree`, which exists, has this leaf.
+    fn contains(&self, tree: u32, leaf: u32) -> bool {
+        let ends = &self.before[tree as usize..];
+        self.numbers[ends[0]..ends[1]].binary_search(&leaf).is_ok()
+    }
+
+    /// Frees them.
+    fn release(self, budget: &mut Budget) {
+        budget.release::<u32>(self.numbers.capacity());
+        budget.release::<usize>(self.before.len());
+    }
+}
+
 struct Mapping<'a> {
+    known: Leaves,
     /// The tree (upper half) and the number of each leaf, in the order of the file.
     leaves: Numbering,
     /// The feature of each leaf in the table.
@@ -70,6 +118,11 @@ impl Mapping<'_> {
         let Some((leaf, id)) = leaf_and_feature(pair) else {
             return faults.found(format!("{} is no leaf with a feature", quoted(pair)));
         };
+        if !self.known.contains(tree, leaf) {
+            return faults.found(format!(
+                "tree {tree} has no leaf {leaf}: leaves have the numbers that pred_leaf returns"
+            ));
+        }
         if !self.leaves.insert(u64::from(tree) << 32 | u64::from(leaf), budget)? {
             return faults.found(format!("leaf {leaf} of tree {tree} is there already"));
         }
@@ -77,7 +130,8 @@ impl Mapping<'_> {
         Ok(budget.push(&mut self.features, feature)?)
     }
 
-    fn sorted(self, skipped: u64, budget: &mut Budget) -> Result<Mapped, Error> {
+    fn sorted(self, skipped: Skipped, budget: &mut Budget) -> Result<Mapped, Error> {
+        self.known.release(budget);
         let pairs = self.leaves.into_ids(budget);
         let mut both: Vec<(u64, u32)> = Vec::new();
         budget.reserve(&mut both, pairs.len())?;

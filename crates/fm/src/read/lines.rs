@@ -4,7 +4,7 @@ use std::io::{self, BufRead};
 
 use outrigger_trees::Budget;
 
-use crate::{Error, Part, read::File};
+use crate::{Error, Part, Skipped, read::File};
 
 /// The longest line that is read, in bytes.
 const LINE: usize = 64 << 20;
@@ -20,19 +20,25 @@ pub(crate) struct Faults {
     lenient: bool,
     /// The number of the entry that is read, counted from 1.
     pub(crate) number: u64,
-    /// Faults that were passed over.
-    pub(crate) skipped: u64,
+    /// Entries that were passed over.
+    pub(crate) skipped: Skipped,
 }
 
 impl Faults {
     pub(crate) fn new(part: Part, entry: &'static str, lenient: bool) -> Self {
-        Self { part, entry, lenient, number: 0, skipped: 0 }
+        Self { part, entry, lenient, number: 0, skipped: Skipped::default() }
     }
 
     /// Records a fault of the present entry. An error, unless the mode is lenient.
     pub(crate) fn found(&mut self, text: String) -> Result<(), Error> {
-        self.skipped += 1;
-        if self.lenient { Ok(()) } else { Err(self.error(text)) }
+        if !self.lenient {
+            return Err(self.error(text));
+        }
+        self.skipped.count += 1;
+        if self.skipped.first.is_none() {
+            self.skipped.first = Some(self.error(text).to_string());
+        }
+        Ok(())
     }
 
     /// An error in the present entry.

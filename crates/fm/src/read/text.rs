@@ -6,7 +6,7 @@
 //! over: `w_n w_z v_n1 .. v_nk v_z1 .. v_zk`.
 
 use crate::{
-    Error,
+    Error, Skipped,
     read::{
         Fault, Features, File, Kind, Lines,
         lines::{fields, number, quoted},
@@ -73,7 +73,10 @@ impl Form {
 }
 
 /// Reads a text file.
-pub(super) fn read(file: File<'_>, mut features: Features<'_>) -> Result<(Growing, u64), Error> {
+pub(super) fn read(
+    file: File<'_>,
+    mut features: Features<'_>,
+) -> Result<(Growing, Skipped), Error> {
     let mut lines = Lines::new(file);
     let (form, mut bias) = head(&mut lines, &mut features)?;
     let (mut table, mut values) = (None::<Growing>, Vec::new());
@@ -103,7 +106,7 @@ pub(super) fn read(file: File<'_>, mut features: Features<'_>) -> Result<(Growin
     }
     features.budget.release::<f32>(values.capacity());
     let table = table.ok_or_else(|| features.faults.invalid("it has no features"))?;
-    Ok((table, features.faults.skipped))
+    Ok((table, features.end()))
 }
 
 /// Reads the first line of a text file: the kind of the machine, and the number of its classes.

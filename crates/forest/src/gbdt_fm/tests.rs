@@ -97,6 +97,10 @@ fn the_lenient_mode_reads_what_is_refused_otherwise() {
     let outputs = model("lenient.fm", Some(r#"{"lenient": true}"#)).run(call(rows(), &["margin"]));
     let margins = outputs.expect("scores").remove(0);
     assert_eq!(*floats(&margins).expect("floats"), expected["single-margin"]);
+    let remark = model("lenient.fm", Some(r#"{"lenient": true}"#)).remark().expect("a remark");
+    let first = "files: 16; of the first one, the FM file is invalid in line 4: the line is empty";
+    assert!(remark.contains(first), "{remark}");
+    assert_eq!(model("serving.fm", Some(r#"{"lenient": true}"#)).remark(), None);
     let strict = package("lenient.fm", "leaf_mapping", None);
     let failure = read(strict.path()).expect_err("a strict reading");
     assert!(failure.message.contains("line 4: the line is empty"), "{failure}");

@@ -13,7 +13,16 @@ pub(super) const WAIT: Duration = Duration::from_secs(10);
 const MEETING: usize = 1 << 20;
 
 /// A model whose runs end when as many are under way as the barrier asks for.
-struct Meeting(Barrier);
+struct Meeting {
+    runs: Barrier,
+    remark: Option<String>,
+}
+
+impl Meeting {
+    fn of(runs: usize) -> Self {
+        Self { runs: Barrier::new(runs), remark: None }
+    }
+}
 
 impl Model for Meeting {
     fn interface(&self, _: &str) -> Option<Interface> {
@@ -21,8 +30,12 @@ impl Model for Meeting {
     }
 
     fn run(&self, _: Call) -> Result<Vec<Tensor>, RunError> {
-        self.0.wait();
+        self.runs.wait();
         Ok(Vec::new())
+    }
+
+    fn remark(&self) -> Option<String> {
+        self.remark.clone()
     }
 
     fn memory(&self) -> usize {
@@ -32,7 +45,7 @@ impl Model for Meeting {
 
 /// Binds a version whose runs wait for `runs` of them.
 fn bound(runs: usize) -> Bound {
-    bind(Arc::new(Meeting(Barrier::new(runs))))
+    bind(Arc::new(Meeting::of(runs)))
 }
 
 /// Binds a version of this model, on a pool of two threads.
@@ -53,6 +66,9 @@ fn id(version: i64) -> ServableId {
     ServableId { name: ServableName::of(&name), version: Version(version) }
 }
 
+/// The file with the remark about the files of a [`Meeting`], if there is one.
+const REMARK: &str = "remark";
+
 /// The framework of [`Meeting`]s, whose files take a thousand times their size to be read.
 const MEETINGS: Framework = Framework {
     name: "meeting",
@@ -70,7 +86,10 @@ const MEETINGS: Framework = Framework {
 };
 
 fn engine_on(pool: &Pool, budget: &Budget) -> Local {
-    let load: Load = |_| Ok(Arc::new(Meeting(Barrier::new(1))));
+    let load: Load = |model| {
+        let remark = fs::read_to_string(model.directory.join(REMARK)).ok();
+        Ok(Arc::new(Meeting { remark, ..Meeting::of(1) }))
+    };
     Local::on(pool.clone(), vec![MEETINGS], load, budget)
 }
 
@@ -200,6 +219,50 @@ async fn a_loaded_model_is_charged_until_it_is_unloaded() {
     assert_eq!((budget.packages.used(), budget.plans.used()), (0, MEETING as u64));
     assert_eq!(loading.send(ToEngine::Remove(id(1))).await, FromEngine::Gone(id(1)));
     assert_eq!(budget.plans.used(), 0);
+}
+
+/// Keeps the events of this thread with the level WARN, as text.
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = String::new();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn fmt::Debug| {
+            text += &format!("{field}={value:?} ");
+        });
+        lock(&self.0).push(text);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn a_remark_about_the_files_of_a_model_is_logged_at_its_load() {
+    let lines = Arc::default();
+    let _guard = tracing::subscriber::set_default(Warnings(Arc::clone(&lines)));
+    let mut loading = Loading::start(&Budget::new(64 << 20), 1);
+    let file = loading.directory.path().join(REMARK);
+    fs::write(file, "its files are odd").expect("a file");
+    assert_eq!(loading.engine.remark(&id(1)), None, "it is not loaded");
+    assert_eq!(loading.send(ToEngine::Add(id(1))).await, FromEngine::Up(id(1)));
+    let digest = Digest::of(b"m");
+    let line = format!("message=its files are odd servable={} model.digest={digest} ", id(1));
+    assert_eq!(*lock(&lines), [line]);
+    assert_eq!(loading.engine.remark(&id(1)).as_deref(), Some("its files are odd"));
 }
 
 #[tokio::test]

@@ -160,13 +160,13 @@ proptest! {
             let found = results(forest, rows, 0..count, outputs, double);
             prop_assert_eq!(&expected, &found, "{:?}", forest);
             let mut nodes = Vec::new();
-            forest.for_each_node(|tree, id| nodes.push((tree, id)));
+            forest.for_each_node(|tree, id, is_leaf| nodes.push((tree, id, is_leaf)));
             let mut places = vec![0; dense.len() * count];
             forest.leaf_places(rows, 0..count, &mut places);
             for (at, leaf) in expected.1.iter().enumerate() {
                 let (row, tree) = (at / count, at % count);
                 let place = places[tree * dense.len() + row];
-                prop_assert_eq!(nodes[place as usize], (tree, *leaf as u32));
+                prop_assert_eq!(nodes[place as usize], (tree, *leaf as u32, true));
             }
             Ok(())
         };
