@@ -53,8 +53,9 @@ pub(crate) struct Listed {
     /// The path relative to the directory of all versions, without symbolic links.
     place: PathBuf,
     pub(crate) size: u64,
-    /// The time of the last change in seconds since 1970, as text.
-    modified: String,
+    /// The times of the last change of the content, which programs may set, and of anything, which
+    /// the file system sets; in seconds since 1970, as text.
+    changed: [String; 2],
 }
 
 impl Store {
@@ -133,8 +134,8 @@ impl Files {
     /// A digest of the files' names, sizes and times of change. Their content is not read.
     pub fn fingerprint(&self) -> Digest {
         let mut hash = Sha256::new();
-        for Listed { name, size, modified, .. } in &self.files {
-            hash.update(format!("{size} {modified} {name}\n"));
+        for Listed { name, size, changed, .. } in &self.files {
+            hash.update(format!("{size} {} {name}\n", changed.join(" ")));
         }
         Digest::from_sha256(hash.finalize().into())
     }

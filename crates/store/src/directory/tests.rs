@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::{fs::symlink, net::UnixListener},
+    os::unix::{
+        fs::{MetadataExt as _, symlink},
+        net::UnixListener,
+    },
     path::PathBuf,
     time::{Duration, SystemTime},
 };
@@ -153,6 +156,26 @@ fn the_fingerprint_changes_with_names_sizes_and_times() {
     let all = [first, touched, cut, fingerprint()];
     let different: std::collections::BTreeSet<_> = all.iter().collect();
     assert_eq!(different.len(), all.len(), "{all:?}");
+}
+
+/// `rsync -t` and `cp -p` leave such files.
+#[test]
+fn other_content_of_the_same_size_and_time_has_another_fingerprint() {
+    let versions = Versions::new();
+    let path = versions.base.join("7/a");
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    let written = |content: &str| {
+        versions.write("7/a", content);
+        let file = File::options().write(true).open(&path).expect("there");
+        file.set_modified(time).expect("set");
+        let metadata = fs::metadata(&path).expect("there");
+        (metadata.ctime(), metadata.ctime_nsec())
+    };
+    let first_change = written("one");
+    let first = versions.files("7").expect("listed").fingerprint();
+    // The file system's clock may stand still for some milliseconds.
+    while written("two") == first_change {}
+    assert_ne!(versions.files("7").expect("listed").fingerprint(), first);
 }
 
 #[test]

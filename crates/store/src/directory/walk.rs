@@ -168,8 +168,9 @@ impl Walk<'_> {
         if self.bytes > self.limits.max_bytes.as_u64() {
             return Err(VersionProblem::TooLarge(self.limits.max_bytes).into());
         }
-        let modified = format!("{}.{:09}", stat.st_mtime, stat.st_mtime_nsec);
-        self.files.push(Listed { name: name.to_owned(), place, size, modified });
+        let times = [(stat.st_mtime, stat.st_mtime_nsec), (stat.st_ctime, stat.st_ctime_nsec)];
+        let changed = times.map(|(seconds, nanoseconds)| format!("{seconds}.{nanoseconds:09}"));
+        self.files.push(Listed { name: name.to_owned(), place, size, changed });
         Ok(())
     }
 }
