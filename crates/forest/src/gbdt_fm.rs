@@ -80,7 +80,14 @@ fn interface(model: &PackagedModel, signature: &str, kind: Kind) -> Result<Inter
         return Err(invalid(format!("its framework is {found}, not {declared}: see deploy.fm")));
     }
     let interface = interface_of(head.classes(), signature);
-    interface.ok_or_else(|| invalid(format!("the model has no signature {signature:?}")))
+    interface.ok_or_else(|| {
+        let text = format!(
+            "{} has the signature {:?}, whose rows are sparse",
+            name(kind),
+            model::SIGNATURE
+        );
+        invalid(format!("a model of {text}, and no signature {signature:?}"))
+    })
 }
 
 /// The name of the framework of models of this kind.

@@ -83,18 +83,19 @@ fn interface(
         let frameworks = [GBDT_FM, GBDT_FM_SOFTMAX].map(|framework| framework.name).join(" or ");
         return Err(invalid(format!("its files are those of a model of {frameworks}")));
     }
-    let no_signature = || invalid(format!("a tree model has no signature {signature:?}"));
+    let no_signature = |model: &str| invalid(format!("{model} has no signature {signature:?}"));
     if !model::SIGNATURES.contains(&signature) {
-        return Err(no_signature());
+        return Err(no_signature("a tree model"));
     }
     let (scoring, header) =
         (Scoring::read(directory)?, files::header(directory, &Limits::default())?);
     libraries::check(header.library(), library)?;
     let iterations = scoring.iterations.of(&header)?;
     match &model.uplift {
-        None => model::interface(&header, &iterations, signature).ok_or_else(no_signature),
+        None => model::interface(&header, &iterations, signature)
+            .ok_or_else(|| no_signature(&format!("a model of {}", libraries::of(library).name))),
         Some(uplift) if signature == model::SIGNATURE => uplift::interface(uplift, &header),
-        Some(_) => Err(no_signature()),
+        Some(_) => Err(no_signature("an uplift model, whose rows are dense,")),
     }
 }
 

@@ -161,7 +161,14 @@ fn the_interface_has_sparse_inputs_and_the_width_of_the_classes() {
         for output in ["score", "margin"] {
             assert_eq!(interface.output(output).expect("an output").shape, Shape::of(sizes));
         }
-        assert!((framework.interface)(&directory.path().into(), "other").is_err());
+        let refused = (framework.interface)(&directory.path().into(), "sparse");
+        let message = refused.expect_err("another signature").message;
+        let expected = format!(
+            "a model of {} has the signature \"serving_default\", whose rows are sparse, and no \
+             signature \"sparse\"",
+            framework.name
+        );
+        assert_eq!(message, expected);
     }
 }
 

@@ -79,6 +79,8 @@ fn a_model_of_catboost_may_have_several_classes() {
         (CATBOOST.interface)(&package.path().into(), "serving_default").expect("an interface");
     assert_eq!(interface.output("value").expect("an output").shape, Shape::of(&[-1, 2]));
     assert!((CATBOOST.interface)(&package.path().into(), "other").is_err());
+    let sparse = (CATBOOST.interface)(&package.path().into(), "sparse").expect_err("dense rows");
+    assert_eq!(sparse.message, "a model of catboost has no signature \"sparse\"");
 }
 
 #[test]
