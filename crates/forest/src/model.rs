@@ -1,13 +1,13 @@
 //! One tree model.
 
-use std::{borrow::Cow, ops::Range, sync::Arc, time::Instant};
+use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use outrigger_core::{
     ContributionSize, DType, Explanation, Failure, Interface, Shape, Tensor, TensorSpec,
 };
 use outrigger_run::{
     Call, RunError,
-    local::{self, floats, integers, malformed, not_finite, tensor, unsigned},
+    local::{self, Proceed, floats, integers, malformed, not_finite, tensor, unsigned},
 };
 use outrigger_trees::{self as trees, AnyRows, Columns, Library, Options, Output, Rows};
 
@@ -196,10 +196,10 @@ impl Model {
     pub(crate) fn contributions_to(
         &self,
         values: &[f32],
-        deadline: Instant,
+        proceed: Proceed<'_>,
     ) -> Result<Vec<f32>, RunError> {
         let explainer = self.explainer(&self.iterations, Columns::All)?;
-        contributions(&explainer, self.rows(values).into(), deadline)
+        contributions(&explainer, self.rows(values).into(), proceed)
     }
 
     /// The output for the contributions of `columns` columns to the margins of rows, each with its
@@ -252,7 +252,7 @@ impl local::Model for Model {
         Ok(ContributionSize { margins: self.trees.groups(), columns: explainer.width(), by_id })
     }
 
-    fn explain(&self, call: Call) -> Result<Explanation, RunError> {
+    fn explain(&self, call: Call, proceed: Proceed<'_>) -> Result<Explanation, RunError> {
         let values = self.input(&call)?;
         let (rows, iterations) = (self.rows_of(&values), self.iterations_of(&values));
         let (columns, by_id) = match &values {
@@ -260,7 +260,7 @@ impl local::Model for Model {
             Values::Sparse(..) => (Columns::Used, true),
         };
         let explainer = self.explainer(&iterations, columns)?;
-        let contributions = contributions(&explainer, rows, call.deadline.into_std())?;
+        let contributions = contributions(&explainer, rows, proceed)?;
         Ok(Explanation {
             values: self.contributions_tensor(explainer.width(), &contributions),
             columns: by_id.then(|| explainer.used()),
@@ -279,10 +279,10 @@ impl local::Model for Model {
 fn contributions(
     explainer: &trees::Explainer<'_>,
     rows: AnyRows<'_>,
-    deadline: Instant,
+    proceed: Proceed<'_>,
 ) -> Result<Vec<f32>, RunError> {
     let mut contributions = vec![0.0; rows.len() * explainer.columns()];
-    match explainer.explain(rows, &mut contributions, &|| Instant::now() < deadline) {
+    match explainer.explain(rows, &mut contributions, proceed) {
         true => Ok(contributions),
         false => Err(RunError::DeadlineExceeded),
     }

@@ -14,7 +14,7 @@ use std::{borrow::Cow, path::Path, sync::Arc};
 use outrigger_core::{ContributionSize, DType, Explanation, Failure, Interface, Tensor, Uplift};
 use outrigger_run::{
     Call, RunError,
-    local::{self, tensor},
+    local::{self, Proceed, tensor},
 };
 use outrigger_trees::{self as trees, Output};
 
@@ -130,7 +130,7 @@ trait Learner: Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of [`local::Model::explain`].
-    fn explain(&self, call: &Call) -> Result<Explanation, RunError>;
+    fn explain(&self, call: &Call, proceed: Proceed<'_>) -> Result<Explanation, RunError>;
 
     /// Columns of an output.
     fn width(&self, output: Output) -> usize;
@@ -179,8 +179,8 @@ impl<L: Learner> local::Model for Effects<L> {
         self.learner.contributions()
     }
 
-    fn explain(&self, call: Call) -> Result<Explanation, RunError> {
-        self.learner.explain(&call)
+    fn explain(&self, call: Call, proceed: Proceed<'_>) -> Result<Explanation, RunError> {
+        self.learner.explain(&call, proceed)
     }
 
     fn memory(&self) -> usize {

@@ -19,7 +19,7 @@ use outrigger_core::{
     engine::{Condition, FromEngine, ToEngine},
 };
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::{Semaphore, mpsc, oneshot},
     task::{JoinSet, spawn_blocking},
     time::{Instant, timeout_at},
 };
@@ -72,13 +72,14 @@ pub trait Model: Send + Sync + 'static {
         Err(RunError::Unexplained(UNEXPLAINED.to_owned()))
     }
 
-    /// See [`Run::explain`]. Blocks, and ends soon after the call's deadline. It is called only if
-    /// the model has contributions.
+    /// See [`Run::explain`]. Blocks. It is called only if the model has contributions. `proceed` is
+    /// to be called again and again: it returns false once the call's deadline has passed, or its
+    /// caller has stopped waiting. The work then ends soon.
     ///
     /// # Errors
-    /// [`RunError`].
-    fn explain(&self, call: Call) -> Result<Explanation, RunError> {
-        drop(call);
+    /// [`RunError`]; [`RunError::DeadlineExceeded`] if the work ended early.
+    fn explain(&self, call: Call, proceed: Proceed<'_>) -> Result<Explanation, RunError> {
+        drop((call, proceed));
         Err(RunError::Unexplained(UNEXPLAINED.to_owned()))
     }
 
@@ -90,6 +91,9 @@ pub trait Model: Send + Sync + 'static {
     /// The memory that the model takes as long as it is loaded, in bytes.
     fn memory(&self) -> usize;
 }
+
+/// False if work is to end early.
+pub type Proceed<'a> = &'a dyn Fn() -> bool;
 
 /// Loads a model from its files. Blocks.
 pub type Load = fn(&PackagedModel) -> Result<Arc<dyn Model>, Failure>;
@@ -352,25 +356,20 @@ impl Run for Bound {
             let permit = timeout_at(call.deadline, permits.acquire_owned()).await;
             let permit = permit.map_err(|_| RunError::DeadlineExceeded)?;
             let permit = permit.expect("the semaphore is never closed");
-            aside(call.deadline, move || {
+            let (deadline, (sender, answer)) = (call.deadline, oneshot::channel());
+            spawn_blocking(move || {
                 // The permit is held as long as the work, which may last longer than the call.
                 let _permit = permit;
-                held.model.explain(call)
-            })
-            .await
+                let is_late = || deadline.into_std() <= std::time::Instant::now();
+                let explained = held.model.explain(call, &|| !sender.is_closed() && !is_late());
+                // The error is ignored: the caller may have stopped waiting.
+                sender.send(explained).ok();
+            });
+            let answer = timeout_at(deadline, answer).await;
+            let answer = answer.map_err(|_| RunError::DeadlineExceeded)?;
+            answer.unwrap_or_else(|_| Err(large::panicked()))
         })
     }
-}
-
-/// Runs `work` on a thread that may block, and waits for it until `deadline`. Work cannot be
-/// interrupted, so it goes on after its caller has stopped waiting.
-async fn aside<T: Send + 'static>(
-    deadline: Instant,
-    work: impl FnOnce() -> Result<T, RunError> + Send + 'static,
-) -> Result<T, RunError> {
-    let ended = timeout_at(deadline, spawn_blocking(work)).await;
-    let ended = ended.map_err(|_| RunError::DeadlineExceeded)?;
-    ended.unwrap_or_else(|_| Err(large::panicked()))
 }
 
 /// Runs the model on this thread, and records the time it took.

@@ -123,7 +123,8 @@ fn leaves_are_integers() {
 
 #[test]
 fn explanations_take_the_same_calls_as_runs() {
-    let refused = model(None).explain(call(&[1, 3], &[1.0; 3], &[])).expect_err("three columns");
+    let refused = model(None).explain(call(&[1, 3], &[1.0; 3], &[]), &|| true);
+    let refused = refused.expect_err("three columns");
     assert!(refused.to_string().contains("rows of 2 columns"), "{refused}");
 }
 
@@ -358,7 +359,7 @@ fn sparse_rows_that_xgboost_refuses_are_errors() {
     assert!(model(None).divide(&infinite, 1).is_none(), "the error has the row of the whole call");
     let refused = [
         model(None).run(infinite.clone()).expect_err("infinity"),
-        model(None).explain(infinite).expect_err("infinity"),
+        model(None).explain(infinite, &|| true).expect_err("infinity"),
     ];
     for error in refused {
         assert_eq!(error.reason(), Reason::FeatureNotFinite);

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashSet, path::Path, slice};
 use outrigger_core::{Content, ContributionSize, DType, Explanation, Failure, Shape, TensorSpec};
 use outrigger_run::{
     Call, RunError,
-    local::{Model as _, malformed},
+    local::{Model as _, Proceed, malformed},
 };
 use outrigger_trees::Output;
 
@@ -205,10 +205,9 @@ impl Learner for Arms {
     }
 
     /// The arm is a column of its own, whose contribution is 0: no model sees it.
-    fn explain(&self, call: &Call) -> Result<Explanation, RunError> {
-        let deadline = call.deadline.into_std();
+    fn explain(&self, call: &Call, proceed: Proceed<'_>) -> Result<Explanation, RunError> {
         let widths = [self.control.contributions(SIGNATURE)?.of_row()];
-        let compute = |model: &Model, _, rows: &[f32]| model.contributions_to(rows, deadline);
+        let compute = |model: &Model, _, rows: &[f32]| model.contributions_to(rows, proceed);
         let mut comparisons = self.compare_by(call, &widths, &compute)?;
         let differences = comparisons.remove(0).into_differences();
         let columns = self.control.header().features();

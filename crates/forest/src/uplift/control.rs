@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use outrigger_core::{ContributionSize, Explanation, Failure};
-use outrigger_run::{Call, RunError, local::Model as _};
+use outrigger_run::{
+    Call, RunError,
+    local::{Model as _, Proceed},
+};
 use outrigger_trees::{Header, Output};
 
 use super::{Comparison, KEY, Learner, distinct::Distinct};
@@ -106,9 +109,9 @@ impl Learner for Single {
         self.model.contributions(SIGNATURE)
     }
 
-    fn explain(&self, call: &Call) -> Result<Explanation, RunError> {
+    fn explain(&self, call: &Call, proceed: Proceed<'_>) -> Result<Explanation, RunError> {
         let (all, distinct) = self.with_controls(call)?;
-        let mut rows = self.model.contributions_to(&all, call.deadline.into_std())?;
+        let mut rows = self.model.contributions_to(&all, proceed)?;
         let width = self.contributions()?.of_row();
         let controls = rows.split_off(distinct.of_rows.len() * width);
         let controls = distinct.spread(&controls, width);

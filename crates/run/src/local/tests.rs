@@ -155,6 +155,14 @@ async fn short_runs_move_to_the_callers_thread() {
     assert!(bound.run(call(WAIT)).now_or_never().is_some());
 }
 
+const ONE: ContributionSize = ContributionSize { margins: 1, columns: 0, by_id: false };
+
+/// One contribution to a row.
+fn half() -> Explanation {
+    let values = tensor("contributions".into(), vec![1, 1, 1], &[0.5]);
+    Explanation { values, columns: None }
+}
+
 /// A model with one contribution for each row, whose explanation waits for `self.0` to be dropped.
 struct Explained(Mutex<Option<std::sync::mpsc::Receiver<()>>>);
 
@@ -168,16 +176,15 @@ impl Model for Explained {
     }
 
     fn contributions(&self, _: &str) -> Result<ContributionSize, RunError> {
-        Ok(ContributionSize { margins: 1, columns: 0, by_id: false })
+        Ok(ONE)
     }
 
-    fn explain(&self, _: Call) -> Result<Explanation, RunError> {
+    fn explain(&self, _: Call, _: Proceed<'_>) -> Result<Explanation, RunError> {
         if let Some(end) = lock(&self.0).take() {
             // The sender is dropped, so that there is nothing to receive.
             end.recv().ok();
         }
-        let values = tensor("contributions".into(), vec![1, 1, 1], &[0.5]);
-        Ok(Explanation { values, columns: None })
+        Ok(half())
     }
 
     fn memory(&self) -> usize {
@@ -198,6 +205,59 @@ async fn an_explanation_does_not_occupy_the_callers_thread_and_ends_at_the_deadl
     drop(end);
     let explained = bound.explain(call(WAIT)).await.expect("contributions");
     assert_eq!(explained.values.shape, [1, 1, 1]);
+}
+
+/// A model whose first explanation ends only when it is to end, and reports that it has begun.
+struct Endless(Mutex<Option<oneshot::Sender<()>>>);
+
+impl Model for Endless {
+    fn interface(&self, _: &str) -> Option<Interface> {
+        None
+    }
+
+    fn run(&self, _: Call) -> Result<Vec<Tensor>, RunError> {
+        Ok(Vec::new())
+    }
+
+    fn contributions(&self, _: &str) -> Result<ContributionSize, RunError> {
+        Ok(ONE)
+    }
+
+    fn explain(&self, _: Call, proceed: Proceed<'_>) -> Result<Explanation, RunError> {
+        let Some(begun) = lock(&self.0).take() else { return Ok(half()) };
+        begun.send(()).expect("the test waits");
+        while proceed() {
+            std::thread::yield_now();
+        }
+        Err(RunError::DeadlineExceeded)
+    }
+
+    fn memory(&self) -> usize {
+        0
+    }
+}
+
+#[tokio::test]
+async fn an_explanation_ends_when_its_caller_has_gone() {
+    let (begin, begun) = oneshot::channel();
+    let bound = bind_on(&Pool::start(1), Arc::new(Endless(Mutex::new(Some(begin)))));
+    let first = bound.explain(call(1000 * WAIT));
+    tokio::select! {
+        ended = first => panic!("it goes on: {ended:?}"),
+        begun = begun => begun.expect("it begins"),
+    }
+    // Its future is dropped by now. There is one place, which the next one takes.
+    bound.explain(call(WAIT)).await.expect("contributions");
+}
+
+#[tokio::test]
+async fn an_explanation_that_panics_is_a_failure() {
+    let (begin, begun) = oneshot::channel();
+    drop(begun);
+    let bound = bind_on(&Pool::start(1), Arc::new(Endless(Mutex::new(Some(begin)))));
+    let failed = bound.explain(call(WAIT)).await.expect_err("nobody waits for it to begin");
+    assert!(failed.to_string().contains("panicked"), "{failed}");
+    bound.explain(call(WAIT)).await.expect("contributions");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ fn contributions_add_up_to_the_margin() {
     let model = model(Some(r#"{"missing": -1}"#));
     let size = ContributionSize { margins: 1, columns: 2, by_id: false };
     assert_eq!(model.contributions(SIGNATURE).expect("a size"), size);
-    let explained = model.explain(call(&[2, 2], &[0.0, 20.0, 5.0, -1.0], &[]));
+    let explained = model.explain(call(&[2, 2], &[0.0, 20.0, 5.0, -1.0], &[]), &|| true);
     let explained = explained.expect("contributions").values;
     assert_eq!((&*explained.name, &explained.shape[..]), ("contributions", &[2, 1, 3][..]));
     // The means of the trees are 1.75 and 0.4375; the base score is 0.5.
@@ -19,7 +19,8 @@ fn contributions_add_up_to_the_margin() {
 #[test]
 fn contributions_are_those_of_the_iterations_that_count() {
     let model = model(Some(r#"{"iterations": [1, 2]}"#));
-    let explained = model.explain(call(&[1, 2], &[0.0, 20.0], &[])).expect("contributions").values;
+    let explained = model.explain(call(&[1, 2], &[0.0, 20.0], &[]), &|| true);
+    let explained = explained.expect("contributions").values;
     assert_eq!(*floats(&explained).expect("floats"), [0.0, 0.0625, 0.9375]);
 }
 
@@ -30,8 +31,8 @@ fn a_model_without_covers_has_no_contributions() {
     trees[1].as_object_mut().expect("a tree").remove("sum_hessian");
     let model = read(package("model.json", &file, None).path()).expect("a model");
     let sizes = [SIGNATURE, SPARSE].map(|signature| model.contributions(signature).err());
-    let explained =
-        [call(&[1, 2], &[1.0; 2], &[]), sparse_call(&[vec![]])].map(|it| model.explain(it).err());
+    let explained = [call(&[1, 2], &[1.0; 2], &[]), sparse_call(&[vec![]])]
+        .map(|it| model.explain(it, &|| true).err());
     for refused in sizes.into_iter().chain(explained) {
         let error = refused.expect("it has none");
         assert_eq!(error.reason(), Reason::ContributionsUnsupported);
@@ -40,16 +41,15 @@ fn a_model_without_covers_has_no_contributions() {
 }
 
 #[test]
-fn an_explanation_ends_at_the_deadline() {
+fn an_explanation_ends_early() {
     let rows = vec![0.0; 2 * 4000];
-    let late = Call { deadline: Instant::now(), ..call(&[4000, 2], &rows, &[]) };
-    let ended = model(None).explain(late).expect_err("it is late");
-    assert_eq!(ended.reason(), Reason::Deadline);
+    let ended = model(None).explain(call(&[4000, 2], &rows, &[]), &|| false);
+    assert_eq!(ended.expect_err("it is to end").reason(), Reason::Deadline);
 }
 
 /// The values and columns of an explanation of sparse rows.
 fn explained(model: &Model, call: Call) -> (Vec<u64>, Vec<f32>) {
-    let Explanation { values, columns } = model.explain(call).expect("contributions");
+    let Explanation { values, columns } = model.explain(call, &|| true).expect("contributions");
     let columns = columns.expect("ids");
     let rows = values.shape[0];
     assert_eq!(values.shape, [rows, 1, columns.len() as i64 + 1]);
@@ -95,7 +95,7 @@ fn contributions_of_sparse_rows_are_those_of_the_columns_that_splits_use() {
         let missing = f32::NAN;
         let last = [missing, 1.0][known];
         let dense = [0.0, 20.0, 1.0, missing, missing, missing, last, missing];
-        let dense = narrow.explain(call(&[4, 2], &dense, &[])).expect("contributions");
+        let dense = narrow.explain(call(&[4, 2], &dense, &[]), &|| true).expect("contributions");
         assert_eq!(dense.columns, None);
         assert_eq!(values, *floats(&dense.values).expect("floats"));
     }
@@ -126,8 +126,7 @@ fn contributions_are_those_of_the_trees_that_the_call_limits() {
 }
 
 #[test]
-fn an_explanation_of_sparse_rows_ends_at_the_deadline() {
-    let rows = vec![vec![(0, 1.0)]; 4000];
-    let late = Call { deadline: Instant::now(), ..sparse_call(&rows) };
-    assert_eq!(model(None).explain(late).expect_err("it is late").reason(), Reason::Deadline);
+fn an_explanation_of_sparse_rows_ends_early() {
+    let ended = model(None).explain(sparse_call(&vec![vec![(0, 1.0)]; 4000]), &|| false);
+    assert_eq!(ended.expect_err("it is to end").reason(), Reason::Deadline);
 }

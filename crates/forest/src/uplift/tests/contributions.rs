@@ -8,12 +8,12 @@ fn contributions_of_an_s_learner_add_up_to_the_difference_of_its_margins() {
     let learner = load(&package.model()).expect("a model");
     assert_eq!(learner.contributions(SIGNATURE).expect("a size").of_row(), COLUMNS + 1);
     let values = [7.0, 7.0, 0.75, 7.0, 7.0, 7.0, 0.25, 7.0];
-    let explained = learner.explain(rows(&values)).expect("contributions").values;
+    let explained = learner.explain(rows(&values), &|| true).expect("contributions").values;
     assert_eq!(explained.shape, [2, 1, 5]);
     let expected = [[0.0, 0.0, 2.0, 0.0, 0.0], [0.0; 5]];
     assert_eq!(*floats(&explained).expect("floats"), expected.concat());
-    let late = Call { deadline: tokio::time::Instant::now(), ..rows(&[7.0; 4000 * COLUMNS]) };
-    assert_eq!(learner.explain(late).expect_err("it is late").reason(), Reason::Deadline);
+    let ended = learner.explain(rows(&[7.0; 4000 * COLUMNS]), &|| false);
+    assert_eq!(ended.expect_err("it is to end").reason(), Reason::Deadline);
 }
 
 /// Models with these splits for the control and two arms, and a package with them. The arms are
@@ -39,7 +39,7 @@ fn contributions_of_a_t_learner_are_the_differences_of_its_models() {
     let alone = [2, 0, 1]
         .map(|at: usize| read(package("model.json", &models[at], None).path()).expect("a model"));
     let explained = |model: &Model, row: &[f32]| {
-        let explained = model.explain(rows(row)).expect("contributions").values;
+        let explained = model.explain(rows(row), &|| true).expect("contributions").values;
         floats(&explained).expect("floats").to_vec()
     };
     let call = with_arms(rows(of_rows.as_flattened()), &draw);
@@ -49,7 +49,7 @@ fn contributions_of_a_t_learner_are_the_differences_of_its_models() {
     arm_first.inputs.reverse();
     // The column of the arm is at the place of its input.
     for (call, arm) in [(call, COLUMNS), (arm_first, 0)] {
-        let found = learner.explain(call).expect("contributions").values;
+        let found = learner.explain(call, &|| true).expect("contributions").values;
         assert_eq!(found.shape, [of_rows.len() as i64, 1, COLUMNS as i64 + 2]);
         let found = floats(&found).expect("floats").into_owned();
         for (at, found) in found.chunks_exact(COLUMNS + 2).enumerate() {
@@ -68,21 +68,20 @@ fn contributions_of_a_t_learner_are_the_differences_of_its_models() {
 }
 
 #[test]
-fn explanations_of_a_t_learner_have_the_errors_of_its_scores_and_a_deadline() {
+fn explanations_of_a_t_learner_have_the_errors_of_its_scores_and_end_early() {
     let (_, package) = three_arms();
     let learner = load(&package.model()).expect("a model");
     for (numbers, problem) in
         [(&[3][..], "arm must be 0 to 2, is 3"), (&[1, 1], "one number for each of 1 rows")]
     {
         let call = with_arms(rows(&[7.0; COLUMNS]), numbers);
-        let error = learner.explain(call).expect_err(problem).to_string();
+        let error = learner.explain(call, &|| true).expect_err(problem).to_string();
         assert!(error.contains(problem), "{error}");
     }
     // Rows that differ, so that each is explained.
     let values: Vec<_> = (0..4000 * COLUMNS).map(|at| at as f32).collect();
-    let late = Call { deadline: tokio::time::Instant::now(), ..rows(&values) };
-    let late = learner.explain(with_arms(late, &[0; 4000])).expect_err("it is late");
-    assert_eq!(late.reason(), Reason::Deadline);
+    let ended = learner.explain(with_arms(rows(&values), &[0; 4000]), &|| false);
+    assert_eq!(ended.expect_err("it is to end").reason(), Reason::Deadline);
 }
 
 #[test]
@@ -96,7 +95,8 @@ fn a_t_learner_of_which_one_model_has_no_covers_has_no_contributions() {
         let package = arms(&[("control", control), ("mens", mens)], &["control", "mens"]);
         let learner = load(&package.model()).expect("a model");
         let call = with_arms(rows(&[7.0; COLUMNS]), &[1]);
-        for refused in [learner.contributions(SIGNATURE).err(), learner.explain(call).err()] {
+        let explained = learner.explain(call, &|| true).err();
+        for refused in [learner.contributions(SIGNATURE).err(), explained] {
             let error = refused.expect("it has none");
             assert_eq!(error.reason(), Reason::ContributionsUnsupported);
         }
