@@ -44,7 +44,7 @@ pub(super) async fn predict<T>(
     let routing = Routing { model: Some(&selector), ..Routing::default() };
     let lease = predictor.lease(call, routing, None).await?.sampled();
     let attempts = Attempts::new(call, lease);
-    let mut exchange = Rows { call, predictor, rows, answer, write };
+    let mut exchange = Rows { call, predictor, model: &spec.name, rows, answer, write };
     let packed = predictor.pack(call, attempts.lease(), &mut exchange);
     predictor.answer(call, attempts, packed, exchange).await
 }
@@ -53,6 +53,8 @@ pub(super) async fn predict<T>(
 struct Rows<'a, T> {
     call: &'a Call,
     predictor: &'a Predictor,
+    /// The model's name in the request.
+    model: &'a str,
     rows: GivenRows,
     answer: Answer,
     write: Write<T>,
@@ -81,7 +83,7 @@ impl<T> Exchange for Rows<'_, T> {
     fn answer(&self, scored: &Scored<'_>) -> Result<T, Failure> {
         let &Scored { lease, packed, outputs, .. } = scored;
         let scores = lease.scorer.plan.given_scores(packed, outputs)?;
-        let spec = version::answering(lease, self.predictor.models());
+        let spec = version::answering(self.model, lease, self.predictor.models());
         let values = Values { answer: self.answer, rows: self.rows.rows, scores, spec };
         (self.write)(self.call, &values)
     }

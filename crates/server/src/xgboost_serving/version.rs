@@ -1,4 +1,5 @@
-//! Versions of models, as XGBoost Serving names them: by numbers and labels, which are tags here.
+//! Models and their versions as XGBoost Serving names them. Names may have capitals, which count for
+//! lower case; versions are numbers and labels, which are tags here.
 
 use outrigger_core::{Arm, Digest, Failure};
 use outrigger_lifecycle::{Handle, Lease, ModelView};
@@ -8,6 +9,11 @@ use outrigger_proto::{
 };
 
 use crate::routing::invalid;
+
+/// The name of the model that a request calls `asked`.
+pub(super) fn name(asked: &str) -> String {
+    asked.to_ascii_lowercase()
+}
 
 /// The version that a specification selects: that of the tag `7` for the version 7, that of the tag
 /// of the same name for a label, and else the model's default version.
@@ -23,19 +29,19 @@ pub(super) fn selector(spec: &ModelSpec) -> Result<ModelSelector, Failure> {
         Some(VersionChoice::Version(number)) => Some(number.to_string()),
         Some(VersionChoice::VersionLabel(label)) => Some(label.clone()),
     };
-    Ok(ModelSelector { name: spec.name.clone(), version: tag.map(Version::Tag) })
+    Ok(ModelSelector { name: name(&spec.name), version: tag.map(Version::Tag) })
 }
 
-/// The specification of the version that answers.
-pub(super) fn answering(lease: &Lease, models: &Handle) -> ModelSpec {
-    let asked = lease.tag().filter(|_| lease.arm() != Arm::Canary);
-    let asked = asked.and_then(|tag| number(tag.as_str()));
+/// The specification of the version that answers, with the model's name as the request has it.
+pub(super) fn answering(asked: &str, lease: &Lease, models: &Handle) -> ModelSpec {
+    let of_tag = lease.tag().filter(|_| lease.arm() != Arm::Canary);
+    let of_tag = of_tag.and_then(|tag| number(tag.as_str()));
     let listed = || {
         let snapshot = models.models();
         number_of(snapshot.models.get(&lease.key.name)?, &lease.key.digest)
     };
-    let version = asked.or_else(listed).map(VersionChoice::Version);
-    ModelSpec { name: lease.key.name.to_string(), version_choice: version, ..ModelSpec::default() }
+    let version_choice = of_tag.or_else(listed).map(VersionChoice::Version);
+    ModelSpec { name: asked.to_owned(), version_choice, ..ModelSpec::default() }
 }
 
 /// The number of a version: the highest one among its tags.

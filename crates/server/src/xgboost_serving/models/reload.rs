@@ -13,6 +13,7 @@ use outrigger_proto::{
     },
 };
 
+use super::super::version;
 use crate::routing::invalid;
 
 const LIST: &str = "config.model_config_list";
@@ -20,7 +21,7 @@ const LIST: &str = "config.model_config_list";
 /// The name of the first model of a request, for the record of changes.
 pub(super) fn first(request: &ReloadConfigRequest) -> String {
     let configs = list(request).map(|list| &list.config[..]).unwrap_or_default();
-    configs.first().map(|config| config.name.clone()).unwrap_or_default()
+    configs.first().map(|config| version::name(&config.name)).unwrap_or_default()
 }
 
 /// The versions to load: those that a policy `specific` names, or else the model's default version.
@@ -36,12 +37,13 @@ pub(super) fn wanted(
     let snapshot = models.models();
     let (mut wanted, mut named) = (Vec::new(), BTreeSet::new());
     for (position, config) in list.config.iter().enumerate() {
-        let name = config.name.parse().ok();
-        let view = name.and_then(|name| snapshot.models.get(&name)).map(|view| &**view);
+        let name = version::name(&config.name);
+        let parsed = name.parse().ok();
+        let view = parsed.and_then(|name| snapshot.models.get(&name)).map(|view| &**view);
         check(config, view, &format!("{LIST}.config[{position}]"))?;
-        for number in versions(config).filter(|number| named.insert((&config.name, *number))) {
+        for number in versions(config).filter(|number| named.insert((name.clone(), *number))) {
             let version = number.map(|number| Version::Tag(number.to_string()));
-            wanted.push(ModelSelector { name: config.name.clone(), version });
+            wanted.push(ModelSelector { name: name.clone(), version });
         }
     }
     match wanted.is_empty() {

@@ -10,7 +10,7 @@ use outrigger_proto::tensorflow::serving::{
 };
 use serde_json::{Value, json};
 
-use super::super::version::number;
+use super::super::version::{self, number};
 use crate::views::find;
 
 /// The states of the versions that a specification selects: one, or all, the highest first.
@@ -21,7 +21,7 @@ pub(in super::super) fn states(
     models: &Handle,
     spec: &ModelSpec,
 ) -> Result<Vec<ModelVersionStatus>, Failure> {
-    let (name, view) = find(models, &spec.name)?;
+    let (name, view) = find(models, &version::name(&spec.name))?;
     let (all, wanted) = match &spec.version_choice {
         None => (numbered(&view), "version".to_owned()),
         Some(VersionChoice::Version(number)) => {

@@ -79,6 +79,21 @@ async fn versions_have_states_by_number_and_by_label() {
 }
 
 #[tokio::test]
+async fn names_may_have_capitals() {
+    // Other tests of this process write to the same log.
+    const LOADED: &str = "ads/trees-capitals";
+    let lines = logged();
+    let stack = start(&[OPEN]).await;
+    publish(&stack, LOADED, "7", 3).await;
+    let named = |name: &str| ModelConfig { name: name.to_owned(), ..specific(&[7]) };
+    reload(&stack, vec![named("Ads/Trees-Capitals"), named(LOADED)]).await.expect("loaded");
+    assert_eq!(audit(&lines, LOADED).len(), 1, "both are the same model");
+    let asked = GetModelStatusRequest { model_spec: Some(spec("ADS/TREES-CAPITALS", None)) };
+    let found = client(&stack).get_model_status(asked).await.expect("a state").into_inner();
+    assert_eq!(numbers(&found.model_version_status), [(7, State::Available)]);
+}
+
+#[tokio::test]
 async fn a_version_that_cannot_be_loaded_has_an_error() {
     let stack = start(&[OPEN]).await;
     let package = Package { framework: Framework::Xgboost, ..Package::default() };
@@ -94,6 +109,28 @@ async fn a_version_that_cannot_be_loaded_has_an_error() {
     let status = state.status.clone().unwrap_or_default();
     assert_eq!((state.state(), status.error_code), (State::End, Code::FailedPrecondition as i32));
     assert!(status.error_message.starts_with("IMAGE_INVALID"), "{status:?}");
+}
+
+#[tokio::test]
+async fn lines_that_a_lenient_model_skips_are_logged_at_its_load() {
+    let lines = logged();
+    let stack = start(&[OPEN]).await;
+    let package = Package { framework: Framework::GbdtFm, ..Package::default() };
+    let mut files = package.files();
+    files.push(("gbdt_fm/options.json".to_owned(), r#"{"lenient": true}"#.to_owned()));
+    let machine = files.iter_mut().find(|(path, _)| path.ends_with("deploy.fm")).expect("there");
+    // The other lines have no vectors, and are skipped too.
+    machine.1.push_str("7 1 0\nmalformed\n");
+    let digest = stack.publish_files("ads/lenient", "7", &files).await;
+    reload(&stack, vec![model("ads/lenient")]).await.expect("loaded");
+    let all = lines.all();
+    let of_version =
+        |line: &&serde_json::Value| line["level"] == "WARN" && line["model.digest"] == *digest;
+    let found: Vec<_> = all.iter().filter(of_version).collect();
+    let [line] = found[..] else { panic!("{found:?}") };
+    let message = line["message"].as_str().unwrap_or_default();
+    let expected = "; of the first one, the FM file is invalid in line 2: it has 2 fields";
+    assert!(message.ends_with(expected), "{line}");
 }
 
 #[tokio::test]

@@ -134,6 +134,25 @@ async fn a_version_is_a_tag() {
     assert_eq!(reason(&status.expect_err("no such version")), "TAG_NOT_FOUND");
 }
 
+/// A client of XGBoost Serving may call its model `CTR_Model`.
+#[tokio::test]
+async fn names_may_have_capitals_and_are_echoed() {
+    let stack = start(&[]).await;
+    let asked = TREES.to_ascii_uppercase();
+    for choice in [None, Some(VersionChoice::Version(7))] {
+        let model_spec = Some(spec(&asked, choice));
+        let response = predict(&stack, PredictRequest { model_spec, ..trees(ROWS) }).await;
+        let response = response.expect("an answer");
+        let answered = Some(spec(&asked, Some(VersionChoice::Version(7))));
+        assert_eq!(response.model_spec, answered);
+        assert_eq!(floats(response, &[2]), SUMS.map(|sum| sum + f32::from(BIAS)));
+    }
+    let mut mixed = machine(ROWS, &[&[], &[]]);
+    mixed.model_spec = Some(spec("Ads/Machine", None));
+    let response = client(&stack).predict_alphafm(mixed).await.expect("an answer").into_inner();
+    assert_eq!(response.model_spec.map(|spec| spec.name).as_deref(), Some("Ads/Machine"));
+}
+
 /// The tag of [`MODEL`].
 fn latest() -> VersionChoice {
     VersionChoice::VersionLabel("latest".to_owned())

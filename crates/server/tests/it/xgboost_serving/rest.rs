@@ -37,6 +37,11 @@ async fn the_verbs_score_rows() {
             json!([103, 97]),
         ),
         (format!("/v1/models/{TREES}:predict"), json!({"xgboost_features": []}), json!([])),
+        (
+            format!("/v1/models/{}:predict", TREES.to_ascii_uppercase()),
+            json!({"xgboost_features": rows}),
+            json!(values),
+        ),
     ] {
         let (status, answer) = post(&stack, &path, body.to_string()).await;
         assert_eq!((status, &answer), (StatusCode::OK, &json!({"outputs": outputs})), "{path}");
@@ -65,7 +70,7 @@ async fn failures_are_documents_in_its_form() {
         (&*predict, r#"{"xgboost_features": [], "option_mask": {}}"#, 400, "REQUEST_MALFORMED"),
         (&*predict, "{}", 400, "REQUEST_MALFORMED"),
         ("/v1/models/unknown:predict", r#"{"xgboost_features": []}"#, 404, "MODEL_NOT_FOUND"),
-        ("/v1/models/A:predict", r#"{"xgboost_features": []}"#, 400, "REQUEST_MALFORMED"),
+        ("/v1/models/a%20b:predict", r#"{"xgboost_features": []}"#, 400, "REQUEST_MALFORMED"),
         ("/v1/models/ads:classify", "{}", 404, "METHOD_UNKNOWN"),
         ("/v1/models/ads/metadata:predict", "{}", 400, "REQUEST_MALFORMED"),
         ("/v1/models/ads", "{}", 405, "METHOD_UNKNOWN"),
@@ -93,6 +98,8 @@ async fn the_states_of_versions_are_a_document() {
         "status": {"error_code": "OK", "error_message": ""},
     }]});
     assert_eq!(get(format!("/v1/models/{TREES}")).await, (200, expected.clone()));
+    let capitals = format!("/v1/models/{}", TREES.to_ascii_uppercase());
+    assert_eq!(get(capitals).await, (200, expected.clone()));
     assert_eq!(get(format!("/v1/models/{TREES}/versions/7")).await, (200, expected));
     assert_eq!(get(format!("/v1/models/{TREES}/versions/8")).await.0, 404);
 }
