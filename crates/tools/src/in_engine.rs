@@ -50,6 +50,11 @@ impl InEngine {
         self.running.ended().await
     }
 
+    /// The engine's remark about the files of the model, if it has one.
+    pub(crate) fn remark(&self) -> Option<String> {
+        self.engine().remark(&self.scorer.id)
+    }
+
     /// The engine.
     pub(crate) fn engine(&self) -> &dyn Engine {
         self.running.engine()

@@ -158,7 +158,11 @@ async fn check(
         0 => "a request generated from metadata.json was answered".to_owned(),
         cases => format!("{cases} golden cases score as expected"),
     });
-    loaded.map(Some)
+    let loaded = loaded?;
+    if let Some(remark) = loaded.remark() {
+        report.pass("files", remark);
+    }
+    Ok(Some(loaded))
 }
 
 /// The plan of a package, checked against the model's own interface. Blocks.
@@ -223,6 +227,10 @@ impl Report {
         };
         self.checks.push(Check { name, outcome });
         result
+    }
+
+    fn pass(&mut self, name: &'static str, detail: String) {
+        self.checks.push(Check { name, outcome: Outcome::Passed { detail } });
     }
 
     fn skip(&mut self, name: &'static str, reason: &str) {

@@ -1,15 +1,18 @@
 //! push, pull and inspect over an image layout directory.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};
 
+use outrigger_budget::Budget;
 use outrigger_oci::Artifact;
 use outrigger_testkit::{
+    package::{Framework, Package},
     registry::{Signer, statement},
     saved_model::{Linear, package_dir},
 };
 use outrigger_tfserving::TENSORFLOW;
 use outrigger_tools::{
     Error,
+    engine::Program,
     fetch::Source,
     inspect::{self, Report},
     package,
@@ -121,6 +124,48 @@ async fn a_framework_that_no_engine_takes_is_refused() {
             .await;
     let text = report.expect("a report").text();
     assert!(text.contains(message), "{text}");
+}
+
+/// A program that must not be started: all models run in this process.
+fn in_this_process() -> Program {
+    Program {
+        binary: "/nonexistent".into(),
+        arguments: Vec::new(),
+        flags: |_, _| Ok(Vec::new()),
+        connect: |_, _| unreachable!("it does not start"),
+        in_process: |_| Some(Arc::new(outrigger_forest::engine(&Budget::unlimited()))),
+        other: |_| Ok(None),
+        passes: 1,
+        for_batching: false,
+    }
+}
+
+#[tokio::test]
+async fn lines_that_a_lenient_model_skips_are_reported() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let made = scratch.path().join("made");
+    let package = Package { framework: Framework::GbdtFm, ..Package::default() };
+    package.write(&made).expect("a package");
+    let validated = async || {
+        let (source, progress) = (Source::Directory(made.clone()), Progress::default());
+        let engine = (Some(&in_this_process()), &outrigger_forest::FRAMEWORKS[..]);
+        let timeout = Duration::from_secs(10);
+        let report = validate::validate(&client(), &source, engine, None, timeout, &progress).await;
+        report.expect("a report").text()
+    };
+    let text = validated().await;
+    assert!(!text.contains("skipped entries"), "{text}");
+    // A lenient reading takes lines with vectors only, as XGBoost Serving does.
+    let file = made.join("gbdt_fm/deploy.fm");
+    let machine = fs::read_to_string(&file).expect("a machine");
+    let (bias, lines) = machine.split_once('\n').expect("lines");
+    let lines: String = lines.lines().map(|line| format!("{line} 0\n")).collect();
+    fs::write(&file, format!("{bias}\nx 1 0\n{lines}7\n")).expect("written");
+    fs::write(made.join("gbdt_fm/options.json"), r#"{"lenient": true}"#).expect("written");
+    let text = validated().await;
+    let expected = "ok       files: skipped entries of the model's files: 2; of the first one, the \
+                    FM file is invalid in line 2: \"x\" is no id";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[tokio::test]
