@@ -1,7 +1,6 @@
 //! Leases: small objects by which workers on one job divide its chunks. A lost lease costs repeated
 //! work and nothing else: only the first commit of a chunk counts.
 
-mod alive;
 mod process;
 
 use std::{
@@ -12,8 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::alive::is_at_work;
-use self::process::Process;
+pub(crate) use self::process::Process;
 use crate::{Error, commit, plan::chunk_name, store::Store, time};
 
 /// The directory of leases in the output.
@@ -25,11 +23,11 @@ pub(crate) const RENEWAL: Duration = Duration::from_secs(10);
 
 /// A lease, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Lease {
-    worker: String,
-    process: Process,
+pub(crate) struct Lease {
+    pub(crate) worker: String,
+    pub(crate) process: Process,
     /// The time of its end, in seconds since 1970.
-    until: u64,
+    pub(crate) until: u64,
 }
 
 /// The leases of one worker.
@@ -112,7 +110,7 @@ impl Leases {
         held.into_iter().try_for_each(|chunk| self.release(chunk))
     }
 
-    fn lease(&self) -> Lease {
+    pub(crate) fn lease(&self) -> Lease {
         let until = time::since_epoch().saturating_add(TERM).as_secs();
         Lease { worker: self.worker.clone(), process: self.process.clone(), until }
     }
@@ -120,7 +118,7 @@ impl Leases {
 
 impl Lease {
     /// True if the lease has not expired, and its worker is not known to have ended.
-    fn is_valid(&self, now: Duration) -> bool {
+    pub(crate) fn is_valid(&self, now: Duration) -> bool {
         self.until >= now.as_secs() && !self.process.has_ended()
     }
 }

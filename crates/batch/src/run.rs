@@ -1,5 +1,6 @@
 //! A run of a job, from its settings to the manifest.
 
+mod alive;
 mod compaction;
 mod found;
 mod others;

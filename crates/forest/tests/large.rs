@@ -5,7 +5,7 @@ use std::{error::Error, fs, sync::Arc, time::Duration};
 use futures::future::try_join_all;
 use outrigger_budget::Budget;
 use outrigger_core::{
-    Digest, EngineId, ModelName, ServableId, ServableName, Version, Versions,
+    Digest, EngineId, ModelName, Reason, ServableId, ServableName, Version, Versions,
     engine::{FromEngine, ToEngine},
 };
 use outrigger_run::{
@@ -61,6 +61,7 @@ async fn calls_of_many_rows_have_the_bits_of_the_whole() -> Result<(), Box<dyn E
     let inputs = vec![tensor("features".into(), vec![500, 3], &[0.0; 1500])];
     let call = Call::new(inputs, outputs, Instant::now() + WAIT);
     let refused = bound.run(call).await;
-    assert!(matches!(&refused, Err(RunError::Failed { code, .. }) if code == "InvalidArgument"));
+    let is_malformed = |reason: &Reason| *reason == Reason::RequestMalformed;
+    assert!(matches!(&refused, Err(RunError::Refused { reason, .. }) if is_malformed(reason)));
     Ok(())
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Process {
+pub(crate) struct Process {
     /// The boot of the machine and the namespace of process numbers, in which `pid` is unique; empty
     /// if they are not known.
     scope: String,
@@ -17,20 +17,20 @@ pub(super) struct Process {
 
 impl Process {
     /// This process.
-    pub(super) fn current() -> Self {
+    pub(crate) fn current() -> Self {
         let pid = std::process::id();
         Self { scope: scope().unwrap_or_default(), pid, started: started(pid).unwrap_or_default() }
     }
 
     /// True if the process is known to have ended. One of another machine is never known to.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         let is_here = !self.scope.is_empty() && scope().is_some_and(|scope| scope == self.scope);
         is_here && started(self.pid) != Some(self.started)
     }
 
     /// A process of this machine that has ended.
     #[cfg(test)]
-    pub(super) fn ended() -> Self {
+    pub(crate) fn ended() -> Self {
         Self { started: 1, ..Self::current() }
     }
 }

@@ -2,12 +2,12 @@
 
 use outrigger_tables::may_pass;
 
+use super::alive::is_at_work;
 use crate::{
     Control, Environment, Error, Manifest,
     hosts::Hosts,
     input::{self, Input},
     job::Job,
-    lease::is_at_work,
     names::Names,
     plan::Plan,
     retry::retried,

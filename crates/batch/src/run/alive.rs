@@ -2,15 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use super::{LEASES, Lease};
-use crate::{Error, status, store::Store, time};
+use crate::{
+    Error,
+    lease::{LEASES, Lease},
+    status,
+    store::Store,
+    time,
+};
 
 /// True if a worker of the job in a store is at work: it holds a lease or has reported lately, and
 /// its process is not known to have ended. Blocks.
 ///
 /// # Errors
 /// The store failed.
-pub(crate) fn is_at_work(store: &Store) -> Result<bool, Error> {
+pub(super) fn is_at_work(store: &Store) -> Result<bool, Error> {
     let failed = |error| Error::store(LEASES, &error);
     let names = store.list(LEASES).map_err(failed)?;
     let names: Vec<_> = names.iter().map(|name| format!("{LEASES}/{name}")).collect();
@@ -35,7 +40,7 @@ mod tests {
     use crate::{
         Progress,
         commit::{self, WORKERS},
-        lease::{Leases, process::Process},
+        lease::{Leases, Process},
     };
 
     #[test]
