@@ -128,6 +128,13 @@ class Running:
             assert time.monotonic() < deadline, f"the output does not have {count} {files}"
             time.sleep(0.02)
 
+    def wait_for_the_workers(self):
+        """Waits until all workers have ended: the Job has failed when the first one has."""
+        deadline = time.monotonic() + PATIENCE
+        while [*self.output.glob("worker/*.json"), *self.output.glob("lease/*.json")]:
+            assert time.monotonic() < deadline, "a worker does not end"
+            time.sleep(0.02)
+
     def batch(self, verb, *arguments):
         """Runs a command on the job, as in one of its pods."""
         command = [outrigger(), "batch", verb, self.output, *arguments]
@@ -303,6 +310,7 @@ def test_a_job_that_is_cancelled_goes_on_with_other_settings(release, volumes):
         assert (failed["reason"], "exit code 65" in failed["message"]) == ("PodFailurePolicy", True)
         before = len(running.kubelet.pods())
         assert before == 2, "none is replaced"
+        running.wait_for_the_workers()
         committed = {each.name for each in (running.output / "commit").iterdir()}
         other = running.install({"job": {"batch_size": 256, "concurrency": 16}, "workers": 3})
         assert other != job
