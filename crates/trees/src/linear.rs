@@ -29,7 +29,7 @@ pub(crate) struct Linear {
     /// The end of the model of each node in `coefficients`. A node without a model ends where the
     /// one before it ends. The nodes behind the last tree with models are left out.
     ends: Vec<u32>,
-    /// Of each model the constant, then the coefficients.
+    /// The constant of each model, then its coefficients.
     coefficients: Vec<f64>,
     /// The feature of each coefficient; 0 beside a constant.
     features: Vec<u32>,

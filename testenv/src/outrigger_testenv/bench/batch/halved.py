@@ -41,7 +41,7 @@ _RUN = tuple(f"compute_{part}_duration_us" for part in ("input", "infer", "outpu
 
 @dataclass(frozen=True)
 class Counts:
-    """What Triton has counted of a model."""
+    """The counters of a model in Triton."""
 
     # The time at which it was asked, in seconds.
     time: float

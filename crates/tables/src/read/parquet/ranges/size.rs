@@ -14,7 +14,7 @@ pub(super) fn fitting(table: &RecordBatch, most: usize, bytes: u64) -> (usize, u
     if all <= bytes {
         return (most, all);
     }
-    // So many rows fit, and so many do not.
+    // `fit` rows fit, and `exceed` rows do not.
     let (mut fit, mut exceed) = (0, most);
     while exceed - fit > 1 {
         let middle = fit + (exceed - fit) / 2;
@@ -112,7 +112,7 @@ mod tests {
         }
         assert_eq!(fitting(&texts, 9, u64::MAX), (4, 36));
         assert_eq!(fitting(&texts, 2, u64::MAX), (2, 12));
-        // Of a part of a table its own rows count.
+        // Only the rows of a slice count.
         assert_eq!(fitting(&texts.slice(2, 2), 9, 23), (1, 20));
         assert_eq!(fitting(&texts.slice(1, 0), 9, 23), (0, 0));
     }
