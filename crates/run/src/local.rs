@@ -56,8 +56,8 @@ pub trait Model: Send + Sync + 'static {
     /// Divides a call of which [`Self::rows`] knows the number of rows into calls of `rows` rows
     /// each, which is not 0; the last one may have fewer. Each output must have a row for each row,
     /// and the outputs of the parts, one after the other, must be those of the whole call in every
-    /// bit. The parts share the call's [`StageTimes`](crate::StageTimes), so that those of all parts
-    /// add up. None if the call is to run as a whole.
+    /// bit. The parts share the call's [`StageTimes`](crate::StageTimes), so that those of all
+    /// parts add up. None if the call is to run as a whole.
     fn divide(&self, call: &Call, rows: usize) -> Option<Vec<Call>> {
         let _ = (call, rows);
         None
