@@ -65,18 +65,8 @@ impl Control {
         Ok(control.map_err(invalid)?.unwrap_or_default())
     }
 
-    /// Replaces the control object, whatever others have changed meanwhile. Workers read it within a
-    /// second.
-    ///
-    /// # Errors
-    /// The store failed.
-    pub fn write(&self, store: &Store) -> Result<(), Error> {
-        let json = commit::json(self)?;
-        store.replace(CONTROL, &json).map_err(|error| Error::store(CONTROL, &error))
-    }
-
-    /// Changes the control object of the job in a store. Returns it as it is then. `change` is
-    /// called again if another process has changed the object meanwhile.
+    /// Changes the control object of the job in a store, which its workers read within a second.
+    /// Returns it as it is then. `change` is called again if another process has changed the object meanwhile.
     ///
     /// # Errors
     /// There is no job, the store failed, or `change` did.
@@ -234,7 +224,7 @@ mod tests {
         ] {
             control.set(assignment).expect(assignment);
         }
-        control.write(&store).expect("written");
+        store.replace(CONTROL, &commit::json(&control).expect("JSON")).expect("written");
         let control = Control::read(&store).expect("written before");
         let hosts = Some(vec!["a:1".to_owned(), "b:2".to_owned()]);
         let expected = Control {

@@ -159,8 +159,8 @@ impl FromStr for Period {
     }
 }
 
-/// The dead rows that a job may have: a number, or a share in percent of the last
-/// rows, and of all rows in the end.
+/// The dead rows that a job may have: a number, or a share in percent of the last rows, and of all
+/// rows in the end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MaxErrors {
     /// At most so many rows.

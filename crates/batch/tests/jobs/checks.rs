@@ -17,6 +17,7 @@ use outrigger_testkit::oip::{Answer, Seen, Server, identity};
 
 use crate::harness::{
     Place, dead, expected, failing_on, host, ids, model, reasons, requests, score, scored,
+    write_control,
 };
 
 /// The pause between two looks at something that a test waits for.
@@ -166,7 +167,7 @@ async fn check_43_a_changed_batch_size_loses_repeats_and_reorders_no_row() {
             }
             first.call_once(|| {
                 let paused = Control { paused: true, ..Control::default() };
-                paused.write(&store).expect("written");
+                write_control(&paused, &store);
                 while !watch.get().is_paused {
                     thread::sleep(LOOK);
                 }
@@ -181,7 +182,7 @@ async fn check_43_a_changed_batch_size_loses_repeats_and_reorders_no_row() {
     assert!(before.concat().len() < 200, "the job is in its middle");
     let sizes = |requests: &[Vec<i64>]| requests.iter().map(Vec::len).collect::<BTreeSet<_>>();
     assert!(sizes(&before).contains(&3));
-    Control { batch_size: Some(2), ..Control::default() }.write(&place.store()).expect("written");
+    place.control(&Control { batch_size: Some(2), ..Control::default() });
     let manifest = running.await.expect("no panic").expect("scored");
     assert_eq!((manifest.scored, manifest.dead), (400, 0));
     assert_eq!(scored(&place.output()), expected(0..400));

@@ -5,6 +5,7 @@ use std::{
     fs::File,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use arrow_array::{
@@ -12,13 +13,14 @@ use arrow_array::{
     cast::AsArray as _,
     types::{Float32Type, Int64Type},
 };
-use outrigger_batch::{DataFile, Error, Host, Job, Manifest, Source, Store, Watch, run};
+use outrigger_batch::{Control, DataFile, Error, Host, Job, Manifest, Source, Store, Watch, run};
 use outrigger_proto::inference::ModelInferRequest;
 use outrigger_tables::{BatchWriter, Limits, Root, Table};
 use outrigger_testkit::oip::{Answer, Protocol, Seen, Server, identity};
 use prost::Message as _;
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 /// A directory with an input and an output.
 pub(crate) struct Place {
@@ -84,6 +86,11 @@ impl Place {
         Store::local(self.output())
     }
 
+    /// Writes the control object of the job, in place of another one.
+    pub(crate) fn control(&self, control: &Control) {
+        write_control(control, &self.store());
+    }
+
     /// A job over these files, in small batches and chunks.
     pub(crate) fn job(&self, files: &[&str], hosts: &[&str]) -> Job {
         job(self.output(), files, hosts)
@@ -95,6 +102,46 @@ fn columns(ids: &[i64]) -> [(&'static str, ArrayRef); 2] {
     let x = ids.iter().map(|id| (*id >= 0).then(|| [*id as f32, 2.0 * *id as f32].map(Some)));
     let x = ListArray::from_iter_primitive::<Float32Type, _, _>(x);
     [("id", Arc::new(Int64Array::from(ids.to_vec()))), ("x", Arc::new(x))]
+}
+
+/// Writes the control object of the job in a store, in place of another one.
+pub(crate) fn write_control(control: &Control, store: &Store) {
+    let json = serde_json::to_vec(control).expect("JSON");
+    store.replace("control.json", &json).expect("written");
+}
+
+/// A job of 60 rows that has committed some chunks and gets no further answers; its worker runs.
+pub(crate) struct Halted {
+    pub(crate) place: Place,
+    pub(crate) server: Server,
+    pub(crate) job: Job,
+    watch: Watch,
+    running: JoinHandle<Result<Manifest, Error>>,
+}
+
+impl Halted {
+    pub(crate) async fn new() -> Self {
+        let place = Place::new();
+        let server = model(|seen| match ids(seen)[0] {
+            21.. => Answer::Never,
+            _ => identity::grpc(seen),
+        })
+        .await;
+        let file = place.rows("a.parquet", 0..60);
+        let (job, watch) = (place.job(&[&file], &[&server.address()]), Watch::default());
+        let running = tokio::spawn(run(job.clone(), place.store(), watch.clone()));
+        while place.store().list("commit").expect("listed").len() < 3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Self { place, server, job, watch, running }
+    }
+
+    /// Interrupts the worker, and waits for its end.
+    pub(crate) async fn interrupt(&mut self) {
+        self.watch.interrupt();
+        let ended = (&mut self.running).await.expect("no panic");
+        assert_eq!(ended, Err(Error::Interrupted));
+    }
 }
 
 /// The rows of these ids as JSON Lines, like those of [`Place::rows`].

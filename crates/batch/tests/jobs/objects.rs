@@ -7,7 +7,9 @@ use outrigger_batch::{
 };
 
 use crate::{
-    harness::{Place, dead, expected, host, lines, reasons, score_in, scored, text_of},
+    harness::{
+        Place, dead, expected, host, lines, reasons, score_in, scored, text_of, write_control,
+    },
     scripted::{Fate, Scripted},
 };
 
@@ -239,7 +241,7 @@ fn settings_change_through_the_store() {
     let (_, store, _) = scripted();
     let mut control = Control::read(&store).expect("none yet");
     control.set("batch_size=8").expect("valid");
-    control.write(&store).expect("written");
-    control.write(&store).expect("written again");
+    write_control(&control, &store);
+    write_control(&control, &store);
     assert_eq!(Control::read(&store).expect("read"), control);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use outrigger_batch::{Error, Watch, run};
 use outrigger_testkit::oip::{Answer, identity};
 
-use crate::harness::{Place, expected, host, ids, model, score, scored};
+use crate::harness::{Halted, Place, expected, host, model, score, scored};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_uses_the_hosts_of_its_part() {
@@ -44,22 +44,10 @@ async fn workers_that_begin_at_once_do_one_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_is_interrupted_gives_its_chunks_back() {
-    let place = Place::new();
-    let server = model(|seen| match ids(seen)[0] {
-        21.. => Answer::Never,
-        _ => identity::grpc(seen),
-    })
-    .await;
-    let file = place.rows("a.parquet", 0..60);
-    let job = place.job(&[&file], &[&server.address()]);
-    let watch = Watch::default();
-    let running = tokio::spawn(run(job.clone(), place.store(), watch.clone()));
-    while place.store().list("commit").expect("listed").len() < 3 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    assert!(!place.store().list("lease").expect("listed").is_empty());
-    watch.interrupt();
-    assert_eq!(running.await.expect("no panic"), Err(Error::Interrupted));
+    let mut halted = Halted::new().await;
+    assert!(!halted.place.store().list("lease").expect("listed").is_empty());
+    halted.interrupt().await;
+    let Halted { place, server, job, .. } = halted;
     assert!(place.store().list("lease").expect("listed").is_empty());
     server.script(identity::server);
     score(job).await.expect("scored");

@@ -8,7 +8,9 @@ use std::{
 use outrigger_batch::{Control, Error, Host, Job, Period, Reader, Size, State, Watch, run};
 use outrigger_testkit::oip::{Answer, Protocol, Seen, Server, identity};
 
-use crate::harness::{Place, dead, expected, host, ids, model, reasons, score, scored};
+use crate::harness::{
+    Place, dead, expected, host, ids, model, reasons, score, scored, write_control,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_several_files_are_scored_in_order() {
@@ -149,7 +151,7 @@ async fn a_paused_job_sends_nothing_until_it_may() {
         move |step| {
             if step == "plan.json: done" {
                 let paused = Control { paused: true, ..Control::default() };
-                paused.write(&store).expect("written");
+                write_control(&paused, &store);
             }
         }
     });
@@ -160,7 +162,7 @@ async fn a_paused_job_sends_nothing_until_it_may() {
     }
     let sent = host.count("/ModelInfer");
     let two = Control { batch_size: Some(2), ..Control::default() };
-    two.write(&place.store()).expect("written");
+    place.control(&two);
     running.await.expect("no panic").expect("scored");
     assert_eq!(scored(&place.output()), expected(0..60));
     let later = host.seen().into_iter().filter(|seen| seen.call.ends_with("/ModelInfer"));
@@ -183,7 +185,7 @@ async fn a_cancelled_job_goes_on_when_it_is_run_again() {
     while place.store().list("commit").expect("listed").len() < 8 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    Control { cancelled: true, ..Control::default() }.write(&place.store()).expect("written");
+    place.control(&Control { cancelled: true, ..Control::default() });
     assert_eq!(running.await.expect("no panic"), Err(Error::Cancelled));
     server.script(identity::server);
     let manifest = score(job).await.expect("scored");

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use outrigger_batch::{Compacted, Compaction, Control, Error, MaxErrors, Size, Store, Watch, run};
-use outrigger_testkit::oip::{Answer, identity};
+use outrigger_batch::{Compacted, Compaction, Control, Error, MaxErrors, Size, Store};
+use outrigger_testkit::oip::identity;
 
-use crate::harness::{Place, expected, host, ids, model, score, scored};
+use crate::harness::{Halted, Place, expected, host, score, scored};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_workers_on_one_job_double_nothing() {
@@ -60,21 +60,9 @@ async fn dead_rows_of_all_workers_count_for_max_errors() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_begins_while_another_is_at_work_obeys_the_cancellation() {
-    let place = Place::new();
-    // The job stays as it is after a few commits.
-    let server = model(|seen| match ids(seen)[0] {
-        21.. => Answer::Never,
-        _ => identity::grpc(seen),
-    })
-    .await;
-    let file = place.rows("a.parquet", 0..60);
-    let (job, watch) = (place.job(&[&file], &[&server.address()]), Watch::default());
-    let running = tokio::spawn(run(job.clone(), place.store(), watch.clone()));
-    while place.store().list("commit").expect("listed").len() < 3 {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
-    watch.interrupt();
-    assert_eq!(running.await.expect("no panic"), Err(Error::Interrupted));
+    let mut halted = Halted::new().await;
+    halted.interrupt().await;
+    let Halted { place, server, job, .. } = halted;
     let cancel = |control: &mut Control| {
         control.cancelled = true;
         Ok(())

@@ -49,7 +49,7 @@ async fn limits_change_while_a_job_runs() {
     let tokens = watch.get().hosts[0].tokens;
     assert!(tokens <= 30, "{tokens}");
     let control = Control { requests_per_minute: Some(60_000), ..Control::default() };
-    control.write(&place.store()).expect("written");
+    place.control(&control);
     let manifest = running.await.expect("no panic").expect("answered");
     assert_eq!((manifest.scored, manifest.dead), (200, 0));
 }
