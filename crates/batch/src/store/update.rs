@@ -55,7 +55,11 @@ impl Store {
 /// A file system without locks is no error.
 fn lock(local: &Local, name: &str) -> io::Result<File> {
     let path = local.root.join(format!(".{name}.lock"));
-    let file = File::options().create(true).truncate(false).write(true).open(path)?;
+    let file = match File::options().create(true).truncate(false).write(true).open(&path) {
+        // The file is of another user, whom a change came from before.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => File::open(&path)?,
+        file => file?,
+    };
     while file.lock().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {}
     Ok(file)
 }
