@@ -46,14 +46,15 @@ demo-batch: venv build tools ## a table of rows scored by `outrigger batch`, kil
 	@$(PY) -m outrigger_testenv.demo_batch $(if $(DATA),--data '$(DATA)')
 
 # Everything is compiled once, and then runs side by side, since the tests mostly wait. The output of
-# each part is printed when it ends. The tests under load come last, alone.
+# each part is printed when it ends. The tests under load come last, alone. The tools are there by
+# then: if the Rust tests waited for that target, another part would take their place.
 .PHONY: test
 test: ## all tests, Rust and Python
 	@$(MAKE) --no-print-directory --jobs=2 venv programs
 	@$(MAKE) --no-print-directory tools
 	@$(MAKE) --no-print-directory peers || [ -z "$${CI:-}" ]
 	@status=0; \
-	$(MAKE) --no-print-directory --jobs=5 --keep-going --output-sync=target test-rust $(PYTHON_GROUPS) || status=$$?; \
+	$(MAKE) --no-print-directory --assume-old=tools --jobs=5 --keep-going --output-sync=target test-rust $(PYTHON_GROUPS) || status=$$?; \
 	$(MAKE) --no-print-directory test-load || status=$$?; \
 	exit $$status
 
@@ -75,9 +76,9 @@ test-fuzz: ## the fuzz targets that build fast, on their corpora and for some se
 	fuzz/run 5 quick
 
 # Groups side by side: the tests on running stacks, of which there are two halves, mostly wait. Attacks
-# come last, when most others have ended: attackers have the lowest priority.
+# come last, when another group has ended: attackers have the lowest priority.
 TESTS := testenv/tests
-PYTHON_GROUPS := test-stacks-a-l test-stacks-m-z test-parts test-environment
+PYTHON_GROUPS := test-environment test-stacks-a-l test-stacks-m-z test-parts test-attacks
 .PHONY: test-python
 test-python: venv tools programs ## the tests on real processes, of the chart and of the image
 	@$(MAKE) --no-print-directory peers || [ -z "$${CI:-}" ]
@@ -92,7 +93,9 @@ test-stacks-m-z:
 test-parts:
 	$(PY) -m pytest $(addprefix $(TESTS)/,unit chart image upgrade)
 test-environment:
-	$(PY) -m pytest $(addprefix $(TESTS)/,environment execution attack)
+	$(PY) -m pytest $(addprefix $(TESTS)/,environment execution)
+test-attacks:
+	$(PY) -m pytest $(TESTS)/attack
 
 # These measure what callers see while the engine has too much to do: no other test takes part.
 LOADED := $(TESTS)/orchestration/test_overload.py
