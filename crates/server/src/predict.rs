@@ -213,7 +213,10 @@ impl Predictor {
         exchange: &E,
     ) -> Result<E::Answer, Failure> {
         let to_come = attempts.lease().scorer.plan.outputs_to_come(packed);
-        call.charge_outputs(to_come)?;
+        call.charge_outputs(to_come).inspect_err(|_| {
+            // It is not to run again later, as if its engine had been lost.
+            packed.tensors = Vec::new();
+        })?;
         let answer = self.run_and_encode(call, attempts, packed, exchange).await;
         call.release_outputs();
         answer

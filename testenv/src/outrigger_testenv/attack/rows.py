@@ -9,14 +9,27 @@ from outrigger_testenv.attack.messages import field, varint
 from outrigger_testenv.attack.wire import call_again, call_in_turn, post_in_turn
 from outrigger_testenv.builder import ModelPackage
 
-MODEL = "good/rows"
+MODEL, LEAVES = "good/rows", "good/leaves"
+# Trees of the model with leaves as an output, which has a number for each tree in each row.
+TREES = 20_000
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _FEATURES = b"xgboost_features"
 
 
 def package(directory: Path) -> ModelPackage:
     """Writes a model of one tree: -1 if the feature 1 is less than 0 or missing, else 1."""
-    files = {"metadata.json": METADATA, "xgboost/model.json": trees(TREE)}
+    return _package(directory, METADATA, trees(TREE))
+
+
+def package_of_leaves(directory: Path) -> ModelPackage:
+    """Writes a model of many such trees, whose output is the leaf of each."""
+    leaf = {"tensor": "leaf", "name": "leaf", "kind": "per_treatment"}
+    leaves = {**leaf, "width": TREES, "score": {"column": 0}}
+    return _package(directory, {**METADATA, "outputs": [leaves]}, trees(*[TREE] * TREES))
+
+
+def _package(directory: Path, metadata: Any, model: Any) -> ModelPackage:
+    files = {"metadata.json": metadata, "xgboost/model.json": model}
     for path, content in files.items():
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_text(json.dumps(content))
@@ -75,10 +88,15 @@ def trees(*each: Any, **more: Any) -> dict[str, Any]:
     return {"version": [2, 1, 4], "learner": learner, **more}
 
 
-def request(vector: bytes, options: bytes = b"") -> bytes:
+def request(vector: bytes, options: bytes = b"", model: str = MODEL) -> bytes:
     """A PredictRequest whose rows are an encoded FeatureScoreVector."""
     entry = field(1, _FEATURES) + field(2, vector)
-    return field(1, field(1, MODEL.encode())) + field(2, entry) + options
+    return field(1, field(1, model.encode())) + field(2, entry) + options
+
+
+def request_of_leaves(count: int) -> bytes:
+    """A PredictRequest for the leaves of so many rows."""
+    return request(row(b"\x01", _ONE) * count, b"\x18" + varint(2), LEAVES)
 
 
 def row(ids: bytes, scores: bytes) -> bytes:
@@ -129,6 +147,11 @@ def many_rows(
     }
     content = request(vectors[kind]())
     call_again(address, PREDICT, content, every=every, seconds=seconds, compressed=compressed)
+
+
+def many_leaves(address: str, rows_each: int, every: float, seconds: float) -> None:
+    """Calls for the leaves of so many rows."""
+    call_again(address, PREDICT, request_of_leaves(rows_each), every=every, seconds=seconds)
 
 
 _ROW = '{"feature_score":{"id":[1],"score":[1]}}'

@@ -267,6 +267,7 @@ class Scene:
             NEIGHBOUR: variants.tiny(self.directory / "neighbour", 7),
             WIDE: wide.package(self.directory / "wide"),
             rows.MODEL: rows.package(self.directory / "rows"),
+            rows.LEAVES: rows.package_of_leaves(self.directory / "leaves"),
         }
 
     @cached_property

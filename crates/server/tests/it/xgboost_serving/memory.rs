@@ -1,6 +1,9 @@
 //! The memory of outputs, which is charged before the model runs.
 
+use std::time::Duration;
+
 use outrigger_proto::xgboost_serving::PredictRequest;
+use tokio::time::timeout;
 
 use super::fixture::{BIAS, Row, floats, predict, publish, request, start};
 use crate::stack::reason;
@@ -12,13 +15,15 @@ const LARGE: &str = "ads/large";
 /// one caller gets half of it.
 const ROWS: usize = 500_000;
 
+/// Longer than anything takes on a busy machine, and less than the deadline.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 #[tokio::test]
 async fn outputs_that_do_not_fit_are_refused_before_the_run() {
     let settings = [
         ("server.memory", "256MiB"),
         ("server.max_treatments", "1000000"),
-        // Longer than anything takes on a busy machine.
-        ("server.default_deadline", "60s"),
+        ("server.default_deadline", "600s"),
     ];
     let stack = start(&settings).await;
     publish(&stack, LARGE, "7", BIAS).await;
@@ -33,7 +38,8 @@ async fn outputs_that_do_not_fit_are_refused_before_the_run() {
         option_mask: 2,
         ..request(LARGE, &[("xgboost_features", rows)])
     };
-    let status = predict(&stack, leaves(&rows)).await.expect_err("too large");
+    let refused = timeout(PATIENCE, predict(&stack, leaves(&rows))).await;
+    let status = refused.expect("it does not wait for its deadline").expect_err("too large");
     assert_eq!(reason(&status), "TOO_LARGE", "{status}");
     assert!(status.message().contains("answers"), "{status}");
     assert_eq!(runs().await, 0);
