@@ -80,7 +80,9 @@ pub(super) fn resume(store: &Store) -> Result<Control, Error> {
         return Ok(control);
     }
     if is_at_work(store)? {
-        return Err(Error::Cancelled);
+        // The worker may have revoked the cancellation and begun since it was read.
+        let control = Control::read(store)?;
+        return if control.cancelled { Err(Error::Cancelled) } else { Ok(control) };
     }
     Control::change(store, |control| {
         control.cancelled = false;

@@ -1,9 +1,15 @@
 //! Several workers on one job.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    io::Write as _,
+    time::UNIX_EPOCH,
+};
 
 use outrigger_batch::{Compacted, Compaction, Control, Error, MaxErrors, Size, Store};
 use outrigger_testkit::oip::identity;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::harness::{Halted, Place, expected, host, score, scored};
 
@@ -27,7 +33,7 @@ async fn two_workers_on_one_job_double_nothing() {
     let chunks = manifests[0].chunks.iter();
     let named: BTreeSet<_> =
         chunks.filter_map(|chunk| chunk.data.as_ref()).map(|data| data.name.clone()).collect();
-    let entries = std::fs::read_dir(place.output().join("data")).expect("a directory");
+    let entries = fs::read_dir(place.output().join("data")).expect("a directory");
     let found: BTreeSet<_> = entries
         .map(|entry| format!("data/{}", entry.expect("an entry").file_name().to_string_lossy()))
         .collect();
@@ -63,17 +69,9 @@ async fn a_worker_that_begins_while_another_is_at_work_obeys_the_cancellation() 
     let mut halted = Halted::new().await;
     halted.interrupt().await;
     let Halted { place, server, job, .. } = halted;
-    let cancel = |control: &mut Control| {
-        control.cancelled = true;
-        Ok(())
-    };
-    let cancelled = Control::change(&place.store(), cancel).expect("cancelled");
-    // A worker on another machine, which has not read the control object yet.
-    let until = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs() + 600;
-    let lease = serde_json::json!({
-        "worker": "elsewhere", "until": until, "process": {"scope": "", "pid": 1, "started": 1},
-    });
-    place.store().create("lease/00000005.json", lease.to_string().as_bytes()).expect("created");
+    let cancelled = set_cancelled(&place.store(), true);
+    // The worker has not read the control object yet.
+    place.store().create("lease/00000005.json", elsewhere().as_bytes()).expect("created");
     let calls = server.count("/ModelInfer");
     assert_eq!(score(job.clone()).await, Err(Error::Cancelled));
     assert_eq!(server.count("/ModelInfer"), calls);
@@ -83,6 +81,45 @@ async fn a_worker_that_begins_while_another_is_at_work_obeys_the_cancellation() 
     server.script(identity::server);
     assert_eq!(score(job).await.expect("scored").scored, 60);
     assert_eq!(Control::read(&place.store()), Ok(Control::default()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_goes_on_if_another_revokes_the_cancellation_while_it_begins() {
+    let mut halted = Halted::new().await;
+    halted.interrupt().await;
+    let Halted { place, server, job, .. } = halted;
+    server.script(identity::server);
+    set_cancelled(&place.store(), true);
+    // The worker reads the lease after the control object, and waits for its content.
+    let lease = place.output().join("lease/00000005.json");
+    mknodat(CWD, &lease, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("a pipe");
+    let worker = tokio::spawn(score(job));
+    let mut pipe = tokio::task::spawn_blocking(move || {
+        let pipe = File::options().write(true).open(&lease).expect("a reader");
+        fs::remove_file(&lease).expect("removed");
+        pipe
+    })
+    .await
+    .expect("no panic");
+    set_cancelled(&place.store(), false);
+    pipe.write_all(elsewhere().as_bytes()).expect("read");
+    drop(pipe);
+    assert_eq!(worker.await.expect("no panic").expect("scored").scored, 60);
+}
+
+/// The lease of a worker on another machine.
+fn elsewhere() -> String {
+    let until = UNIX_EPOCH.elapsed().expect("after 1970").as_secs() + 600;
+    let process = serde_json::json!({"scope": "", "pid": 1, "started": 1});
+    serde_json::json!({"worker": "elsewhere", "until": until, "process": process}).to_string()
+}
+
+fn set_cancelled(store: &Store, cancelled: bool) -> Control {
+    let change = |control: &mut Control| {
+        control.cancelled = cancelled;
+        Ok(())
+    };
+    Control::change(store, change).expect("changed")
 }
 
 #[tokio::test(flavor = "multi_thread")]
