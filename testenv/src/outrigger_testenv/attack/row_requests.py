@@ -87,11 +87,11 @@ CASES = [
     ),
     _LISTENER.sent(
         "rows-leaves",
-        "four callers, the leaves of 20,000 trees in 100 rows",
+        "four callers, the leaves of 20,000 trees in 50 rows: one call fits",
         rows.many_leaves,
         count=4,
-        rows_each=100,
-        every=0.5,
+        rows_each=50,
+        every=0.2,
         further=_answered(rows.PREDICT, [Ask(rows.request_of_leaves(1), ("OK",))]),
     ),
     _LISTENER.sent(
