@@ -156,6 +156,18 @@ async fn callers_elsewhere_get_the_metrics_and_neither_the_page_nor_changes() {
 }
 
 #[tokio::test]
+async fn idle_connections_keep_nobody_out() {
+    let served = Served::with(None).await;
+    let mut idle = Vec::new();
+    for _ in 0..300 {
+        idle.push(TcpStream::connect(served.address).await.expect("connected"));
+        // Less than the time that an idle connection has.
+        let answer = timeout(Duration::from_secs(5), served.get("/healthz")).await;
+        assert!(is(&answer.expect("an answer at once"), 200));
+    }
+}
+
+#[tokio::test]
 async fn changes_need_the_token_and_a_job() {
     let served = Served::with(None).await;
     let store = Store::local(served.output());

@@ -1,5 +1,6 @@
 //! The columns of the input and the output, and the tensors of the model.
 
+mod expected;
 mod resolve;
 
 use arrow_schema::{DataType as ArrowType, Field, FieldRef, Schema, SchemaRef};
@@ -7,10 +8,14 @@ use outrigger_oip::DataType;
 use outrigger_tables::{Leaf, TextColumn};
 use serde::{Deserialize, Serialize};
 
-use crate::job::{ColumnType, datatype};
+use crate::{
+    Output,
+    job::{ColumnType, datatype},
+};
 
-pub(crate) use self::resolve::{
-    check_outputs, present_inputs, resolve_inputs, resolve_keys, resolve_outputs,
+pub(crate) use self::{
+    expected::{Expected, expected_outputs, stated},
+    resolve::{check_columns_apart, present_inputs, resolve_inputs, resolve_keys},
 };
 
 /// An input tensor, and the columns that its rows come from.
@@ -40,8 +45,8 @@ pub(crate) struct OutputColumn {
     pub(crate) datatype: DataType,
     /// The number of lists around a value: 0 for a tensor of the shape [rows] or [rows, 1].
     pub(crate) depth: usize,
-    /// The sizes of a row that the model's description fixes, one for each list, outermost first; -1
-    /// is any size. None if the hosts describe no sizes.
+    /// The sizes of a row that the job or the hosts fix, one for each list, outermost first; -1 is any
+    /// size. None if neither does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) sizes: Vec<i64>,
     /// True if its texts are JSON, and `null` is an absent one.
@@ -50,6 +55,19 @@ pub(crate) struct OutputColumn {
 }
 
 impl OutputColumn {
+    /// True if the column has what a job states about it.
+    pub(crate) fn is_as(&self, stated: &Output) -> bool {
+        let Output { tensor, datatype, shape } = stated;
+        self.tensor == *tensor
+            && datatype.is_none_or(|datatype| datatype == self.datatype)
+            && shape.as_ref().is_none_or(|row| self.rows() == RowForm::of(row))
+    }
+
+    /// The form of its rows.
+    fn rows(&self) -> RowForm {
+        RowForm { depth: self.depth, sizes: self.sizes.clone() }
+    }
+
     /// The column of the output file, as it is read from JSON Lines.
     pub(crate) fn text(&self) -> TextColumn {
         if self.is_json {
@@ -66,6 +84,23 @@ impl OutputColumn {
         let leaf = arrow_type(self.datatype);
         let of = (0..self.depth).fold(leaf, |of, _| ArrowType::new_list(of, true));
         Field::new(&self.column, of, true)
+    }
+}
+
+/// The form of the rows of an output column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct RowForm {
+    depth: usize,
+    /// As those of an [`OutputColumn`].
+    sizes: Vec<i64>,
+}
+
+impl RowForm {
+    /// The form of rows with these sizes, where -1 is any size. A single value is no list.
+    fn of(row: &[i64]) -> Self {
+        let depth = if let [] | [1] = row { 0 } else { row.len() };
+        let is_fixed = depth > 0 && row.iter().any(|size| *size >= 0);
+        Self { depth, sizes: if is_fixed { row.to_vec() } else { Vec::new() } }
     }
 }
 

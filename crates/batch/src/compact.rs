@@ -276,7 +276,7 @@ impl Write for Lines {
 
 /// Removes the parts, and the files that were never finished.
 fn sweep(to: &Store) -> io::Result<()> {
-    for name in to.list(PARTS)? {
+    for name in to.list(PARTS)?.iter().filter(|name| commit::is_own(name)) {
         to.remove(&format!("{PARTS}/{name}"))?;
     }
     [PARTS, ROOTS, DEAD, ""].into_iter().try_for_each(|directory| to.sweep(directory))

@@ -37,7 +37,7 @@ use crate::{
     decode,
     discovery::Asked,
     hosts::Hosts,
-    language::Quotas,
+    language::{self, Quotas},
     memory::{Allowance, Charge, Memory},
     plan::Scoring,
     readers::Sizes,
@@ -304,12 +304,28 @@ impl Conductor {
                 let class = if is_absent { Class::Unavailable } else { failure.class };
                 Failure {
                     is_bad_reply: failure.status == CallStatus::Invalid,
+                    may_pass: self.may_pass(&failure, class),
                     retry_after: failure.retry_after,
                     ..Failure::new(class, failure.to_string())
                 }
             }
         };
         (End::Failed(failure), None)
+    }
+
+    /// True if the host, or a proxy before it, has answered with a failure that another try may not
+    /// meet. Servers of language models answer so to lines that they take a moment later.
+    fn may_pass(&self, failure: &CallFailure, class: Class) -> bool {
+        match failure.status {
+            CallStatus::Http(status) if self.scoring.protocol.is_language() => {
+                language::may_pass(status, class)
+            }
+            CallStatus::Http(_) | CallStatus::Grpc(_) => {
+                matches!(class, Class::Unavailable | Class::Overloaded)
+            }
+            CallStatus::Engine => class == Class::Overloaded,
+            CallStatus::None | CallStatus::Invalid => false,
+        }
     }
 
     /// Carries out a decision of the dispatcher. `answer` is the one that it is about.

@@ -24,6 +24,11 @@ const LISTS_OF_ELEMENT: i64 = 8;
 /// About the most bytes of columns that are decoded together.
 const TOGETHER: u64 = 1 << 20;
 
+/// The copies of values, and the bytes of the place of an element, while a column is written: Parquet
+/// has two levels of 2 bytes and an index of 8.
+const COPIES_WRITTEN: u64 = 2;
+const PLACE: u64 = 12;
+
 /// Checks that an answer has the tensors of all columns. One that passes can be decoded.
 ///
 /// # Errors
@@ -35,7 +40,7 @@ pub(crate) fn check(answer: &[Tensor], outputs: &[OutputColumn]) -> Result<(), S
         let tensor = find(answer, name)?;
         if tensor.datatype != *datatype {
             let found = tensor.datatype;
-            return Err(format!("output {name} has the type {found}, and had {datatype} before"));
+            return Err(format!("output {name} has the type {found}, not {datatype}"));
         }
         let is_like = match (&tensor.shape[..], depth) {
             ([_] | [_, 1], 0) => true,
@@ -43,14 +48,13 @@ pub(crate) fn check(answer: &[Tensor], outputs: &[OutputColumn]) -> Result<(), S
         };
         if !is_like {
             let shape = &tensor.shape;
-            return Err(format!("output {name} has the shape {shape:?}, unlike those before"));
+            let row = row_of(output);
+            return Err(format!("output {name} has the shape {shape:?}, and a row has {row}"));
         }
         let found = tensor.shape.get(1..).unwrap_or_default();
         if sizes.iter().zip(found).any(|(size, found)| *size >= 0 && size != found) {
             let shape = &tensor.shape;
-            return Err(format!(
-                "output {name} has the shape {shape:?}, and the model has rows of {sizes:?}"
-            ));
+            return Err(format!("output {name} has the shape {shape:?}, not rows of {sizes:?}"));
         }
         if *depth > 0 && !has_few_lists(found) {
             let shape = &tensor.shape;
@@ -62,6 +66,15 @@ pub(crate) fn check(answer: &[Tensor], outputs: &[OutputColumn]) -> Result<(), S
         }
     }
     Ok(())
+}
+
+/// The form of a row of a column, for messages.
+fn row_of(OutputColumn { depth, sizes, .. }: &OutputColumn) -> String {
+    match (depth, &sizes[..]) {
+        (0, _) => "one value".to_owned(),
+        (depth, []) => format!("{depth} dimensions"),
+        (_, sizes) => format!("the sizes {sizes:?}"),
+    }
 }
 
 /// True if a row of these sizes has no more lists than allowed. A shape whose last size is 0 has no
@@ -101,6 +114,18 @@ pub(crate) fn ranges(answer: &[&Tensor], rows: usize) -> Vec<Range<usize>> {
     let step = TOGETHER.saturating_mul(rows as u64) / bytes.max(1);
     let step = usize::try_from(step).unwrap_or(usize::MAX).max(1);
     (0..rows).step_by(step).map(|start| start..rows.min(start.saturating_add(step))).collect()
+}
+
+/// The bytes that rows of an answer take beside it while they are decoded and written: their columns, a
+/// copy of them in the file's form, and the place of each element in its lists.
+pub(crate) fn writing_bytes(answer: &[&Tensor], all: usize, rows: usize) -> u64 {
+    let bytes = |tensor: &&Tensor| {
+        let elements: u64 =
+            tensor.shape.iter().map(|size| u64::try_from(*size).unwrap_or_default()).product();
+        COPIES_WRITTEN * decoded_bytes(tensor) + PLACE * elements
+    };
+    let bytes: u64 = answer.iter().map(bytes).sum();
+    bytes.div_ceil(all.max(1) as u64).saturating_mul(rows as u64)
 }
 
 /// The bytes of a tensor as a column: its values, and the offsets of its lists.
@@ -223,6 +248,15 @@ mod tests {
             assert_eq!(found.iter().map(Range::len).collect::<Vec<_>>(), expected);
             assert!(found.iter().is_sorted_by_key(|range| range.start));
         }
+    }
+
+    #[test]
+    fn rows_that_are_written_take_more_than_their_answer() {
+        let grid = tensor(DataType::Fp32, &[4, 2], &[0; 32]);
+        // 32 bytes and 4 offsets, twice, and the places of 8 numbers.
+        assert_eq!(writing_bytes(&[&grid], 4, 4), 2 * (32 + 16) + 8 * 12);
+        assert_eq!(writing_bytes(&[&grid], 4, 1), 48);
+        assert_eq!(writing_bytes(&[], 0, 0), 0);
     }
 
     #[test]

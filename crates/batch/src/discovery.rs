@@ -28,12 +28,21 @@ pub struct Periods {
     pub health: Duration,
     /// Between two renewals of the leases of chunks; those are at least a second apart.
     pub renewal: Duration,
+    /// Between the parts in which a chunk is committed that takes long.
+    pub part: Duration,
+    /// The longest wait of a job that is interrupted for the answers to its requests in flight.
+    pub drain: Duration,
 }
 
 impl Default for Periods {
     fn default() -> Self {
-        let (lookup, health) = (Duration::from_secs(120), Duration::from_secs(900));
-        Self { lookup, health, renewal: RENEWAL }
+        Self {
+            lookup: Duration::from_secs(120),
+            health: Duration::from_secs(900),
+            renewal: RENEWAL,
+            part: Duration::from_secs(60),
+            drain: Duration::from_secs(10),
+        }
     }
 }
 

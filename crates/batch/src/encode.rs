@@ -104,7 +104,11 @@ impl<'a> Writer<'a> {
     fn write(&mut self, row: usize) -> Written {
         (self.before, self.is_new) = (self.data.len(), false);
         if self.input.is_optional {
-            let is_absent = self.columns.iter().all(|column| column.is_absent(row));
+            // Integers with absent values are floats with NaN in many files.
+            let is_float =
+                matches!(self.input.datatype, DataType::Fp16 | DataType::Fp32 | DataType::Fp64);
+            let is_absent = |it: &Leaves<'_>| it.is_absent(row) || !is_float && it.is_nan(row);
+            let is_absent = self.columns.iter().all(is_absent);
             self.present.put_u8(u8::from(!is_absent));
             if is_absent {
                 self.write_nothing();

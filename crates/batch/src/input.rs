@@ -2,6 +2,7 @@
 
 mod open;
 mod paths;
+mod pattern;
 mod picked;
 mod places;
 mod rows;
@@ -15,11 +16,14 @@ use std::{
     sync::Arc,
 };
 
-use arrow_schema::{FieldRef, SchemaRef};
-use outrigger_tables::{Format, Index, Stat, TextColumn};
+use arrow_schema::{FieldRef, Schema, SchemaRef};
+use outrigger_tables::{Format, Index, Stat, TextColumn, partitions};
 use serde::{Deserialize, Serialize};
 
-use self::open::{OpenFile, refused, unreadable};
+use self::{
+    open::{OpenFile, refused},
+    pattern::matching,
+};
 pub(crate) use self::{
     paths::{absolute, check_apart},
     picked::Picked,
@@ -29,7 +33,7 @@ use crate::{
     Error, Job,
     columns::InputTensor,
     plan::Scoring,
-    store::{Address, Patience, is_address},
+    store::{Patience, is_address},
 };
 
 /// A file as it was when the job was planned.
@@ -116,6 +120,8 @@ pub(crate) struct Input {
     pub(crate) format: Format,
     /// The columns of Parquet; text is not read before the model is known.
     schema: Option<SchemaRef>,
+    /// The columns that not all files of Parquet have, each with a file that lacks it.
+    partial: BTreeMap<String, PathBuf>,
     /// The columns of text whose types another job has found.
     known: Vec<TextColumn>,
     /// Rows that another job has scored, each as its file, to be tried if the input's are at fault.
@@ -182,7 +188,8 @@ impl Input {
 
     fn of(paths: Vec<PathBuf>, given: Option<Format>) -> Result<Self, Error> {
         let mut files = Vec::with_capacity(paths.len());
-        let mut columns: Option<(PathBuf, Format, Option<SchemaRef>)> = None;
+        let (mut first, mut partial) = (None::<(PathBuf, Format)>, BTreeMap::new());
+        let mut common: Option<SchemaRef> = None;
         for path in paths {
             let format = given.map_or_else(|| format_of(&path), Ok)?;
             let file = OpenFile::new(&path, format, &Patience::default())?;
@@ -190,30 +197,28 @@ impl Input {
                 OpenFile::Parquet(table) => Some(table.schema()),
                 OpenFile::Text(_) => None,
             };
-            match &columns {
-                None => columns = Some((path.clone(), format, schema.cloned())),
-                Some((first, other, _)) if *other != format => {
+            match &first {
+                None => {
+                    (first, common) = (Some((path.clone(), format)), schema.cloned());
+                }
+                Some((first, other)) if *other != format => {
                     let (first, path) = (first.display(), path.display());
                     return Err(Error::usage(format!(
                         "input: {first} is {other} and {path} is {format}: a job has one format"
                     )));
                 }
-                Some((first, _, expected)) => {
-                    let has_same = expected.as_ref().map(|it| it.fields())
-                        == schema.map(|schema| schema.fields());
-                    if !has_same {
-                        let (first, path) = (first.display(), path.display());
-                        return Err(Error::usage(format!(
-                            "input: {path} has other columns than {first}"
-                        )));
+                Some((first, _)) => {
+                    if let (Some(expected), Some(schema)) = (&common, schema) {
+                        check_types((first, expected), (&path, schema))?;
+                        partial.extend(missing(expected, (&path, schema)));
+                        partial.extend(missing(schema, (first, expected)));
                     }
                 }
             }
             files.push(file.planned(path)?);
         }
-        let (_, format, schema) =
-            columns.ok_or_else(|| Error::usage("input: there are no files"))?;
-        Ok(Self { files, format, schema, known: Vec::new(), scored: Vec::new() })
+        let (_, format) = first.ok_or_else(|| Error::usage("input: there are no files"))?;
+        Ok(Self { files, format, schema: common, partial, known: Vec::new(), scored: Vec::new() })
     }
 
     /// The rows and the columns of the files. Text is read as a whole, unless another job has done
@@ -222,14 +227,82 @@ impl Input {
     /// # Errors
     /// A file cannot be read, or its columns do not match the model or the job.
     pub(crate) fn describe(self, tensors: &[InputTensor], job: &Job) -> Result<Described, Error> {
+        let described = self.described(tensors, job)?;
+        let lacks = |name: &&str| described.schema.field_with_name(name).is_err();
+        let columns = tensors.iter().flat_map(|tensor| &tensor.columns);
+        let used: Vec<_> =
+            columns.chain(job.keys.iter().flatten()).map(String::as_str).filter(lacks).collect();
+        let partition = |file: &InputFile| {
+            let name = partitions(&file.path).find(|name| used.contains(name));
+            name.map(|name| (name.to_owned(), file.path.display().to_string()))
+        };
+        match described.files.iter().find_map(partition) {
+            None => Ok(described),
+            Some((name, path)) => Err(Error::usage(format!(
+                "input: {path}: {name:?} is a part of the path and no column of the file: parts of \
+                 paths are not read, so write it as a column"
+            ))),
+        }
+    }
+
+    fn described(self, tensors: &[InputTensor], job: &Job) -> Result<Described, Error> {
         match self.schema {
             None => text::describe(self, tensors, job),
             Some(_) if !job.columns.is_empty() => {
                 Err(Error::usage("columns: Parquet states the types of its columns"))
             }
-            Some(schema) => Ok(Described { files: self.files, schema, columns: Vec::new() }),
+            Some(schema) => {
+                let keys = job.keys.iter().flatten();
+                let used = tensors.iter().flat_map(|tensor| &tensor.columns).chain(keys);
+                let partial = used.filter_map(|name| self.partial.get_key_value(name)).next();
+                if let Some((name, path)) = partial {
+                    return Err(lacking(path, name));
+                }
+                let fields = schema.fields().iter();
+                let fields = fields.filter(|field| !self.partial.contains_key(field.name()));
+                let schema = Schema::new(fields.cloned().collect::<Vec<_>>());
+                Ok(Described { files: self.files, schema: schema.into(), columns: Vec::new() })
+            }
         }
     }
+}
+
+/// The error of a file without a column that is used.
+fn lacking(path: &Path, name: &str) -> Error {
+    let path = path.display();
+    Error::usage(format!("input: {path} has no column {name:?}, which other files have"))
+}
+
+/// A file, and its columns.
+type Columns<'a> = (&'a Path, &'a Schema);
+
+/// Checks that columns of one name have one type in both files. Their order may differ, and absent
+/// values may be allowed in one of them.
+///
+/// # Errors
+/// The types of a column differ.
+fn check_types((first, expected): Columns<'_>, (path, schema): Columns<'_>) -> Result<(), Error> {
+    for field in schema.fields() {
+        let Ok(other) = expected.field_with_name(field.name()) else { continue };
+        let (name, of, other) = (field.name(), field.data_type(), other.data_type());
+        if of != other {
+            let (first, path) = (first.display(), path.display());
+            return Err(Error::usage(format!(
+                "input: the column {name:?} is {other} in {first} and {of} in {path}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The columns that a file lacks, with the file.
+fn missing<'a>(
+    expected: &'a Schema,
+    (path, schema): Columns<'a>,
+) -> impl Iterator<Item = (String, PathBuf)> {
+    let fields = expected.fields().iter().map(|field| field.name());
+    let lacking = fields.filter(|name| schema.field_with_name(name).is_err());
+    lacking.map(|name| (name.clone(), path.to_owned()))
 }
 
 /// The format that a file's name states.
@@ -263,89 +336,22 @@ pub(crate) fn key_fields(scoring: &Scoring) -> Result<Vec<FieldRef>, Error> {
     };
     let field = |name: &String| {
         let found = schema.as_ref().and_then(|schema| schema.fields().find(name));
-        let found = found.map(|(_, field)| Arc::clone(field)).or_else(|| text(name));
+        // Another file may have absent values.
+        let found =
+            found.map(|(_, field)| FieldRef::new(field.as_ref().clone().with_nullable(true)));
+        let found = found.or_else(|| text(name));
         found.ok_or_else(|| Error::failed(format!("there is no column {name:?}")))
     };
     scoring.keys.iter().map(field).collect()
 }
 
-/// The files that a path or an address names, in order: one, those that match the last part of it
-/// with `*` and `?`, or those in a directory.
-fn matching(pattern: &str) -> Result<Vec<PathBuf>, Error> {
-    let path = Path::new(pattern);
-    if let Some(address) = Address::of(path).map_err(refused)? {
-        return places::objects(pattern, &address);
-    }
-    if path.is_dir() {
-        return places::files(path);
-    }
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if !name.contains(['*', '?']) || path.exists() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = directory.unwrap_or(Path::new("."));
-    let unreadable = |error: io::Error| unreadable(directory.display(), &error);
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).map_err(unreadable)? {
-        let entry = entry.map_err(unreadable)?;
-        let is_match = entry.file_name().to_str().is_some_and(|found| matches(name, found));
-        if is_match && entry.path().is_file() {
-            found.push(entry.path());
-        }
-    }
-    if found.is_empty() {
-        return Err(Error::usage(format!("input: no file matches {pattern:?}")));
-    }
-    found.sort_unstable();
-    Ok(found)
-}
-
-/// True if a name matches a pattern, where `*` stands for any letters and `?` for one. A name that
-/// begins with a dot is not matched.
-fn matches(pattern: &str, name: &str) -> bool {
-    if name.starts_with('.') && !pattern.starts_with('.') {
-        return false;
-    }
-    let name: Vec<char> = name.chars().collect();
-    // For each number of letters, true if the pattern so far matches them.
-    let mut ends = vec![false; name.len() + 1];
-    ends[0] = true;
-    for letter in pattern.chars() {
-        if letter == '*' {
-            for end in 1..ends.len() {
-                ends[end] |= ends[end - 1];
-            }
-            continue;
-        }
-        for end in (1..ends.len()).rev() {
-            ends[end] = ends[end - 1] && (letter == '?' || letter == name[end - 1]);
-        }
-        ends[0] = false;
-    }
-    ends[name.len()]
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use arrow_array::{ArrayRef, Float32Array, Int64Array, RecordBatch};
+    use outrigger_oip::DataType;
+    use outrigger_tables::BatchWriter;
 
-    #[test]
-    fn patterns_match_names() {
-        for (pattern, name, expected) in [
-            ("*.parquet", "a.parquet", true),
-            ("*.parquet", "a.parquet.tmp", false),
-            ("*.parquet", ".a.parquet", false),
-            ("part-??.p*", "part-01.parquet", true),
-            ("part-??.p*", "part-1.parquet", false),
-            ("*a*b*", "xxaxbx", true),
-            ("*a*b*", "xxbxa", false),
-            ("?", "数", true),
-            ("*", "", true),
-        ] {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
-        }
-    }
+    use super::*;
 
     #[test]
     fn positions_are_those_of_the_picked_rows() {
@@ -378,7 +384,84 @@ mod tests {
         let pattern = path("*.parquet").to_string_lossy().into_owned();
         assert_eq!(matching(&pattern), Ok(vec![path("a.parquet"), path("b.parquet")]));
         assert!(matching(&path("*.csv").to_string_lossy()).is_err());
+        for name in ["day=1/a.csv", "day=2/b.csv", ".day=3/c.csv", "day=4.csv"] {
+            fs::create_dir_all(path(name).parent().expect("a parent")).expect("a directory");
+            fs::write(path(name), "").expect("a file");
+        }
+        let pattern = path("d*=?/*.csv").to_string_lossy().into_owned();
+        assert_eq!(matching(&pattern), Ok(vec![path("day=1/a.csv"), path("day=2/b.csv")]));
         let refused = Input::find(&[path("c.txt").to_string_lossy().into_owned()], None);
         assert!(matches!(refused, Err(Error::Usage(message)) if message.contains("c.txt")));
+    }
+
+    fn parquet(path: &Path, columns: &[(&str, ArrayRef, bool)]) {
+        let rows = RecordBatch::try_from_iter_with_nullable(columns.iter().cloned());
+        let rows = rows.expect("a table");
+        let file = fs::File::create(path).expect("a file");
+        let mut writer = BatchWriter::new(file, &rows.schema()).expect("a writer");
+        writer.write(&rows).expect("written");
+        writer.finish().expect("finished");
+    }
+
+    #[test]
+    fn files_are_one_dataset_if_the_columns_that_count_are_the_same() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let numbers: ArrayRef = Arc::new(Float32Array::from(vec![1.0]));
+        let ids: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        let path = |name: &str| directory.path().join(name);
+        let pattern = path("*.parquet").to_string_lossy().into_owned();
+        let described = |second: &[(&str, ArrayRef, bool)], setting: &str| {
+            let first = [("id", ids.clone(), false), ("x", numbers.clone(), true)];
+            parquet(&path("a.parquet"), &first);
+            parquet(&path("b.parquet"), second);
+            let job = Job::read(&format!("input: a\noutput: o\nmodel: m\nhosts: h\n{setting}"));
+            let tensor = InputTensor {
+                name: "x".to_owned(),
+                datatype: DataType::Fp32,
+                row: Vec::new(),
+                columns: vec!["x".to_owned()],
+                is_optional: true,
+            };
+            let input = Input::find(std::slice::from_ref(&pattern), None)?;
+            let described = input.describe(&[tensor], &job.expect("a job"))?;
+            Ok::<_, Error>(described.schema.fields().iter().map(|it| it.name().clone()).collect())
+        };
+        let x = || ("x", numbers.clone(), false);
+        let id = || ("id", ids.clone(), true);
+        let more = || ("more", ids.clone(), true);
+        assert_eq!(described(&[x(), id()], ""), Ok(vec!["id".to_owned(), "x".to_owned()]));
+        assert_eq!(described(&[more(), x()], ""), Ok(vec!["x".to_owned()]));
+        for (second, setting, fault) in [
+            (vec![id()], "", "b.parquet has no column \"x\""),
+            (vec![x(), more()], "keys: [more]", "a.parquet has no column \"more\""),
+            (vec![("x", ids.clone(), true)], "", "the column \"x\" is Float32 in"),
+        ] {
+            let refused = described(&second, setting).expect_err(fault).to_string();
+            assert!(refused.contains(fault), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_path_is_no_column() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let partition = directory.path().join("x=1");
+        fs::create_dir(&partition).expect("a directory");
+        let numbers: ArrayRef = Arc::new(Float32Array::from(vec![1.0]));
+        parquet(&partition.join("a.parquet"), &[("id", numbers, true)]);
+        let pattern = directory.path().join("*/*.parquet").to_string_lossy().into_owned();
+        let described = |name: &str| {
+            let tensor = InputTensor {
+                name: name.to_owned(),
+                datatype: DataType::Fp32,
+                row: Vec::new(),
+                columns: vec![name.to_owned()],
+                is_optional: true,
+            };
+            let job = Job::read("input: a\noutput: o\nmodel: m\nhosts: h\n").expect("a job");
+            Input::find(std::slice::from_ref(&pattern), None)?.describe(&[tensor], &job)
+        };
+        let refused = described("x").expect_err("it would be absent").to_string();
+        assert!(refused.contains("\"x\" is a part of the path"), "{refused}");
+        assert!(described("y").is_ok() && described("id").is_ok());
     }
 }

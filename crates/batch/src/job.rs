@@ -14,7 +14,7 @@ use crate::{Error, part::Part};
 pub use self::{
     column::ColumnType,
     protocol::{Protocol, Quota},
-    value::{Compaction, Host, MaxErrors, Model, OneOrMore, Package, Period, Size, Source},
+    value::{Compaction, Host, MaxErrors, Model, OneOrMore, Output, Package, Period, Size, Source},
 };
 pub(crate) use self::{column::leaf, protocol::CUSTOM_ID, value::datatype};
 
@@ -67,10 +67,10 @@ pub struct Job {
     /// absent.
     #[serde(default)]
     pub keys: Option<Vec<String>>,
-    /// The output's further columns, each with the name of the output tensor; all tensors under their
-    /// own names if it is empty.
+    /// The output's further columns, each with its output tensor; all tensors under their own names if
+    /// it is empty. A type or a shape that is stated here counts in place of that of the hosts.
     #[serde(default)]
-    pub outputs: BTreeMap<String, String>,
+    pub outputs: BTreeMap<String, Output>,
     /// The most rows in a request. Live.
     #[serde(default = "defaults::batch_size")]
     pub batch_size: u32,

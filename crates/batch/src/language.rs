@@ -6,10 +6,12 @@ mod line;
 mod quota;
 
 use arrow_array::{Array as _, ArrayRef, cast::AsArray as _};
+use http::StatusCode;
 use outrigger_oip::{
     DataType, Tensor,
     metadata::{ModelMetadata, TensorMetadata},
 };
+use outrigger_resilience::Class;
 use outrigger_tables::{Leaf, TextColumn};
 
 pub(crate) use self::{host::LanguageHost, line::tokens, quota::Quotas};
@@ -27,6 +29,14 @@ const ERROR: &str = "error";
 pub(crate) const MOST_ANSWER: usize = 16 << 20;
 /// The rows of a chunk, if the job does not set them: a chunk that ends early is asked for again.
 pub(crate) const CHUNK_ROWS: u64 = 1000;
+
+/// True if a host that has answered a line with this status may answer another one when it gets the
+/// line again: clients of such servers repeat the line.
+pub(crate) fn may_pass(status: StatusCode, class: Class) -> bool {
+    let is_passing = matches!(status, StatusCode::CONFLICT | StatusCode::LOCKED);
+    let is_of_server = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED;
+    is_passing || is_of_server || matches!(class, Class::Unavailable | Class::Overloaded)
+}
 
 /// A line as a model: its columns are the inputs, and those of OpenAI's output the outputs.
 pub(crate) fn metadata() -> ModelMetadata {
@@ -127,6 +137,17 @@ mod tests {
         let faults: Vec<_> = rows.malformed.iter().map(|(row, it)| (*row, it.as_str())).collect();
         assert_eq!(faults[..2], [(1, "body: there is none"), (2, "body: it is not an object")]);
         assert_eq!((faults[2], faults[3].0, faults.len()), ((3, "cut"), 4, 4));
+    }
+
+    #[test]
+    fn failures_that_clients_of_language_models_repeat_may_pass() {
+        let may_pass = |status: u16| {
+            let status = StatusCode::from_u16(status).expect("a status");
+            may_pass(status, outrigger_oip_client::class_of_status(status, ""))
+        };
+        let repeated = [408, 409, 423, 425, 429, 500, 502, 503, 504, 520, 521, 522, 524, 529];
+        assert_eq!(repeated.map(may_pass), [true; 14]);
+        assert_eq!([400, 401, 403, 404, 413, 422, 501].map(may_pass), [false; 7]);
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Leases: small objects by which workers on one job divide its chunks. A lost lease costs repeated
 //! work and nothing else: only the first commit of a chunk counts.
+//!
+//! The clocks of machines differ, so a worker does not compare the time of a lease with its own: a lease
+//! has expired when the worker has seen it unchanged for the term of a lease. Only a lease whose end is
+//! longer ago than clocks may differ has expired at once.
 
 mod process;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +22,8 @@ use crate::{Error, commit, plan::chunk_name, store::Store, time};
 pub(crate) const LEASES: &str = "lease";
 /// The time after which a lease that is not renewed has expired.
 const TERM: Duration = Duration::from_secs(30);
+/// The most by which the clocks of two machines differ.
+pub(crate) const SKEW: Duration = Duration::from_secs(300);
 /// The time between renewals.
 pub(crate) const RENEWAL: Duration = Duration::from_secs(10);
 
@@ -37,6 +43,8 @@ pub(crate) struct Leases {
     worker: String,
     process: Process,
     held: Mutex<BTreeSet<u64>>,
+    /// The leases of others, each with the time since which it has not changed.
+    seen: Mutex<BTreeMap<u64, (Lease, Instant)>>,
 }
 
 fn lease_name(chunk: u64) -> String {
@@ -47,7 +55,7 @@ impl Leases {
     /// The leases of a worker with this name.
     pub(crate) fn new(store: Store, worker: &str) -> Self {
         let (worker, process) = (worker.to_owned(), Process::current());
-        Self { store, worker, process, held: Mutex::default() }
+        Self { store, worker, process, held: Mutex::default(), seen: Mutex::default() }
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeSet<u64>> {
@@ -59,18 +67,40 @@ impl Leases {
     /// # Errors
     /// The store failed.
     pub(crate) fn claim(&self, chunk: u64) -> Result<bool, Error> {
+        self.claim_at(chunk, Instant::now())
+    }
+
+    fn claim_at(&self, chunk: u64, now: Instant) -> Result<bool, Error> {
         let name = lease_name(chunk);
         let json = commit::json(&self.lease())?;
         let failed = |error| Error::store(&name, &error);
         if !self.store.create(&name, &json).map_err(failed)? {
             let holder: Option<Lease> = commit::read_if_whole(&self.store, &name, true)?;
-            if holder.is_some_and(|lease| lease.is_valid(time::since_epoch())) {
+            if holder.is_some_and(|lease| self.is_held(chunk, lease, now)) {
                 return Ok(false);
             }
             self.store.replace(&name, &json).map_err(failed)?;
         }
         self.held().insert(chunk);
+        self.seen().remove(&chunk);
         Ok(true)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<u64, (Lease, Instant)>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if the lease of another worker, which is read now, has not expired.
+    fn is_held(&self, chunk: u64, lease: Lease, now: Instant) -> bool {
+        if !lease.is_valid(time::since_epoch().saturating_sub(SKEW)) {
+            return false;
+        }
+        let mut seen = self.seen();
+        let (known, since) = seen.entry(chunk).or_insert_with(|| (lease.clone(), now));
+        if *known != lease {
+            (*known, *since) = (lease, now);
+        }
+        now.duration_since(*since) < TERM
     }
 
     /// Gives the lease of a chunk back.
@@ -117,7 +147,7 @@ impl Leases {
 }
 
 impl Lease {
-    /// True if the lease has not expired, and its worker is not known to have ended.
+    /// True if the lease has not expired by this clock, and its worker is not known to have ended.
     pub(crate) fn is_valid(&self, now: Duration) -> bool {
         self.until >= now.as_secs() && !self.process.has_ended()
     }
@@ -154,6 +184,32 @@ mod tests {
             store.replace(&lease_name(3), damaged.as_bytes()).expect("written");
             assert_eq!(first.claim(3), Ok(true), "{damaged:?}");
             assert_eq!(second.claim(3), Ok(false), "it is whole again");
+        }
+    }
+
+    #[test]
+    fn clocks_may_differ() {
+        let (_directory, store) = store();
+        let leases = Leases::new(store.clone(), "a");
+        let name = lease_name(3);
+        let elsewhere = Process::elsewhere();
+        let now = time::since_epoch().as_secs();
+        let write = |until| {
+            let lease = Lease { process: elsewhere.clone(), until, worker: "b".to_owned() };
+            store.replace(&name, &commit::json(&lease).expect("JSON")).expect("written");
+        };
+        let start = Instant::now();
+        for (until, minutes) in [(now - 270, 0), (now + 330, 10)] {
+            let at = |seconds| start + Duration::from_secs(60 * minutes + seconds);
+            // Its worker renews it, by a clock that is late or early.
+            for renewal in 0..10 {
+                write(until + 10 * renewal);
+                assert_eq!(leases.claim_at(3, at(10 * renewal)), Ok(false), "{until}");
+            }
+            assert_eq!(leases.claim_at(3, at(119)), Ok(false));
+            // It has ended.
+            assert_eq!(leases.claim_at(3, at(121)), Ok(true));
+            leases.release(3).expect("released");
         }
     }
 

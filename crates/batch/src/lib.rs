@@ -60,8 +60,8 @@ pub use self::{
     error::Error,
     history::{History, Run},
     job::{
-        ColumnType, Compaction, Host, Job, MaxErrors, Model, OneOrMore, Package, Period, Protocol,
-        Quota, Size, Source,
+        ColumnType, Compaction, Host, Job, MaxErrors, Model, OneOrMore, Output, Package, Period,
+        Protocol, Quota, Size, Source,
     },
     letters::Letter,
     names::{Resolve, SystemResolver},

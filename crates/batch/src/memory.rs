@@ -209,6 +209,11 @@ impl Charge {
         true
     }
 
+    /// A charge of nothing yet in the same memory.
+    pub(crate) fn beside(&self) -> Self {
+        self.memory.open()
+    }
+
     /// Gives all bytes back but `rest`.
     pub(crate) fn shrink(&mut self, rest: u64) {
         let less = self.bytes.saturating_sub(rest);

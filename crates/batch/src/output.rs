@@ -6,14 +6,16 @@ mod rows;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::Write as _,
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{
-        Arc,
-        atomic::Ordering::Relaxed,
-        mpsc::{Receiver, Sender, channel},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
@@ -49,6 +51,37 @@ pub(crate) struct Outputs {
     pub(crate) columns: Vec<OutputColumn>,
     pub(crate) version: Option<String>,
     pub(crate) counts: Counts,
+    /// The time after which the rows of a chunk that are written are committed as a part.
+    pub(crate) part: Duration,
+    /// True if a job that stops commits what is written.
+    pub(crate) keeps_parts: AtomicBool,
+    /// Held by the one output that decodes rows although the memory has no room for their columns.
+    pub(crate) turn: Mutex<()>,
+}
+
+/// The memory of columns while they are decoded and written.
+enum Room<'a> {
+    Charged {
+        _charge: Charge,
+    },
+    /// There is none. Only one output is in this state, so that the others give memory back.
+    Alone {
+        _turn: MutexGuard<'a, ()>,
+    },
+}
+
+impl Outputs {
+    /// Takes memory for columns beside the answer with this charge. An output never waits for memory,
+    /// which it is about to give back.
+    fn room(&self, beside: &Charge, bytes: u64) -> Room<'_> {
+        let mut charge = beside.beside();
+        match charge.grow(bytes, false) {
+            true => Room::Charged { _charge: charge },
+            false => {
+                Room::Alone { _turn: self.turn.lock().unwrap_or_else(PoisonError::into_inner) }
+            }
+        }
+    }
 }
 
 /// The end of a chunk's output. It is no error that the job has stopped before all rows were there.
@@ -72,6 +105,18 @@ struct Output {
     outputs: Arc<Outputs>,
     chunk: Chunk,
     file: InputFile,
+    /// The parts that are committed.
+    parts: Vec<Commit>,
+    part: Part,
+    /// The time at which the next part is committed, if it has rows.
+    due: Instant,
+}
+
+/// The rows of a chunk that are committed together: all, or those after the parts before.
+#[derive(Default)]
+struct Part {
+    /// The position of the first row among those of the chunk.
+    start: u64,
     attempt: String,
     rows: Option<RowFile>,
     letters: Option<Hashed<NewObject>>,
@@ -82,57 +127,83 @@ struct Output {
     hosts: BTreeSet<String>,
 }
 
-/// Begins the output of a chunk of `file`. `ended` is called at its end. `place` is held until then.
+impl Part {
+    fn new(start: u64) -> Self {
+        Self { start, attempt: format!("{:08x}", rand::random::<u32>()), ..Self::default() }
+    }
+}
+
+/// A chunk of a file whose output is written, with the parts of it that are committed.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) chunk: Chunk,
+    pub(crate) file: InputFile,
+    pub(crate) parts: Vec<Commit>,
+}
+
+/// Begins the output of a chunk. `ended` is called at its end. `place` is held until then.
 ///
 /// # Errors
 /// There is no further thread.
 pub(crate) fn begin(
     outputs: &Arc<Outputs>,
-    (chunk, file): (&Chunk, InputFile),
+    Begun { chunk, file, parts }: Begun,
     place: Charge,
     ended: impl FnOnce(Ended) + Send + 'static,
 ) -> Result<Sender<ToOutput>, Error> {
     let (sender, receiver) = channel();
-    let output = Output {
-        outputs: Arc::clone(outputs),
-        chunk: chunk.clone(),
-        file,
-        attempt: format!("{:08x}", rand::random::<u32>()),
-        rows: None,
-        letters: None,
-        read: 0,
-        scored: 0,
-        dead: 0,
-        hosts: BTreeSet::new(),
-    };
+    let name = format!("output-{}", chunk.number);
+    let part = Part::new(parts.iter().map(|part| part.rows).sum());
+    let due = Instant::now() + outputs.part;
+    let output = Output { outputs: Arc::clone(outputs), chunk, file, parts, part, due };
     let work = move || {
         let written = catch_unwind(AssertUnwindSafe(|| output.write(&receiver)));
         ended(written.unwrap_or_else(|_| Err(Error::failed("the output of a chunk panicked"))));
         drop(place);
     };
-    let thread = thread::Builder::new().name(format!("output-{}", chunk.number)).spawn(work);
+    let thread = thread::Builder::new().name(name).spawn(work);
     thread.map(|_| sender).map_err(Error::failed)
 }
 
 impl Output {
-    /// Writes batches in their order, which is not that of their arrival, and commits the chunk.
+    /// Writes batches in their order, which is not that of their arrival, and commits the chunk. Commits
+    /// what is written as a part when it is due, or when the job stops.
     fn write(mut self, batches: &Receiver<ToOutput>) -> Ended {
         let (mut early, mut next, mut count) = (BTreeMap::new(), 0, None);
         while count != Some(next) {
-            match batches.recv() {
+            match batches.recv_timeout(self.wait()) {
                 Ok(ToOutput::End { batches }) => count = Some(batches),
                 Ok(ToOutput::Settled(settled)) => {
                     early.insert(settled.batch.sequence, settled);
                 }
-                // The job stops.
-                Err(_) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.stop(),
             }
             while let Some(settled) = early.remove(&next) {
                 self.batch(*settled)?;
                 next += 1;
             }
+            if self.part.read > 0 && self.due <= Instant::now() && count != Some(next) {
+                self.commit_part()?;
+            }
         }
         self.commit()
+    }
+
+    /// The longest time to wait for a batch.
+    fn wait(&self) -> Duration {
+        match self.part.read {
+            0 => Duration::MAX,
+            _ => self.due.saturating_duration_since(Instant::now()),
+        }
+    }
+
+    /// Commits what is written: the job stops.
+    fn stop(mut self) -> Ended {
+        match self.part.read > 0 && self.outputs.keeps_parts.load(Relaxed) {
+            true => self.commit_part(),
+            false => Ok(()),
+        }
     }
 
     fn batch(&mut self, settled: Settled) -> Result<(), Error> {
@@ -141,16 +212,17 @@ impl Output {
         for piece in pieces {
             let range = piece.rows.start as usize..piece.rows.end as usize;
             let rows = batch.rows.get(range).unwrap_or_default();
-            self.piece((&batch.keys, rows), &piece.outputs)?;
-            self.hosts.insert(piece.host);
+            self.piece((&batch.keys, rows), &piece.outputs, &batch.charge)?;
+            self.part.hosts.insert(piece.host);
         }
         let mut dead = batch.dead;
         dead.sort_by_key(|(row, _)| *row);
         for (row, death) in &dead {
-            let position = self.chunk.rows.start + self.read + u64::from(*row);
+            let Part { start, read, .. } = &self.part;
+            let position = self.chunk.rows.start + start + read + u64::from(*row);
             self.letter(position, custom_id(&batch.keys, *row as usize), death)?;
         }
-        self.read += batch.keys.num_rows() as u64;
+        self.part.read += batch.keys.num_rows() as u64;
         Ok(())
     }
 
@@ -160,6 +232,7 @@ impl Output {
         &mut self,
         (keys, rows): (&RecordBatch, &[u32]),
         answer: &[Tensor],
+        charge: &Charge,
     ) -> Result<(), Error> {
         let outputs = Arc::clone(&self.outputs);
         let is_used = |it: &&Tensor| outputs.columns.iter().any(|of| *of.tensor == *it.name);
@@ -171,6 +244,8 @@ impl Output {
             return Err(Error::failed("an answer has another number of rows than its request"));
         }
         for range in decode::ranges(&answer, rows.len()) {
+            let bytes = decode::writing_bytes(&answer, rows.len(), range.len());
+            let _room = outputs.room(charge, bytes);
             let tensors: Vec<_> = answer.iter().map(|it| part_of(it, range.clone())).collect();
             let columns = decode(&tensors, &outputs.columns).map_err(Error::failed)?;
             self.rows(keys, &rows[range], columns)?;
@@ -196,14 +271,15 @@ impl Output {
         let columns = keys.columns().iter().cloned().chain(answer).collect();
         let table =
             RecordBatch::try_new(SchemaRef::clone(schema), columns).map_err(Error::failed)?;
-        self.scored += rows.len() as u64;
         let name = self.name(DATA, &format.to_string());
         let failed = |error: &str| Error::failed(format!("{name}: {error}"));
-        if self.rows.is_none() {
+        if self.part.rows.is_none() {
             let file = Hashed::new(self.begin(&name)?);
-            self.rows = Some(RowFile::new(*format, file, schema).map_err(|error| failed(&error))?);
+            let file = RowFile::new(*format, file, schema).map_err(|error| failed(&error))?;
+            self.part.rows = Some(file);
         }
-        let Some(file) = &mut self.rows else { return Ok(()) };
+        self.part.scored += rows.len() as u64;
+        let Some(file) = &mut self.part.rows else { return Ok(()) };
         file.write(&table).map_err(|error| failed(&error))
     }
 
@@ -213,66 +289,94 @@ impl Output {
         custom_id: Option<&str>,
         death: &Death,
     ) -> Result<(), Error> {
-        self.dead += 1;
+        self.part.dead += 1;
         let name = self.name(DEAD, "jsonl");
-        if self.letters.is_none() {
-            self.letters = Some(Hashed::new(self.begin(&name)?));
+        if self.part.letters.is_none() {
+            self.part.letters = Some(Hashed::new(self.begin(&name)?));
         }
         let (file, row) = (&self.file.path, self.file.row(position));
         let letter = DeadLetter { file, row, custom_id, death };
         let mut line = serde_json::to_vec(&letter).map_err(Error::failed)?;
         line.push(b'\n');
-        let Some(file) = &mut self.letters else { return Ok(()) };
+        let Some(file) = &mut self.part.letters else { return Ok(()) };
         file.write_all(&line).map_err(|error| Error::store(&name, &error))
     }
 
     fn name(&self, directory: &str, ending: &str) -> String {
-        format!("{directory}/{}-{}.{ending}", self.chunk.name(), self.attempt)
+        format!("{directory}/{}-{}.{ending}", self.chunk.name(), self.part.attempt)
     }
 
     fn begin(&self, name: &str) -> Result<NewObject, Error> {
         self.outputs.store.begin(name).map_err(|error| Error::store(name, &error))
     }
 
-    /// Completes both files, and commits them. If another worker was faster, its files count.
-    fn commit(mut self) -> Ended {
-        let name = self.name(DATA, &self.outputs.format.to_string());
-        let rows = self
-            .rows
-            .take()
-            .map(|file| file.finish().map_err(|error| Error::failed(format!("{name}: {error}"))));
-        let data = rows.transpose()?.map(|file| finish(&name, file)).transpose()?;
-        let name = self.name(DEAD, "jsonl");
-        let dead_letters = self.letters.take().map(|file| finish(&name, file)).transpose()?;
-        let Self { outputs, chunk, attempt, read, scored, dead, hosts, .. } = self;
-        if read != chunk.count() || scored + dead != read {
-            return Err(Error::failed(format!(
-                "the chunk {} has {} rows, of which {scored} were scored and {dead} are dead",
-                chunk.number,
-                chunk.count()
-            )));
-        }
-        let commit = Commit {
-            chunk: chunk.number,
+    /// Completes both files. The next part begins after their rows.
+    fn finished(&mut self) -> Result<Commit, Error> {
+        let data_name = self.name(DATA, &self.outputs.format.to_string());
+        let dead_name = self.name(DEAD, "jsonl");
+        let next = Part::new(self.part.start + self.part.read);
+        let Part { start, attempt, rows, letters, read, scored, dead, hosts } =
+            mem::replace(&mut self.part, next);
+        let failed = |error| Error::failed(format!("{data_name}: {error}"));
+        let rows = rows.map(|file| file.finish().map_err(failed)).transpose()?;
+        let data = rows.map(|file| finish(&data_name, file)).transpose()?;
+        let dead_letters = letters.map(|file| finish(&dead_name, file)).transpose()?;
+        Ok(Commit {
+            chunk: self.chunk.number,
+            start,
             attempt,
             rows: read,
             scored,
             dead,
             data,
             dead_letters,
-            version: outputs.version.clone(),
+            version: self.outputs.version.clone(),
             hosts,
             time: crate::time::now(),
+            parts: Vec::new(),
+        })
+    }
+
+    /// Commits what is written as a part.
+    fn commit_part(&mut self) -> Result<(), Error> {
+        let part = self.finished()?;
+        part.write_part(&self.outputs.store)?;
+        self.outputs.counts.stored.fetch_add(part.rows, Relaxed);
+        self.parts.push(part);
+        self.due = Instant::now() + self.outputs.part;
+        Ok(())
+    }
+
+    /// Commits the chunk. If another worker was faster, its files count.
+    fn commit(mut self) -> Ended {
+        let last = self.finished()?;
+        let rows = last.rows;
+        let Self { outputs, chunk, mut parts, .. } = self;
+        let commit = match parts.is_empty() {
+            true => last,
+            false => {
+                parts.extend((rows > 0).then_some(last));
+                Commit::of_parts(parts).ok_or_else(|| Error::failed("a chunk has no parts"))?
+            }
         };
+        let Commit { scored, dead, .. } = commit;
+        if commit.rows != chunk.count() || scored + dead != commit.rows {
+            return Err(Error::failed(format!(
+                "the chunk {} has {} rows, of which {scored} were scored and {dead} are dead",
+                chunk.number,
+                chunk.count()
+            )));
+        }
         let counts = &outputs.counts;
         counts.commits(commit.chunk);
         match commit.write(&outputs.store)? {
             true => {
-                counts.committed.fetch_add(read, Relaxed);
+                counts.committed.fetch_add(commit.rows, Relaxed);
                 counts.committed_chunks.fetch_add(1, Relaxed);
             }
             false => counts.lost(commit.chunk, dead),
         }
+        counts.stored.fetch_add(rows, Relaxed);
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     Error,
     columns::{InputTensor, OutputColumn},
-    commit,
+    commit::{self, Commit},
     input::InputFile,
     job::{self, ColumnType, Job, Protocol, Source},
     prepare::suspect::{Suspect, merged},
@@ -69,6 +69,9 @@ pub(crate) struct Scoring {
     pub(crate) tag: Option<String>,
     /// True if requests name the version: the job does, or the hosts list it.
     pub(crate) is_pinned: bool,
+    /// As in the [job](crate::Model::row_by_row).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) row_by_row: bool,
     pub(crate) inputs: Vec<InputTensor>,
     pub(crate) keys: Vec<String>,
     pub(crate) outputs: Vec<OutputColumn>,
@@ -147,10 +150,24 @@ impl Scoring {
         let of_file = move |(file, input): (usize, &InputFile)| {
             let rows = input.rows;
             let starts = (0..rows.div_ceil(size)).map(move |chunk| chunk * size);
-            starts.map(move |start| (file, start..rows.min(start + size)))
+            starts.map(move |start| (file, start..rows.min(start.saturating_add(size))))
         };
         let all = self.files.iter().enumerate().flat_map(of_file).zip(0..);
         all.map(|((file, rows), number)| Chunk { number, file, rows })
+    }
+
+    /// The rows of these commits, which are in the order of their chunks.
+    pub(crate) fn rows_of<'a>(
+        &'a self,
+        commits: impl Iterator<Item = &'a Commit> + 'a,
+    ) -> impl Iterator<Item = Chunk> + 'a {
+        let mut chunks = self.all_chunks().peekable();
+        commits.filter_map(move |commit| {
+            while chunks.next_if(|chunk| chunk.number < commit.chunk).is_some() {}
+            let chunk = chunks.peek().filter(|chunk| chunk.number == commit.chunk)?;
+            let start = chunk.rows.start + commit.start;
+            Some(Chunk { rows: start..start + commit.rows, ..chunk.clone() })
+        })
     }
 
     /// The key of the first setting of a job that would give other rows than this plan. What the
@@ -167,7 +184,7 @@ impl Scoring {
             })
         };
         let is_output = |output: &OutputColumn| {
-            job.outputs.get(&output.column).is_some_and(|tensor| *tensor == output.tensor)
+            job.outputs.get(&output.column).is_some_and(|stated| output.is_as(stated))
         };
         let has_outputs = job.outputs.len() == self.outputs.len();
         let is_type = |(name, of): (&String, &ColumnType)| {
@@ -182,6 +199,7 @@ impl Scoring {
             ("protocol", self.protocol != job.protocol),
             ("model", self.model != job.model.name),
             ("model version", version.is_some() && ![&self.version, &self.tag].contains(&version)),
+            ("model's row_by_row", self.row_by_row != job.model.row_by_row),
             ("inputs", !job.inputs.iter().all(is_input)),
             ("columns", !job.columns.iter().all(is_type)),
             ("keys", job.keys.as_ref().is_some_and(|keys| *keys != self.keys)),
@@ -215,7 +233,7 @@ impl Plan {
     /// Reads the plan of the job in a store; `None` if there is no job.
     ///
     /// # Errors
-    /// It cannot be read, or another version wrote it.
+    /// It cannot be read, another version wrote it, or its rows cannot be divided.
     pub(crate) fn read(store: &Store) -> Result<Option<Self>, Error> {
         let invalid = |problem: &str| Err(Error::failed(format!("{PLAN}: {problem}")));
         let Some(value) = commit::read::<serde_json::Value>(store, PLAN)? else { return Ok(None) };
@@ -224,9 +242,15 @@ impl Plan {
         }
         let plan: Self = serde_json::from_value(value)
             .map_err(|error| Error::failed(format!("{PLAN}: {error}")))?;
-        match plan.scoring.fingerprint()? == plan.fingerprint {
-            true => Ok(Some(plan)),
-            false => invalid("it was changed: its fingerprint is another"),
+        if plan.scoring.fingerprint()? != plan.fingerprint {
+            return invalid("it was changed: its fingerprint is another");
+        }
+        // The fingerprint proves nothing: any program can make one.
+        let rows = plan.scoring.files.iter().try_fold(0_u64, |sum, it| sum.checked_add(it.rows));
+        match (plan.scoring.chunk_rows, rows) {
+            (0, _) => invalid("chunk_rows must be at least 1"),
+            (_, None) => invalid("its files have more than 2^64 rows"),
+            _ => Ok(Some(plan)),
         }
     }
 
@@ -288,6 +312,7 @@ mod tests {
             version: None,
             tag: None,
             is_pinned: false,
+            row_by_row: false,
             inputs: Vec::new(),
             keys: vec!["id".to_owned()],
             outputs: Vec::new(),
@@ -395,5 +420,13 @@ mod tests {
         assert!(Plan::read(&store).is_err());
         std::fs::write(&path, text.replace("\"format\": 2", "\"format\": 1")).expect("written");
         assert!(Plan::read(&store).is_err());
+        for (rows, chunk_rows, problem) in
+            [(5, 0, "chunk_rows must be at least 1"), (u64::MAX, 2, "more than 2^64 rows")]
+        {
+            let plan = Plan::new(scoring(&[rows, 1], chunk_rows), 8).expect("a plan");
+            store.replace(PLAN, &commit::json(&plan).expect("JSON")).expect("written");
+            let refused = Plan::read(&store).expect_err(problem).to_string();
+            assert!(refused.contains(problem), "{refused}");
+        }
     }
 }

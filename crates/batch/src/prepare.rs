@@ -1,6 +1,7 @@
 //! The preparation of a job: matches the input with the model and measures a first answer, before
 //! anything is written.
 
+mod agreement;
 mod describe;
 mod samples;
 pub(crate) mod suspect;
@@ -16,17 +17,14 @@ use outrigger_oip_client::Request;
 use outrigger_tables::{Format, LineWriter, TextColumn};
 
 use self::{
-    describe::describe,
-    samples::{Sample, Samples},
-    suspect::Suspect,
-    trial::Trial,
+    agreement::Agreement, describe::describe, samples::Samples, suspect::Suspect, trial::Trial,
 };
 use crate::{
-    Answer, Description, Error,
+    Description, Error,
     columns::{
-        InputTensor, check_outputs, present_inputs, resolve_inputs, resolve_keys, resolve_outputs,
+        InputTensor, OutputColumn, check_columns_apart, expected_outputs, present_inputs,
+        resolve_inputs, resolve_keys,
     },
-    decode,
     encode::encode,
     hosts::Hosts,
     input::{Described, Input, InputFile, Reading},
@@ -42,11 +40,17 @@ use crate::{
 const CHUNK_BYTES: u64 = 64 << 20;
 const CHUNK_ROWS: u64 = 100_000;
 
-/// The first answer of a job.
+/// The knowledge from the first answers of a job.
+#[derive(Debug, Clone)]
 struct Learned {
-    answer: Answer,
-    /// The rows that it is for.
-    sample: Sample,
+    columns: Vec<OutputColumn>,
+    /// The version that answered, if the hosts name one.
+    version: Option<String>,
+    /// The bytes of an answer, and of the inputs, for one row.
+    answer_bytes: u64,
+    row_bytes: u64,
+    /// The file and the number of a row that was scored.
+    scored: InputFile,
     /// The rows that may have ended hosts.
     suspects: Vec<Suspect>,
 }
@@ -64,8 +68,11 @@ pub(crate) async fn prepare(
     memory: Memory,
 ) -> Result<Plan, Error> {
     let has_lines = job.protocol.is_language();
-    let Description { metadata, optional } = describe(job, hosts, numbers).await?;
-    check_outputs(&job.outputs, &metadata.outputs)?;
+    let Description { mut metadata, optional } = describe(job, hosts, numbers).await?;
+    if job.model.row_by_row {
+        metadata.add_rows();
+    }
+    let expected = expected_outputs(&job.outputs, &metadata.outputs)?;
     let inputs = resolve_inputs((&metadata.inputs, &optional), &job.inputs)?;
     let (format, scored) = (input.format, std::mem::take(&mut input.scored));
     let input = if has_lines { input.with_types(language::columns()) } else { input };
@@ -83,6 +90,7 @@ pub(crate) async fn prepare(
         version: job.model.version.clone(),
         tag: None,
         is_pinned: job.model.version.is_some(),
+        row_by_row: job.model.row_by_row,
         inputs,
         keys,
         outputs: Vec::new(),
@@ -91,32 +99,33 @@ pub(crate) async fn prepare(
     };
     scoring.types = needed(columns, &scoring.columns(), job)?;
     if scoring.rows() == 0 {
-        return Err(Error::usage("input: the files have no rows"));
+        scoring.outputs = expected.without_answer().ok_or_else(|| {
+            Error::usage("input: the files have no rows, and the hosts do not describe the outputs")
+        })?;
+        check_columns_apart(&scoring.outputs, &scoring.keys)?;
+        return Plan::new(scoring, 0);
     }
     let mut request = readers::request(&scoring);
-    request.outputs = job.outputs.values().map(|tensor| tensor.as_str().into()).collect();
+    request.outputs = expected.tensors().map(Into::into).collect();
     request.outputs.sort_unstable();
     request.outputs.dedup();
     let samples = Samples::new((scoring.clone(), memory.clone()), job.batch_size, scored);
-    let trial = Trial::new(samples, (request, job.timeout.0), (hosts, numbers), memory);
-    let Learned { answer, sample, suspects } = trial.run().await?;
-    let row_bytes = sample.bytes.div_ceil(sample.count);
-    scoring.outputs = resolve_outputs(&job.outputs, &scoring.keys, (&answer.outputs, &metadata))?;
-    decode::check(&answer.outputs, &scoring.outputs)
-        .map_err(|fault| Error::failed(format!("the first answer: {fault}")))?;
+    let agreement = Agreement::new(expected);
+    let trial =
+        Trial::new((samples, agreement), (request, job.timeout.0), (hosts, numbers), memory);
+    let Learned { columns, version, answer_bytes, row_bytes, scored, suspects } =
+        trial.run().await?;
+    check_columns_apart(&columns, &scoring.keys)?;
+    scoring.outputs = columns;
     if has_lines {
         language::mark_json(&mut scoring.outputs);
     }
-    let answer_bytes = answer.bytes();
-    pin(&mut scoring, answer.version, &metadata)?;
-    let count = answer.outputs.first().and_then(|output| output.shape.first()).copied();
-    let count = count.and_then(|rows| u64::try_from(rows).ok()).unwrap_or(1).max(1);
-    let answer_bytes = answer_bytes.div_ceil(count);
+    pin(&mut scoring, version, &metadata)?;
     let chunk =
         (CHUNK_BYTES / (row_bytes + answer_bytes).max(1)).clamp(1, chunk_rows(job.protocol));
     scoring.chunk_rows = job.chunk_rows.unwrap_or(chunk);
     let plan = Plan::new(scoring, answer_bytes)?;
-    let reference = Some(sample.first);
+    let reference = Some(scored);
     let row_bytes = readers::COPIES * row_bytes;
     Ok(Plan { reference, row_bytes, memory: job.memory.0, suspects, ..plan })
 }

@@ -30,6 +30,8 @@ pub struct Progress {
     pub elsewhere: u64,
     /// The rows of the chunks that this worker has finished after another one.
     pub lost: u64,
+    /// The rows of chunks that this worker goes on with, which were committed in parts before.
+    pub resumed: u64,
     /// The rows that this worker has read.
     pub read: u64,
     /// The rows that this worker has scored.
@@ -42,6 +44,10 @@ pub struct Progress {
     pub committed: u64,
     /// The chunks that this worker has committed.
     pub committed_chunks: u64,
+    /// The chunks that this worker has begun and not committed.
+    pub open_chunks: u64,
+    /// The rows that this worker has scored or found dead, and not committed, nor in parts.
+    pub open_rows: u64,
     /// The rows a second that all hosts score for this worker.
     pub rows_per_second: f64,
     /// The rows a second that other workers have committed lately.
@@ -134,6 +140,11 @@ pub(crate) struct Counts {
     /// The rows and the number of the chunks that were committed.
     pub(crate) committed: AtomicU64,
     pub(crate) committed_chunks: AtomicU64,
+    /// The rows of this worker that are committed, in parts too.
+    pub(crate) stored: AtomicU64,
+    /// The rows in parts of chunks that this worker goes on with, and the dead ones of them.
+    pub(crate) resumed: AtomicU64,
+    pub(crate) resumed_dead: AtomicU64,
     /// The chunks that this worker has committed, or is about to.
     own: Mutex<BTreeSet<u64>>,
     /// The chunks that another worker has committed before this one, with the rows of them that are
@@ -156,7 +167,8 @@ impl Counts {
     /// The dead rows in the commits that this worker does not count itself.
     pub(crate) fn elsewhere(&self, dead: &DeadRows) -> u64 {
         let lost: u64 = self.lost_chunks().values().sum();
-        dead.without(&self.own()).saturating_sub(lost)
+        let resumed = self.resumed_dead.load(Relaxed);
+        (dead.without(&self.own()) + resumed).saturating_sub(lost)
     }
 
     /// The chunks that this worker has committed, or is about to.
@@ -174,7 +186,7 @@ impl Progress {
     /// The rows of the job that need no more work: those that are committed, and those that this
     /// worker has finished besides. A row that two workers have finished counts once.
     pub fn done(&self) -> u64 {
-        let own = (self.scored + self.dead).saturating_sub(self.lost);
+        let own = (self.scored + self.dead + self.resumed).saturating_sub(self.lost);
         self.before + self.elsewhere + own
     }
 
@@ -188,6 +200,9 @@ impl Progress {
         let invalid = counts.invalid.load(Relaxed);
         self.read = counts.read.load(Relaxed);
         self.dead += invalid;
+        self.resumed = counts.resumed.load(Relaxed);
+        let stored = counts.stored.load(Relaxed);
+        self.open_rows = (self.scored + self.dead).saturating_sub(stored);
         self.committed = counts.committed.load(Relaxed);
         self.committed_chunks = counts.committed_chunks.load(Relaxed);
         if invalid > 0 {

@@ -19,15 +19,15 @@ use tokio::{sync::mpsc, time::Instant};
 use crate::{
     Error,
     batch::{Batch, Death, ToOutput},
+    commit::Commit,
     control::Control,
     encode::{Encoded, encode},
     endpoint::bytes_of,
     input::{self, InputFile, Reading},
-    job::Protocol,
     language,
     lease::Leases,
     memory::{Charge, Memory},
-    output::{self, Ended, Outputs},
+    output::{self, Begun, Ended, Outputs},
     plan::{Chunk, Scoring},
     prepare::suspect::{self, Suspect},
     work::{Next, Work},
@@ -140,11 +140,18 @@ impl Readers {
             let end = end.and_then(|()| leases.release(number));
             let _ = events.send(Event::Ended(end));
         };
-        let output = output::begin(&self.outputs, (chunk, file.clone()), place, ended)?;
+        let parts = Commit::read_parts(&self.outputs.store, chunk)?;
+        let rest = self.resumed(chunk, &parts);
+        let begun = Begun { chunk: chunk.clone(), file: file.clone(), parts };
+        let output = output::begin(&self.outputs, begun, place, ended)?;
         // The output cannot end before, since its sender is here.
         let _ = self.events.send(Event::Begun);
-        let mut rows = Rows::open(self, chunk, file)?;
-        let (mut sequence, mut position) = (0, chunk.rows.start);
+        if rest.count() == 0 {
+            let _ = output.send(ToOutput::End { batches: 0 });
+            return Ok(true);
+        }
+        let mut rows = Rows::open(self, &rest, file)?;
+        let (mut sequence, mut position) = (0, rest.rows.start);
         loop {
             // A file that has changed may be damaged: that is the reason then.
             let next = rows.next(self).or_else(|error| rows.reading.check(file).and(Err(error)))?;
@@ -169,13 +176,22 @@ impl Readers {
         Ok(true)
     }
 
+    /// The rows of a chunk after these parts, whose rows are counted.
+    fn resumed(&self, chunk: &Chunk, parts: &[Commit]) -> Chunk {
+        let counts = &self.outputs.counts;
+        let rows = parts.iter().map(|part| part.rows).sum();
+        counts.resumed.fetch_add(rows, Relaxed);
+        counts.resumed_dead.fetch_add(parts.iter().map(|part| part.dead).sum(), Relaxed);
+        Chunk { rows: chunk.rows.start + rows..chunk.rows.end, ..chunk.clone() }
+    }
+
     /// The rows of the next batch, and the most bytes of them when they are read.
     fn extent(&self) -> (u64, u64) {
         let Sizes { batch_rows, answer_bytes, row_bytes } = &*self.sizes;
         let row = row_bytes.load(Relaxed);
         let bytes = row.saturating_add(answer_bytes.load(Relaxed));
         let most = (self.memory.limit() / SHARE / bytes.max(1)).max(1);
-        let rows = self::batch_rows(self.scoring.protocol, batch_rows.load(Relaxed));
+        let rows = self::batch_rows(&self.scoring, batch_rows.load(Relaxed));
         let rows = most.min(rows.into());
         let bytes = (LARGER * rows).saturating_mul(row).max(LEAST_READ);
         (rows, bytes.min(batch_bytes(&self.memory)))
@@ -322,9 +338,9 @@ impl Rows {
 }
 
 /// The most rows of a request, where the job allows `most`. A line of OpenAI's batches is a request of
-/// its own.
-pub(crate) fn batch_rows(protocol: Protocol, most: u32) -> u32 {
-    if protocol.is_language() { 1 } else { most }
+/// its own, and so is a row of some models.
+pub(crate) fn batch_rows(scoring: &Scoring, most: u32) -> u32 {
+    if scoring.row_by_row || scoring.protocol.is_language() { 1 } else { most }
 }
 
 /// The most bytes of the rows of a request, but for a single row.
@@ -343,6 +359,7 @@ pub(crate) fn request(scoring: &Scoring) -> Request {
         inputs: Vec::new(),
         outputs: outputs.into_iter().map(Into::into).collect(),
         rows: None,
+        row_by_row: scoring.row_by_row,
         deadline: Instant::now(),
         headers: HeaderMap::new(),
     }

@@ -9,8 +9,8 @@ use std::{
 use serde::Deserialize;
 
 use crate::{
-    Error, Job, Manifest, Source, Store,
-    columns::InputTensor,
+    Error, Job, Manifest, Output, Source, Store,
+    columns::{InputTensor, OutputColumn},
     commit::DataFile,
     finished,
     input::{Input, InputFile},
@@ -53,9 +53,8 @@ fn scored_rows(
     manifest: &Manifest,
     dead: &BTreeMap<PathBuf, Vec<u64>>,
 ) -> Vec<InputFile> {
-    let chunks = scoring.all_chunks().zip(&manifest.chunks);
-    let chunks = chunks.filter(|(_, commit)| commit.scored > 0);
-    let chunks = chunks.filter_map(|(chunk, _)| Some((scoring.files.get(chunk.file)?, chunk.rows)));
+    let chunks = scoring.rows_of(manifest.chunks.iter().filter(|commit| commit.scored > 0));
+    let chunks = chunks.filter_map(|chunk| Some((scoring.files.get(chunk.file)?, chunk.rows)));
     let (of_dead, others): (Vec<_>, Vec<_>) =
         chunks.partition(|(file, _)| dead.contains_key(&file.path));
     let chunks = if of_dead.is_empty() { others } else { of_dead };
@@ -127,11 +126,11 @@ fn completed(mut job: Job, first: Scoring) -> Job {
     job.format = Some(first.format);
     job.output_format.get_or_insert(first.output_format);
     if job.outputs.is_empty() {
-        let outputs = first.outputs.into_iter().map(|output| (output.column, output.tensor));
-        job.outputs = outputs.collect();
+        let output = |it: OutputColumn| (it.column, Output::of(&it.tensor));
+        job.outputs = first.outputs.into_iter().map(output).collect();
     }
     if job.model.name.is_empty() {
-        job.model.name = first.model;
+        (job.model.name, job.model.row_by_row) = (first.model, first.row_by_row);
     }
     job
 }

@@ -87,9 +87,9 @@ async fn run_job(
     watch: Watch,
 ) -> Result<Manifest, Error> {
     job.check()?;
-    let (job, input) = blocking(move || input(job)).await?;
+    let (job, input) = uninterrupted(&watch, blocking(move || input(job))).await?;
     let place = store.clone();
-    let planned = match blocking(move || find(&place)).await? {
+    let planned = match uninterrupted(&watch, blocking(move || find(&place))).await? {
         Some((plan, manifest)) => {
             plan.check(&job, &input.files)?;
             // A finished job needs no host.
@@ -113,10 +113,8 @@ async fn run_job(
             let numbers = hosts.set(&names.hosts())?;
             let files = input.files.clone();
             let memory = Memory::new(Layout::of(job.memory.0, store.buffer()).batches);
-            let plan = tokio::select! {
-                plan = prepare(&job, input, (&hosts, &numbers), memory) => plan?,
-                () = watch.interrupted() => return Err(Error::Interrupted),
-            };
+            let plan = prepare(&job, input, (&hosts, &numbers), memory);
+            let plan = uninterrupted(&watch, plan).await?;
             // Another worker may have been faster.
             let place = store.clone();
             let plan = blocking(move || plan.write(&place)).await?;
@@ -134,14 +132,20 @@ async fn run_job(
     let (plan, begun) = blocking(begun).await?;
     let start = match begun {
         Begun::Finished(manifest) => return Ok(manifest),
-        Begun::Start(start) => *start,
+        Begun::Start(mut start) => {
+            start.outputs.part = environment.periods.part;
+            *start
+        }
     };
     let mut worker = Worker::start(&job, (hosts, discovery), (&plan, start), watch.clone())?;
     worker.settings.control.hosts = named;
-    let result = tokio::select! {
-        result = worker.work() => result,
-        () = watch.interrupted() => Err(Error::Interrupted),
-    };
+    let result = uninterrupted(&watch, worker.work()).await;
+    match &result {
+        Err(Error::Interrupted) => worker.drain(environment.periods.drain).await,
+        // The rows may not be at fault: they are tried again.
+        Err(Error::TooManyDead) => worker.readers.outputs.keeps_parts.store(false, Relaxed),
+        _ => {}
+    }
     // The last rows are in the history too, also of a job that has stopped.
     let steward = Arc::clone(&worker.steward);
     steward.report(worker.conductor.progress());
@@ -169,6 +173,17 @@ async fn run_job(
     };
     steward.finish();
     Ok(manifest)
+}
+
+/// The result of `work`, unless the run is interrupted before.
+async fn uninterrupted<T>(
+    watch: &Watch,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::select! {
+        result = work => result,
+        () = watch.interrupted() => Err(Error::Interrupted),
+    }
 }
 
 async fn blocking<T: Send + 'static>(
@@ -291,7 +306,8 @@ impl Worker {
         self.conductor.review_hosts()?;
         self.conductor.review_memory();
         let unresolved = self.discovery.problems.clone();
-        self.steward.report(Progress { unresolved, ..self.conductor.progress() });
+        let open_chunks = self.open as u64;
+        self.steward.report(Progress { unresolved, open_chunks, ..self.conductor.progress() });
         let (ended, failed) = self.conductor.calls();
         self.discovery.calls(ended, failed);
         Ok(())
@@ -352,6 +368,24 @@ impl Worker {
         }
         self.settings.control = control;
         Ok(())
+    }
+
+    /// Waits for the answers to the requests in flight, and at most so long: their rows need not be
+    /// scored again.
+    async fn drain(&mut self, most: Duration) {
+        let end = Instant::now() + most;
+        while !self.conductor.is_silent() {
+            let taken = tokio::select! {
+                biased;
+                Some(event) = self.events.recv() => self.event(event),
+                Some(ended) = self.conductor.answer() => self.conductor.ended(ended),
+                () = sleep_until(end) => return,
+            };
+            // The job stops anyway.
+            if taken.is_err() {
+                return;
+            }
+        }
     }
 
     fn check_stop(&mut self) -> Result<(), Error> {

@@ -1,25 +1,24 @@
 //! The state of a job, as its output shows it to any machine.
 
+mod reports;
+
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
 };
 
 use serde::Serialize;
 
+pub(crate) use self::reports::Reports;
 use crate::{
     Control, Error, History, Letter, Manifest, Progress, Run, Store,
-    commit::{self, Commit, WORKERS},
+    commit::{self, Commit},
     history,
     letters::Letters,
     plan::Plan,
     store::is_address,
 };
-
-/// The age of a report after which its worker counts as gone.
-const SILENCE: Duration = Duration::from_secs(15);
 
 /// The state of a job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -38,9 +37,9 @@ pub struct Status {
     pub state: State,
     /// The rows of the input.
     pub rows: u64,
-    /// The committed rows of the output.
+    /// The committed rows of the output, with those in parts of chunks.
     pub scored: u64,
-    /// The committed dead letters.
+    /// The committed dead letters, with those in parts of chunks.
     pub dead: u64,
     /// The chunks.
     pub chunks: u64,
@@ -97,9 +96,12 @@ impl Status {
 pub struct Reader {
     store: Store,
     plan: Option<Planned>,
+    reports: Reports,
     committed: BTreeSet<u64>,
     scored: u64,
     dead: u64,
+    /// The parts of chunks that are not committed, by their chunks and first rows.
+    parts: BTreeMap<(u64, u64), Commit>,
     letters: Letters,
     is_finished: bool,
 }
@@ -121,9 +123,11 @@ impl Reader {
         Self {
             store,
             plan: None,
+            reports: Reports::default(),
             committed: BTreeSet::new(),
             scored: 0,
             dead: 0,
+            parts: BTreeMap::new(),
             letters: Letters::default(),
             is_finished: false,
         }
@@ -140,7 +144,8 @@ impl Reader {
     /// There is no job, or it cannot be read.
     pub fn read(&mut self) -> Result<Status, Error> {
         self.find_plan()?;
-        let (control, workers) = (Control::read(&self.store)?, workers(&self.store)?);
+        let workers = self.reports.read(&self.store)?;
+        let control = Control::read(&self.store)?;
         self.find_commits()?;
         let (history, runs) = history::read(&self.store)?;
         let plan = self.plan.as_ref().ok_or_else(|| Error::failed("there is no plan"))?;
@@ -158,8 +163,8 @@ impl Reader {
             version: plan.version.clone(),
             state,
             rows: plan.rows,
-            scored: self.scored,
-            dead: self.dead,
+            scored: self.scored + self.in_parts(|part| part.scored),
+            dead: self.dead + self.in_parts(|part| part.dead),
             chunks: plan.chunks,
             committed: self.committed.len() as u64,
             control,
@@ -198,46 +203,61 @@ impl Reader {
             return Ok(());
         }
         if let Some(manifest) = Manifest::read(&self.store)? {
-            manifest.chunks.iter().for_each(|commit| self.take(commit));
+            let known = std::mem::take(&mut self.committed);
+            let new = manifest.chunks.iter().filter(|commit| !known.contains(&commit.chunk));
+            new.for_each(|commit| self.add(commit));
+            self.committed.extend(known);
+            self.parts.clear();
             self.is_finished = true;
             return Ok(());
         }
         let chunks = commit::committed(&self.store)?;
         let new = chunks.into_iter().filter(|chunk| !self.committed.contains(chunk));
         for commit in Commit::read_all(&self.store, new)?.into_iter().flatten() {
-            self.take(&commit);
+            commit.with_files().iter().for_each(|commit| self.add(commit));
+        }
+        self.find_parts()
+    }
+
+    /// Reads the parts that are new, of chunks that are not committed.
+    fn find_parts(&mut self) -> Result<(), Error> {
+        self.parts.retain(|(chunk, _), _| !self.committed.contains(chunk));
+        for (chunk, start) in commit::parts(&self.store)? {
+            let is_known =
+                self.committed.contains(&chunk) || self.parts.contains_key(&(chunk, start));
+            if is_known {
+                continue;
+            }
+            if let Some(part) = Commit::read_part(&self.store, chunk, start)? {
+                self.parts.insert((chunk, start), part);
+            }
         }
         Ok(())
     }
 
-    fn take(&mut self, commit: &Commit) {
-        if !self.committed.insert(commit.chunk) {
-            return;
+    /// The sum over the parts that follow each other from the first row of their chunk on.
+    fn in_parts(&self, of: fn(&Commit) -> u64) -> u64 {
+        let (mut sum, mut next) = (0, (0, 0));
+        for ((chunk, start), part) in &self.parts {
+            if *start == 0 {
+                next = (*chunk, 0);
+            }
+            if next == (*chunk, *start) {
+                sum += of(part);
+                next.1 += part.rows;
+            }
         }
+        sum
+    }
+
+    fn add(&mut self, commit: &Commit) {
+        self.committed.insert(commit.chunk);
         self.scored += commit.scored;
         self.dead += commit.dead;
         if let Some(file) = &commit.dead_letters {
             self.letters.add(&file.name);
         }
     }
-}
-
-/// The workers that have reported lately. A report that is damaged is left out.
-pub(crate) fn workers(store: &Store) -> Result<Vec<Progress>, Error> {
-    let names = store.list(WORKERS).map_err(|error| Error::store(WORKERS, &error))?;
-    let mut workers = Vec::new();
-    for name in names {
-        let name = format!("{WORKERS}/{name}");
-        let Some(progress) = commit::read_if_whole::<Progress>(store, &name, false)? else {
-            continue;
-        };
-        let time = humantime::parse_rfc3339(&progress.time).unwrap_or(SystemTime::UNIX_EPOCH);
-        let age = SystemTime::now().duration_since(time).unwrap_or_default();
-        if age < SILENCE {
-            workers.push(progress);
-        }
-    }
-    Ok(workers)
 }
 
 /// The states of the jobs whose outputs are in the directory `parent`, or below that address.
@@ -294,6 +314,7 @@ mod tests {
             version: Some("3".to_owned()),
             tag: None,
             is_pinned: false,
+            row_by_row: false,
             inputs: Vec::new(),
             keys: Vec::new(),
             outputs: Vec::new(),
@@ -315,6 +336,7 @@ mod tests {
         let dead = DataFile { name, bytes: line.len() as u64, blake3: String::new() };
         let commit = Commit {
             chunk,
+            start: 0,
             attempt: "a".to_owned(),
             rows: 2,
             scored: 1,
@@ -324,6 +346,7 @@ mod tests {
             version: None,
             hosts: Default::default(),
             time: String::new(),
+            parts: Vec::new(),
         };
         assert_eq!(commit.write(store), Ok(true));
     }
@@ -376,8 +399,8 @@ mod tests {
             (&json["runs"][0], "worker from to rows"),
             (
                 &json["workers"][0],
-                "worker time rows before elsewhere lost read scored dead reasons committed \
-                 committed_chunks rows_per_second elsewhere_per_second memory memory_peak memory_limit blocked_seconds is_paused \
+                "worker time rows before elsewhere lost resumed read scored dead reasons committed \
+                 committed_chunks open_chunks open_rows rows_per_second elsewhere_per_second memory memory_peak memory_limit blocked_seconds is_paused \
                  is_store_away hosts unresolved",
             ),
             (

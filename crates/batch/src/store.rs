@@ -87,7 +87,7 @@ impl Store {
     /// The objects below the directory `root`, which is created with the first object.
     pub fn local(root: impl Into<PathBuf>) -> Self {
         let root: PathBuf = root.into();
-        Self::of(Kind::Local(Local { root: root.into() }), Patience::default())
+        Self::of(Kind::Local(Local::new(root.into())), Patience::default())
     }
 
     /// For tests: the objects of `objects` with a prefix, at an address that is only shown.
@@ -290,7 +290,7 @@ impl Store {
     fn below(&self, name: &str) -> Self {
         let root: Arc<Path> = self.root().join(name).into();
         let kind = match &self.kind {
-            Kind::Local(_) => Kind::Local(Local { root }),
+            Kind::Local(_) => Kind::Local(Local::new(root)),
             Kind::Remote(remote) => {
                 let prefix = format!("{}{name}/", remote.prefix).into();
                 Kind::Remote(Remote { root, prefix, ..remote.clone() })

@@ -117,6 +117,7 @@ mod tests {
             version: None,
             tag: None,
             is_pinned: false,
+            row_by_row: false,
             inputs: Vec::new(),
             keys: Vec::new(),
             outputs: Vec::new(),
@@ -129,6 +130,7 @@ mod tests {
     fn commit(chunk: u64, store: &Store) {
         let commit = Commit {
             chunk,
+            start: 0,
             attempt: "a".to_owned(),
             rows: 2,
             scored: 2,
@@ -138,6 +140,7 @@ mod tests {
             version: None,
             hosts: Default::default(),
             time: String::new(),
+            parts: Vec::new(),
         };
         assert_eq!(commit.write(store), Ok(true));
     }

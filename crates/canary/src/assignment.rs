@@ -1,12 +1,39 @@
 //! Assigns requests to arms.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use outrigger_core::Arm;
 use serde::{Deserialize, Serialize};
 
 use crate::Share;
+
+/// The secret that a trial draws with. A caller that knew it could choose routing keys by their
+/// arms, and so make an arm look worse than the other. It is neither shown nor logged.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Salt([u8; 32]);
+
+impl Salt {
+    /// The salt of all trials of those who have this secret.
+    pub fn of_secret(secret: &[u8]) -> Self {
+        Self(*blake3::hash(secret).as_bytes())
+    }
+
+    /// The salt of one trial. Trials whose names differ draw independently.
+    #[must_use]
+    pub fn of_trial(&self, name: &str) -> Self {
+        Self(*blake3::keyed_hash(&self.0, name.as_bytes()).as_bytes())
+    }
+}
+
+impl fmt::Debug for Salt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Salt")
+    }
+}
 
 /// The random draw of a request: a number between 0 and 1, in units of 2^-64. Draws below
 /// the canary's share go to the canary.
@@ -15,13 +42,16 @@ pub struct Draw(u64);
 
 impl Draw {
     /// The draw of a routing key. It is the same for the same salt and key in every
-    /// process and on every machine. A trial salts with its canary's digest, so that
-    /// different users get different canaries first.
-    pub fn of_key(salt: &str, routing_key: &str) -> Self {
-        let [salt, key] = [salt, routing_key].map(|text| farmhash::fingerprint64(text.as_bytes()));
-        // Mixing the salt first keeps two salts' draws independent; adding the two hashes
-        // unmixed would only permute the draws of the keys.
-        Self(mixed(mixed(salt).wrapping_add(key)))
+    /// process and on every machine, and nobody without the salt can compute it.
+    pub fn of_key(salt: &Salt, routing_key: &str) -> Self {
+        let hash = blake3::keyed_hash(&salt.0, routing_key.as_bytes());
+        let (words, _) = hash.as_bytes().as_chunks();
+        Self(u64::from_le_bytes(words[0]))
+    }
+
+    /// One of `count` places, independent of the arm.
+    pub const fn place(self, count: u64) -> usize {
+        (mixed(self.0) % count) as usize
     }
 
     /// The draw of a request without a routing key, from 64 random bits.
@@ -66,9 +96,8 @@ impl Exposures {
 
     /// True if the key of this draw is seen for the first time.
     pub fn first(&self, draw: Draw) -> bool {
-        // Mixes again, so that a key's bit does not depend on its arm.
-        let place = mixed(draw.0) % Self::KEYS;
-        let word = &self.0[(place / 64) as usize];
+        let place = draw.place(Self::KEYS);
+        let word = &self.0[place / 64];
         let bit = 1 << (place % 64);
         word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
@@ -137,8 +166,12 @@ mod tests {
         Share::new(share).unwrap()
     }
 
-    fn on_canary(salt: &str, share: Share) -> Vec<bool> {
-        keys().map(|key| Draw::of_key(salt, &key).arm(share) == Arm::Canary).collect()
+    fn salt(secret: &str) -> Salt {
+        Salt::of_secret(secret.as_bytes())
+    }
+
+    fn on_canary(secret: &str, share: Share) -> Vec<bool> {
+        keys().map(|key| Draw::of_key(&salt(secret), &key).arm(share) == Arm::Canary).collect()
     }
 
     /// Asserts that `count` of `of` keys is within three standard deviations of a share.
@@ -150,25 +183,26 @@ mod tests {
 
     #[test]
     fn a_key_has_the_same_arm_in_every_release() {
-        // Fixed since the first release: another hash would move users between arms.
-        let draws =
-            ["", "a", "user-1", "user-7", "Jürgen"].map(|key| Draw::of_key("sha256:0a", key).0);
+        // Another hash would move users between the arms of a running trial.
+        let salt = salt("a").of_trial("churn:latest");
+        let draws = ["", "a", "user-1", "user-7", "Jürgen"].map(|key| Draw::of_key(&salt, key).0);
         let expected = [
-            0xa1dc_f5c6_35b5_85b5,
-            0xfc64_b2c8_0628_5cd3,
-            0xce39_2ff3_8d6c_c535,
-            0x4651_184f_2559_3f63,
-            0x3e62_079d_2b26_f3c1,
+            0x0cdf_beb7_25e7_452c,
+            0x28ef_5bac_c34e_680a,
+            0xdb10_7a80_60ac_7c42,
+            0xb0d2_d6e1_7743_fd6a,
+            0x21a6_9262_28d2_95f9,
         ];
         assert_eq!(draws, expected);
     }
 
     #[test]
     fn a_share_of_the_keys_is_on_the_canary() {
-        for (salt, probability) in [("a", 0.001), ("b", 0.01), ("c", 0.1), ("d", 0.5), ("e", 0.99)]
+        for (secret, probability) in
+            [("a", 0.001), ("b", 0.01), ("c", 0.1), ("d", 0.5), ("e", 0.99)]
         {
             let count =
-                on_canary(salt, share(probability)).iter().filter(|canary| **canary).count();
+                on_canary(secret, share(probability)).iter().filter(|canary| **canary).count();
             assert_binomial(count, KEYS, probability);
         }
     }
@@ -177,7 +211,7 @@ mod tests {
     fn a_growing_share_only_adds_keys() {
         let mut before = vec![false; KEYS];
         for probability in [0.01, 0.05, 0.1, 0.25, 0.5, 0.9] {
-            let now = on_canary("sha256:0a", share(probability));
+            let now = on_canary("a", share(probability));
             assert!(before.iter().zip(&now).all(|(before, now)| *now || !before));
             before = now;
         }
@@ -185,7 +219,7 @@ mod tests {
 
     #[test]
     fn another_salt_draws_anew() {
-        let [one, other] = ["sha256:0a", "sha256:0b"].map(|salt| on_canary(salt, share(0.1)));
+        let [one, other] = ["a", "b"].map(|secret| on_canary(secret, share(0.1)));
         let both = one.iter().zip(&other).filter(|(one, other)| **one && **other).count();
         assert_binomial(both, KEYS, 0.01);
     }
@@ -202,7 +236,7 @@ mod tests {
     #[test]
     fn each_key_is_seen_first_once_and_most_are() {
         let exposures = Exposures::new();
-        let draws: Vec<_> = keys().map(|key| Draw::of_key("sha256:0a", &key)).collect();
+        let draws: Vec<_> = keys().map(|key| Draw::of_key(&salt("a"), &key)).collect();
         let first: Vec<_> = draws.iter().filter(|draw| exposures.first(**draw)).collect();
         assert!(first.len() > KEYS * 9 / 10, "{}", first.len());
         assert!(draws.iter().all(|draw| !exposures.first(*draw)));
@@ -213,7 +247,7 @@ mod tests {
     #[test]
     fn keys_are_seen_on_an_arm_apart_from_those_that_are_seen_at_all() {
         let exposures = Exposures::new();
-        let draws: Vec<_> = keys().map(|key| Draw::of_key("sha256:0a", &key)).collect();
+        let draws: Vec<_> = keys().map(|key| Draw::of_key(&salt("a"), &key)).collect();
         let moved = &draws[..KEYS / 10];
         let first = |arm| moved.iter().filter(|draw| exposures.first_on(arm, **draw)).count();
         for arm in [Arm::Live, Arm::Canary] {
@@ -229,7 +263,7 @@ mod tests {
     #[test]
     fn keys_stay_seen_in_a_later_process() {
         let exposures = Exposures::new();
-        let draws: Vec<_> = keys().map(|key| Draw::of_key("sha256:0a", &key)).collect();
+        let draws: Vec<_> = keys().map(|key| Draw::of_key(&salt("a"), &key)).collect();
         let (before, after) = draws.split_at(KEYS / 2);
         assert!(before.iter().filter(|draw| exposures.first(**draw)).count() > KEYS * 4 / 10);
         let written = serde_json::to_string(&exposures).unwrap();

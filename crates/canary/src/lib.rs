@@ -24,7 +24,7 @@ mod verdict;
 
 pub use outrigger_core::Arm;
 
-pub use assignment::{Draw, Exposures};
+pub use assignment::{Draw, Exposures, Salt};
 pub use breaker::{Probes, Slots};
 pub use cap::Cap;
 pub use config::{Config, LatencyLimits, Limits, NonFiniteLimits, SkewLimits};

@@ -6,6 +6,8 @@ use clap::{ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource
 use outrigger_server::OperatorFile;
 use outrigger_tools::Access;
 
+use crate::exit::Exit;
+
 /// The environment variable of the setting `auth.token_file` of `outrigger serve`.
 const SERVER_TOKEN: &str = "OUTRIGGER_AUTH_TOKEN_FILE";
 
@@ -58,20 +60,27 @@ impl Credentials {
 impl Options {
     /// The access for a change on the server at `address`. Without credentials it presents the
     /// operator's token that a server on this machine has written. Other machines never receive it.
-    pub(crate) fn for_change(self, address: &str) -> Access {
+    ///
+    /// # Errors
+    /// Others could have placed the file of that token.
+    pub(crate) fn for_change(self, address: &str) -> Result<Access, Exit> {
         let mut access = Access::from(self);
         if access.token_file.is_none() && access.certificate.is_none() && is_local(address) {
-            access.token_file = Some(operator_file()).filter(|path| path.exists());
+            let file = operator_file();
+            access.token_file = file.exists().map_err(Exit::usage)?.then_some(file.path);
         }
-        access
+        Ok(access)
     }
 }
 
 /// The file of the operator's token of a server on this machine: that of the server's own
 /// environment variable, which a command in the same container has too, or the default.
-pub(crate) fn operator_file() -> PathBuf {
+pub(crate) fn operator_file() -> OperatorFile {
     let set = env::var_os(SERVER_TOKEN).filter(|path| !path.is_empty());
-    set.map_or_else(|| OperatorFile::default().path, PathBuf::from)
+    set.map_or_else(OperatorFile::default, |path| OperatorFile {
+        path: path.into(),
+        private: false,
+    })
 }
 
 /// True if this machine has the address, `host:port` with or without a scheme.

@@ -3,6 +3,7 @@
 mod compact;
 mod diff;
 mod listen;
+mod log;
 mod package;
 mod plot;
 mod progress;

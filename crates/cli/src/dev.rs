@@ -75,6 +75,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     check_names(&watched)?;
     let directory = tempfile::Builder::new().prefix("outrigger-dev-").tempdir();
     let directory = directory.map_err(|error| Exit::Failed(format!("no directory: {error}")))?;
+    // A copy of a package that is still written at the end is deleted with it.
+    tempfile::env::override_temp_dir(directory.path()).ok();
     let mut program = frameworks::engine_program(engine)?;
     program.arguments.extend(tensorflow.map(|path| format!("--tensorflow={}", path.display())));
     let engine = || DevEngine::new(program, directory.path().join("engine"));
@@ -166,6 +168,7 @@ impl Dev {
             ..Access::default()
         };
         let tag = config.images.default_tag.clone();
+        let max_size = config.store.max_unpacked.0;
         // The engine is started by this thread, with which it ends.
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Exit::failed)?;
         // The handlers are installed before the start, so that a signal during it is not lost.
@@ -177,9 +180,12 @@ impl Dev {
             client: registry::client(Vec::new(), None)?,
             tag,
             frameworks: frameworks::KNOWN.clone(),
+            max_size,
         };
-        let stopped = runtime.block_on(self.until_stopped(&running, &target, &mut signals))?;
-        match stopped {
+        let stopped = runtime.block_on(self.until_stopped(&running, &target, &mut signals));
+        // A copy of a package is not waited for.
+        runtime.shutdown_background();
+        match stopped? {
             Stopped::InOrder => running.join().map_err(serve::failed),
             Stopped::AtOnce => Err(Exit::Interrupted),
         }

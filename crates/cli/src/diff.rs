@@ -29,12 +29,12 @@ Example:
   outrigger diff registry.example/team/churn:latest churn/
   outrigger diff churn-1/ churn-2/ --input customers.csv --rtol 0.01")]
 pub(crate) struct Arguments {
-    /// HOST/REPOSITORY[:TAG|@DIGEST], oci:DIR[:TAG|@DIGEST], or a directory.
-    #[arg(value_name = "REF|DIR", value_parser = Source::parse)]
-    a: Source,
+    /// HOST/REPOSITORY[:TAG][@DIGEST], oci:DIR[:TAG][@DIGEST], or a directory.
+    #[arg(value_name = "REF|DIR")]
+    a: String,
     /// The package that it is compared with.
-    #[arg(value_name = "REF|DIR", value_parser = Source::parse)]
-    b: Source,
+    #[arg(value_name = "REF|DIR")]
+    b: String,
     /// tensorflow_model_server to use instead of the local engine.
     #[arg(long, value_name = "BINARY", env = "OUTRIGGER_ENGINE")]
     engine: Option<PathBuf>,
@@ -71,16 +71,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     }
 }
 
-/// A failure has an exit code of its own here.
+/// A failure has an exit code of its own here, also that a file is not there.
 fn not_compared(exit: Exit) -> Exit {
     match exit {
-        Exit::Failed(message) => Exit::NotCompared(message),
+        Exit::Failed(message) | Exit::Usage(message) => Exit::NotCompared(message),
         other => other,
     }
 }
 
 fn report(arguments: Arguments, tolerance: Tolerance) -> Result<Report, Exit> {
     let Arguments { a, b, engine, no_engine, timeout, registry, input, .. } = arguments;
+    let sources = [Source::parse(&a)?, Source::parse(&b)?];
     let run = input.run(None)?;
     let client = registry.client()?;
     let program = if no_engine { None } else { Some(frameworks::engine_program(engine)?) };
@@ -92,7 +93,7 @@ fn report(arguments: Arguments, tolerance: Tolerance) -> Result<Report, Exit> {
         rows: run.as_ref().map(Run::rows),
     };
     let progress = Progress::default();
-    let compare = diff::diff(&client, [&a, &b], settings, &progress);
+    let compare = diff::diff(&client, sources.each_ref(), settings, &progress);
     let report = match &run {
         Some(run) => exit::block_on(run.with_progress_bar(compare)),
         None => exit::block_on(with_progress_bar(&progress, compare)),

@@ -3,11 +3,14 @@
 //! `outrigger batch` 65 for a job that was stopped.
 
 use std::{
+    borrow::Cow,
     fmt::Display,
     future::Future,
     io::{self, Write as _},
     process::ExitCode,
 };
+
+use outrigger_core::is_unprintable;
 
 /// Exit code after Ctrl-C, as in shells.
 pub(crate) const INTERRUPTED: u8 = 130;
@@ -59,16 +62,47 @@ pub(crate) enum Output {
 
 /// Prints text to standard output. A closed pipe is not a failure.
 pub(crate) fn print(text: impl Display) -> Result<(), Exit> {
+    write(&escaped(&text.to_string(), |it| it.escape_default().to_string()))
+}
+
+/// Prints a JSON document.
+pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), Exit> {
+    write(&escaped(&format!("{value:#}\n"), in_json))
+}
+
+/// The escape of a character of the Basic Multilingual Plane.
+fn in_json(character: char) -> String {
+    format!("\\u{:04x}", u32::from(character))
+}
+
+/// Prints a line to standard error.
+pub(crate) fn report(line: impl Display) {
+    eprintln!("outrigger: {}", escaped(&line.to_string(), |it| it.escape_default().to_string()));
+}
+
+fn write(text: &str) -> Result<(), Exit> {
     let mut out = io::stdout().lock();
-    match write!(out, "{text}").and_then(|()| out.flush()) {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Exit::failed(error)),
         _ => Ok(()),
     }
 }
 
-/// Prints a JSON document.
-pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), Exit> {
-    print(format_args!("{value:#}\n"))
+/// Text whose lines have no characters that change what a terminal shows, such as its title or its
+/// clipboard: packages, registries, servers and other people's files choose what a command quotes.
+fn escaped(text: &str, escape: impl Fn(char) -> String) -> Cow<'_, str> {
+    let is_escaped = |it| !matches!(it, '\n' | '\t') && is_unprintable(it);
+    if !text.contains(is_escaped) {
+        return text.into();
+    }
+    let add = |mut to: String, it| {
+        match is_escaped(it) {
+            true => to.push_str(&escape(it)),
+            false => to.push(it),
+        }
+        to
+    };
+    text.chars().fold(String::with_capacity(text.len()), add).into()
 }
 
 /// Prints the error to standard error and returns the exit code.
@@ -82,7 +116,7 @@ pub(crate) fn code(outcome: Result<(), Exit>) -> ExitCode {
         Err(Exit::NotCompared(message)) => (message, 2),
         Err(Exit::Interrupted) => ("interrupted".to_owned(), INTERRUPTED),
     };
-    eprintln!("outrigger: {message}");
+    report(message);
     ExitCode::from(code)
 }
 
@@ -97,4 +131,22 @@ pub(crate) fn print_clap_error(error: &clap::Error) -> ExitCode {
 pub(crate) fn block_on<T>(command: impl Future<Output = T>) -> Result<T, Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(Exit::failed)?.block_on(command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_outside_changes_nothing_but_its_place() {
+        let hostile = "a\tb\n\u{1b}]0;title\u{7}\u{9b}2J\u{202e}\r";
+        let shown = escaped(hostile, |it| it.escape_default().to_string());
+        assert_eq!(shown, "a\tb\n\\u{1b}]0;title\\u{7}\\u{9b}2J\\u{202e}\\r");
+        let json = format!("{:#}", serde_json::json!({ "x": hostile }));
+        let shown = escaped(&json, in_json);
+        assert!(!shown.contains(|it| it != '\n' && is_unprintable(it)), "{shown:?}");
+        let read: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+        assert_eq!(read["x"], hostile);
+        assert!(matches!(escaped("plain é", in_json), Cow::Borrowed("plain é")));
+    }
 }

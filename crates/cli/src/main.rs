@@ -66,7 +66,7 @@ fn main() -> std::process::ExitCode {
         Err(error) => return exit::print_clap_error(&error),
     };
     for flag in unknown {
-        eprintln!("outrigger: unknown flag {} is ignored", flag.display());
+        exit::report(format_args!("unknown flag {} is ignored", flag.display()));
     }
     // Fails only if a provider is installed already, which is impossible here.
     let _ = rustls::crypto::ring::default_provider().install_default();

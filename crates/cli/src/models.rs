@@ -129,7 +129,7 @@ async fn connect(server: Server) -> Result<Models, outrigger_tools::Error> {
     Models::connect(&server.admin, &server.access.into()).await
 }
 
-async fn connect_for_change(server: Server) -> Result<Models, outrigger_tools::Error> {
-    let access = server.access.for_change(&server.admin);
-    Models::connect(&server.admin, &access).await
+async fn connect_for_change(server: Server) -> Result<Models, Exit> {
+    let access = server.access.for_change(&server.admin)?;
+    Ok(Models::connect(&server.admin, &access).await?)
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use outrigger_tools::{
     fetch::Source,
     inspect, package,
-    registry::{self, Client, Progress, Reference},
+    registry::{self, Client, InvalidReference, Progress, Reference},
 };
 
 use crate::{
@@ -25,6 +25,7 @@ pub(crate) struct Push {
     /// The directory.
     directory: PathBuf,
     /// Destination: HOST/REPOSITORY:TAG or oci:DIR:TAG.
+    #[arg(value_parser = destination)]
     reference: Reference,
     /// A label of the image; may be given several times.
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
@@ -42,7 +43,7 @@ pub(crate) struct Push {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger pull registry.example/team/churn:latest churn/")]
 pub(crate) struct Pull {
-    /// HOST/REPOSITORY[:TAG|@DIGEST] or oci:DIR[:TAG|@DIGEST].
+    /// HOST/REPOSITORY[:TAG][@DIGEST] or oci:DIR[:TAG][@DIGEST].
     reference: Reference,
     /// The directory to create.
     directory: PathBuf,
@@ -58,7 +59,7 @@ pub(crate) struct Pull {
 #[command(after_help = "Example:\n  outrigger inspect registry.example/team/churn:latest\n  \
                         outrigger inspect --key cosign.pub registry.example/team/churn:latest")]
 pub(crate) struct Inspect {
-    /// HOST/REPOSITORY[:TAG|@DIGEST], oci:DIR[:TAG|@DIGEST], or a directory.
+    /// HOST/REPOSITORY[:TAG][@DIGEST], oci:DIR[:TAG][@DIGEST], or a directory.
     #[arg(value_name = "REF|DIR", value_parser = Source::parse)]
     source: Source,
     /// PEM file of a public key with which the image must be signed (cosign); with
@@ -132,6 +133,15 @@ fn print_digest(output: Output, reference: &Reference, digest: &str) -> Result<(
             exit::print_json(&serde_json::json!({"reference": reference, "digest": digest}))
         }
     }
+}
+
+/// A reference with a tag or a digest: with both, the tag would not be moved.
+fn destination(text: &str) -> Result<Reference, String> {
+    let tagged = text.rsplit_once('@').and_then(|(name, _)| name.parse::<Reference>().ok());
+    if tagged.is_some_and(|name| name.tag().is_some()) {
+        return Err("push to a tag or to a digest, not to both".to_owned());
+    }
+    text.parse().map_err(|error: InvalidReference| error.to_string())
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

@@ -2,6 +2,7 @@
 
 use std::{fs, io, time::Duration};
 
+use outrigger_core::without_mark;
 use outrigger_tools::{ModelArgument, output, predict};
 use serde_json::{Map, Value};
 
@@ -60,5 +61,6 @@ fn read(path: &str) -> Result<Map<String, Value>, Exit> {
         path => fs::read_to_string(path),
     };
     let text = text.map_err(|error| Exit::Usage(format!("{path}: {error}")))?;
-    serde_json::from_str(&text).map_err(|error| Exit::Usage(format!("{path}: {error}")))
+    serde_json::from_slice(without_mark(text.as_bytes()))
+        .map_err(|error| Exit::Usage(format!("{path}: {error}")))
 }

@@ -155,7 +155,7 @@ pub(crate) fn open(
 /// Reports variables with the prefix of settings that name none.
 pub(crate) fn report_ignored(loaded: &Loaded) {
     for name in &loaded.ignored {
-        eprintln!("outrigger: the environment variable {name} does not name a setting");
+        exit::report(format_args!("the environment variable {name} does not name a setting"));
     }
 }
 

@@ -23,7 +23,11 @@ pub(crate) struct Arguments {
 
 /// Runs the command.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
-    let path = arguments.token_file.unwrap_or_else(access::operator_file);
+    let found = || {
+        let file = access::operator_file();
+        file.exists().map_err(Exit::usage).map(|_| file.path)
+    };
+    let path = arguments.token_file.map_or_else(found, Ok)?;
     let token = fs::read_to_string(&path).map_err(|error| {
         Exit::Failed(format!(
             "{}: {error}; `outrigger serve` writes it when it starts, if `auth` names no callers: \

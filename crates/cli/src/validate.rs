@@ -36,7 +36,7 @@ use crate::{
                         outrigger validate churn/ --input customers.csv --scores scores.csv\n  \
                         outrigger validate --server localhost:9000 --model churn --input customers.csv")]
 pub(crate) struct Arguments {
-    /// HOST/REPOSITORY[:TAG|@DIGEST], oci:DIR[:TAG|@DIGEST], or a directory.
+    /// HOST/REPOSITORY[:TAG][@DIGEST], oci:DIR[:TAG][@DIGEST], or a directory.
     #[arg(value_name = "REF|DIR", value_parser = Source::parse, required_unless_present = "server")]
     source: Option<Source>,
     /// tensorflow_model_server to use instead of the local engine.

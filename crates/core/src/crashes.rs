@@ -20,6 +20,11 @@
 //! for that, it takes four restarts within [`QUIET`] of each other, each during a call of the same
 //! version alone.
 //!
+//! **A conviction ends by a trial.** Once the engine has run for [`QUIET`] without a crash, a convicted
+//! version is loaded again, one at a time. If the engine ends while it is loaded or called, it is
+//! convicted at once, and its next trial comes after twice the time; otherwise it is free after
+//! [`QUIET`].
+//!
 //! A version that was convicted for its load may have been at two crashes by chance, while another
 //! version's request caused them. If the engine crashes again in the same series without it, during a
 //! call of a version that had calls in flight at both crashes too, it is released, once.
@@ -45,6 +50,7 @@ pub use cut_calls::CutCalls;
 pub use sentence::Sentence;
 
 use crate::{Failure, ModelKey};
+use sentence::Trial;
 use series::Series;
 
 /// Crashes further apart have nothing to do with each other.
@@ -77,6 +83,12 @@ pub struct Crashes {
     passed: BTreeSet<ModelKey>,
     #[serde(default, with = "as_list")]
     convicted: BTreeMap<ModelKey, Sentence>,
+    /// The version on trial.
+    #[serde(default, with = "as_list", skip_serializing_if = "BTreeMap::is_empty")]
+    on_trial: BTreeMap<ModelKey, Trial>,
+    /// The time of the last crash, also of an earlier series.
+    #[serde(default, skip_serializing_if = "Duration::is_zero")]
+    last: Duration,
     /// Versions that are being loaded now. If the process ends in disorder meanwhile, they count as
     /// loading at a crash.
     #[serde(default)]
@@ -109,6 +121,7 @@ impl Crashes {
             return Verdict::default();
         }
         self.series.crashed(now);
+        self.last = now;
         let was_unexplained = self.are_unexplained();
         let suspected = self.suspected(loading);
         // A fresh version explains a crash at its load.
@@ -116,7 +129,9 @@ impl Crashes {
         let released =
             if is_explained { BTreeSet::new() } else { self.release(&suspected, calling) };
         self.count(&suspected, calling);
-        let guilty = self.by_load(&suspected, calling).or_else(|| self.by_calls(&suspected));
+        let guilty = self.by_trial(loading, calling);
+        let guilty = guilty.or_else(|| self.by_load(&suspected, calling));
+        let guilty = guilty.or_else(|| self.by_calls(&suspected));
         let convicted = guilty.map(|(key, sentence)| {
             // The crashes are explained, and the other versions are not suspected any more.
             self.clear();
@@ -147,6 +162,20 @@ impl Crashes {
         self.calls += 1;
     }
 
+    /// The version that is convicted because its trial has failed.
+    fn by_trial(
+        &mut self,
+        loading: &BTreeSet<ModelKey>,
+        calling: &BTreeSet<ModelKey>,
+    ) -> Option<(ModelKey, Sentence)> {
+        let was_there =
+            |key: &ModelKey, _: &mut Trial| loading.contains(key) || calling.contains(key);
+        let (key, trial) = self.on_trial.extract_if(.., was_there).next()?;
+        let for_load = loading.contains(&key);
+        let others = BTreeSet::new();
+        Some((key, Sentence { for_load, crashes: 1, others, trials: trial.number }))
+    }
+
     /// The version that is convicted for its load.
     fn by_load(
         &self,
@@ -160,7 +189,7 @@ impl Crashes {
         let had_calls = self.calls >= crashes && !calling.is_empty();
         let others = self.common.iter().filter(|other| had_calls && *other != key);
         let others = others.cloned().collect();
-        Some((key.clone(), Sentence { for_load: true, crashes, others }))
+        Some((key.clone(), Sentence { for_load: true, crashes, others, trials: 0 }))
     }
 
     /// The version that is convicted for its calls.
@@ -168,7 +197,7 @@ impl Crashes {
         let is_enough = self.calls >= self.scaled(MOST) && loading.is_empty();
         let key = self.sole().filter(|_| is_enough)?;
         let others = BTreeSet::new();
-        Some((key.clone(), Sentence { for_load: false, crashes: self.calls, others }))
+        Some((key.clone(), Sentence { for_load: false, crashes: self.calls, others, trials: 0 }))
     }
 
     /// The number of crashes at loads of the version since it last came up.
@@ -243,6 +272,10 @@ impl Crashes {
     /// Takes up the state of an earlier process. If that ended in disorder while it loaded versions,
     /// the engine has most likely ended with it: a crash. Returns the convicted version.
     pub fn resume(&mut self, now: Duration) -> Verdict {
+        if !self.convicted.is_empty() && self.last.is_zero() {
+            // The program before did not record it.
+            self.last = now;
+        }
         let loading = std::mem::take(&mut self.loading);
         if loading.is_empty() {
             return Verdict::default();
@@ -255,7 +288,32 @@ impl Crashes {
         self.loading.clear();
     }
 
-    /// Loads a version again that was convicted: its tag has moved, or an operator wants it.
+    /// Ends the trial that has passed, and begins the next one that is due. Returns its version, which
+    /// is to be loaded.
+    pub fn try_again(&mut self, now: Duration) -> Option<ModelKey> {
+        self.on_trial.retain(|_, trial| now < trial.until);
+        if !self.on_trial.is_empty() || self.trial_at().is_none_or(|at| now < at) {
+            return None;
+        }
+        let next = self.convicted.iter().min_by_key(|(_, sentence)| sentence.trials)?.0.clone();
+        let number = self.convicted.remove(&next)?.trials + 1;
+        self.on_trial.insert(next.clone(), Trial { number, until: now + QUIET });
+        Some(next)
+    }
+
+    /// The time of the next trial, if there is no crash before.
+    fn trial_at(&self) -> Option<Duration> {
+        self.convicted.values().map(|sentence| self.last + sentence.pause()).min()
+    }
+
+    /// The next time at which [`Self::try_again`] changes something.
+    pub fn tries_at(&self) -> Option<Duration> {
+        let ends = self.on_trial.values().map(|trial| trial.until);
+        ends.min().or_else(|| self.trial_at())
+    }
+
+    /// Loads a version again that was convicted: its tag has moved, an operator wants it, or it is on
+    /// trial.
     pub fn pardon(&mut self, key: &ModelKey) {
         self.convicted.remove(key);
         self.loads.remove(key);
@@ -305,10 +363,13 @@ impl Crashes {
         self.series.is_unexplained()
     }
 
-    /// True if the load of the version may end the engine, or if no other version's calls may do it.
+    /// True if the load of the version may end the engine, if no other version's calls may do it, or
+    /// if it is on trial.
     /// Such a version is loaded when all others have served for a while.
     pub fn is_grave(&self, key: &ModelKey) -> bool {
-        self.loads_of(key) >= self.least(key) / 2 || self.sole() == Some(key)
+        self.on_trial.contains_key(key)
+            || self.loads_of(key) >= self.least(key) / 2
+            || self.sole() == Some(key)
     }
 
     /// True if the version has to be loaded while no other one is.
@@ -334,6 +395,11 @@ impl Crashes {
     pub fn sole(&self) -> Option<&ModelKey> {
         let is_enough = self.calls >= self.scaled(APART) && self.common.len() == 1;
         self.common.first().filter(|_| is_enough)
+    }
+
+    /// True if the next crash during a call of the version convicts it.
+    pub fn is_next(&self, key: &ModelKey) -> bool {
+        self.sole() == Some(key) && self.calls + 1 >= self.scaled(MOST)
     }
 
     /// The convicted versions.

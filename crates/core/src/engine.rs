@@ -19,7 +19,9 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, InvalidName, Moment, ServableId, ServableName, name::text_conversions};
+use crate::{
+    Failure, InvalidName, Moment, Reason, ServableId, ServableName, name::text_conversions,
+};
 
 /// The name of an engine in the configuration: `[a-z0-9][a-z0-9._-]{0,62}`. It is also
 /// part of a directory's name in the store.
@@ -102,6 +104,20 @@ impl Condition {
     /// The condition of an engine that always answers: one in this process.
     pub fn up() -> Self {
         Self { reachable: Some(true), ..Self::default() }
+    }
+
+    /// The next condition of an engine that did not answer until `now`, and did so last at `answered`.
+    /// One that hangs, whose failure is DEADLINE, has been down since then.
+    #[must_use]
+    pub fn down(&self, failure: Failure, answered: Option<Moment>, now: Moment) -> Self {
+        let since = answered.filter(|_| failure.reason == Reason::Deadline).unwrap_or(now);
+        Self {
+            reachable: Some(false),
+            down_since: self.down_since.or(Some(since)),
+            failure: Some(failure),
+            restarts: self.restarts,
+            reloading: false,
+        }
     }
 
     /// Whether the engine answered the last time it was asked.

@@ -23,6 +23,8 @@ pub struct Failure {
     pub violations: Vec<FieldViolation>,
     /// The account of the server's memory that had no room, if that is the cause.
     pub account: Option<&'static str>,
+    /// The engine had the call when it ended.
+    pub is_cut_off: bool,
 }
 
 /// One field of a request that is at fault.
@@ -55,7 +57,7 @@ pub const MAX_MESSAGE: usize = 4 << 10;
 
 /// Makes a text printable on one line: control characters, and those that reorder or break text, are
 /// replaced by their escapes, and a text of more than [`MAX_MESSAGE`] bytes is cut.
-fn printable(mut text: String) -> String {
+pub fn printable(mut text: String) -> String {
     const CUT: &str = "... (cut)";
     if text.len() > MAX_MESSAGE {
         // A new text: the long one would keep its memory when it is cut.
@@ -76,8 +78,8 @@ fn printable(mut text: String) -> String {
 }
 
 /// Control characters, line and paragraph separators, and the marks that change the direction of
-/// text (Unicode Standard Annex 9).
-fn is_unprintable(character: char) -> bool {
+/// text (Unicode Standard Annex 9). On a terminal they change what is shown.
+pub fn is_unprintable(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -86,7 +88,14 @@ impl Failure {
     /// Creates a failure with a message, which is cut and escaped if need be.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         let message = printable(message.into());
-        Self { reason, message, retry_after: None, violations: Vec::new(), account: None }
+        Self {
+            reason,
+            message,
+            retry_after: None,
+            violations: Vec::new(),
+            account: None,
+            is_cut_off: false,
+        }
     }
 
     /// Creates a failure for `error`; the message holds the error and its sources.

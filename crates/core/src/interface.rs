@@ -27,6 +27,19 @@ pub struct TensorSpec {
     pub optional: bool,
     /// The names of the positions in the last dimension, in order; empty if the model has none.
     pub columns: Arc<[Arc<str>]>,
+    /// True if the names have an underscore for each blank, as LightGBM writes them.
+    pub has_no_blanks: bool,
+    /// The categories of columns, in the order of their codes.
+    pub categories: Arc<[Categories]>,
+}
+
+/// The categories that a model's file has for a column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Categories {
+    /// The column; None if the file has no more than the order of the columns with categories.
+    pub column: Option<usize>,
+    /// The categories as texts, in the order of their codes.
+    pub words: Vec<String>,
 }
 
 /// The type of a tensor's elements, as a model declares it.
@@ -71,7 +84,9 @@ impl Interface {
 impl TensorSpec {
     /// Creates a tensor that every call must include.
     pub fn new(name: impl Into<Arc<str>>, dtype: ElementType, shape: Shape) -> Self {
-        Self { name: name.into(), dtype, shape, optional: false, columns: Arc::default() }
+        let (columns, categories) = (Arc::default(), Arc::default());
+        let (optional, has_no_blanks) = (false, false);
+        Self { name: name.into(), dtype, shape, optional, columns, has_no_blanks, categories }
     }
 }
 

@@ -40,7 +40,19 @@ pub fn check(machines: &Machines, now: Moment) -> Result<(), Violation> {
     }
     versions_are_replaced(machines)?;
     machines.drift(now).map_or(Ok(()), |name| Err(Violation::Drift(name)))?;
-    servables_belong_to_one_model(machines)
+    servables_belong_to_one_model(machines)?;
+    messages_keep_versions(machines)
+}
+
+/// The invariants of [`check_engine`] by the messages to and from all engines, which debug builds
+/// record: no loop over the models is nested, so that tests with many models stay fast.
+fn messages_keep_versions(machines: &Machines) -> Result<(), Violation> {
+    let Some(exchanged) = machines.exchanged() else { return Ok(()) };
+    for model in machines.models() {
+        live_routes_stay_configured(|id| exchanged.wants(id), model)?;
+    }
+    versions_are_given_out_once(machines, exchanged.mentioned())?;
+    configured_files_stay(machines, exchanged.mentioned())
 }
 
 /// The versions that an engine has, or may have, in its configuration.
@@ -60,10 +72,11 @@ pub fn check_engine(
     let mentioned = versions.mentioned();
     let placed = |model: &&ModelMachine| machines.engine_of(model.key()) == Some(engine);
     for model in machines.models().filter(placed) {
-        live_routes_stay_configured(versions, model)?;
-        configured_files_stay(machines, model, &mentioned)?;
+        live_routes_stay_configured(|id| versions.wants(id), model)?;
     }
-    versions_are_given_out_once(machines, &mentioned)
+    let owned = mentioned.iter().filter(|id| machines.owner(id).is_some());
+    configured_files_stay(machines, owned)?;
+    versions_are_given_out_once(machines, mentioned.iter())
 }
 
 /// Checks that an effect breaks no invariant.
@@ -89,25 +102,27 @@ fn only_gated_versions_are_routed(model: &ModelMachine) -> Result<(), Violation>
 
 /// A version with a live route is in the configuration wanted for the engine.
 fn live_routes_stay_configured(
-    versions: &impl EngineVersions,
+    wants: impl Fn(&ServableId) -> bool,
     model: &ModelMachine,
 ) -> Result<(), Violation> {
     let (Some(_), Some(id)) = (model.leased(), model.state().servable()) else {
         return Ok(());
     };
-    if versions.wants(id) { Ok(()) } else { Err(Violation::RemovedInUse(id.clone())) }
+    if wants(id) { Ok(()) } else { Err(Violation::RemovedInUse(id.clone())) }
 }
 
 /// Files of every version that may be in the engine's configuration are in use.
-fn configured_files_stay(
+fn configured_files_stay<'a>(
     machines: &Machines,
-    model: &ModelMachine,
-    mentioned: &BTreeSet<ServableId>,
+    mut mentioned: impl Iterator<Item = &'a ServableId>,
 ) -> Result<(), Violation> {
-    let owned = |id: &&ServableId| machines.owner(id) == Some(model.key());
-    match mentioned.iter().find(owned) {
-        Some(id) if !model.state().in_engine() => Err(Violation::FilesInEngine(id.clone())),
-        _ => Ok(()),
+    let in_use = |id: &ServableId| {
+        let owner = machines.owner(id).and_then(|key| machines.model(key));
+        owner.is_some_and(|model| model.state().in_engine())
+    };
+    match mentioned.find(|id| !in_use(id)) {
+        Some(id) => Err(Violation::FilesInEngine(id.clone())),
+        None => Ok(()),
     }
 }
 
@@ -160,12 +175,12 @@ fn servables_belong_to_one_model(machines: &Machines) -> Result<(), Violation> {
     Ok(())
 }
 
-fn versions_are_given_out_once(
+fn versions_are_given_out_once<'a>(
     machines: &Machines,
-    mentioned: &BTreeSet<ServableId>,
+    mut mentioned: impl Iterator<Item = &'a ServableId>,
 ) -> Result<(), Violation> {
     let last = machines.last_version();
-    match mentioned.iter().find(|id| id.version > last) {
+    match mentioned.find(|id| id.version > last) {
         Some(id) => Err(Violation::UnknownVersion(id.clone())),
         None => Ok(()),
     }

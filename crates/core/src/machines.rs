@@ -6,6 +6,7 @@ mod canaries;
 mod configure;
 mod demand;
 mod exchange;
+mod exchanged;
 mod index;
 mod limits;
 mod listed;
@@ -22,10 +23,12 @@ use std::{
 
 pub use answer::Answer;
 pub use canaries::CanaryTags;
+pub use listed::{Latest, Listed};
 pub use reconcile::of_name;
 pub use watch::Suspects;
 
 use demand::Demand;
+use exchanged::Exchanged;
 
 use crate::{
     Attempt, Context, Digest, EngineId, Failure, ModelKey, ModelName, Moment, Outcome, Policy,
@@ -53,7 +56,7 @@ pub struct Machines {
     /// name neither tag nor digest.
     replaced: BTreeMap<ModelName, Selector>,
     /// The tags of each model whose source lists them.
-    listed: BTreeMap<ModelName, BTreeSet<Tag>>,
+    listed: BTreeMap<ModelName, Listed>,
     /// The canary tags that are followed along with other tags; `None` if canaries are off.
     canaries: Option<canaries::Canaries>,
     /// The model version of each servable, from its publication until the engine has dropped it.
@@ -77,6 +80,8 @@ pub struct Machines {
     epoch: Duration,
     crashes_changed: bool,
     counts: Counts,
+    /// Kept in debug builds.
+    exchanged: Exchanged,
 }
 
 /// A tag of a model.
@@ -144,7 +149,7 @@ pub enum Event {
     Unfollow(TagKey),
     /// The source of the model has exactly these tags, which are followed for ever. Its other tags
     /// stop answering as soon as one of these answers with the digest that the source names.
-    Listed(ModelName, BTreeSet<Tag>),
+    Listed(ModelName, Listed),
     /// The source of the model does not list its tags any more: those that it listed are treated
     /// like tags that only requests named.
     Unlisted(ModelName),
@@ -246,6 +251,7 @@ impl Machines {
             epoch: Duration::ZERO,
             crashes_changed: false,
             counts: Counts::default(),
+            exchanged: Exchanged::default(),
         }
     }
 
@@ -269,6 +275,7 @@ impl Machines {
         for (key, Loaded { engine, id }) in legacy.loaded {
             self.placed.insert(key.clone(), engine);
             self.ids.insert(id.clone(), key.clone());
+            self.exchanged.adopt(id.clone());
             self.changed.insert(key.name.clone());
             self.insert(ModelMachine::adopted(key, id, now));
         }
@@ -276,6 +283,11 @@ impl Machines {
 
     /// Handles an event. `jitter` is a random number from 0 to 1.
     pub fn handle(&mut self, now: Moment, jitter: f64, event: Event) -> Vec<Effect> {
+        if cfg!(debug_assertions)
+            && let Event::Engine(_, message) = &event
+        {
+            self.exchanged.received(message);
+        }
         let mut turn = Turn { now, jitter, events: VecDeque::from([event]), effects: Vec::new() };
         while let Some(event) = turn.events.pop_front() {
             self.step(&mut turn, event);
@@ -285,6 +297,7 @@ impl Machines {
         }
         self.release(&mut turn);
         if cfg!(debug_assertions) {
+            turn.effects.iter().for_each(|effect| self.exchanged.sent(effect));
             self.check(&turn);
         }
         turn.effects
@@ -313,7 +326,10 @@ impl Machines {
 
     fn step(&mut self, turn: &mut Turn, event: Event) {
         match event {
-            Event::Tick => self.tick(turn),
+            Event::Tick => {
+                self.try_again(turn);
+                self.tick(turn);
+            }
             Event::Ask(name, selector) => self.ask(turn, name, selector, Demand::Stranger),
             Event::AskListed(name, selector) => self.ask(turn, name, selector, Demand::Listed),
             Event::Load(name, selector) => self.ask(turn, name, selector, Demand::Operator),

@@ -66,11 +66,25 @@ struct Named {
     framework: String,
 }
 
+/// The names of the files of a package that lie in `/data` beside its model's directory.
+const BESIDE: [&str; 3] = ["metadata.json", "golden.jsonl", "profile.json"];
+
 impl PackageLayout {
+    /// The place, relative to `/data`, of the file `name` of a model's directory that has the other
+    /// files of the package too.
+    pub fn place(&self, name: &str) -> String {
+        if BESIDE.contains(&name) { name.to_owned() } else { format!("{}/{name}", self.directory) }
+    }
+
     /// The paths that the model's file may have in `directory`.
     pub fn paths(&self, directory: &Path) -> impl Iterator<Item = PathBuf> {
         self.files.iter().map(|file| directory.join(file))
     }
+}
+
+/// The text without the byte order mark that some editors write before it.
+pub fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
 impl Layouts {
@@ -106,7 +120,7 @@ impl Layouts {
     /// # Errors
     /// The framework is not known.
     pub fn of(&self, metadata: &[u8]) -> Result<Vec<PackageLayout>, UnknownFramework> {
-        let Ok(Named { framework }) = serde_json::from_slice(metadata) else {
+        let Ok(Named { framework }) = serde_json::from_slice(without_mark(metadata)) else {
             return Ok(self.all().copied().collect());
         };
         match self.layouts.get(&*framework) {
@@ -116,6 +130,29 @@ impl Layouts {
                 Err(UnknownFramework { framework, known })
             }
         }
+    }
+
+    /// The layout of a model whose files lie beside metadata.json, and not in the model's directory.
+    /// `metadata` is the content of metadata.json, and `names` are the paths of all files.
+    ///
+    /// # Errors
+    /// The framework is not known.
+    pub fn beside<'n>(
+        &self,
+        metadata: &[u8],
+        names: impl Iterator<Item = &'n str> + Clone,
+    ) -> Result<Option<PackageLayout>, UnknownFramework> {
+        let layouts = self.of(metadata)?;
+        // A model whose directory is `/data` itself has no other form.
+        let mirrors = |layout: &PackageLayout| {
+            let below = |name: &str| Path::new(name).starts_with(layout.directory);
+            layout.directory.is_empty() || names.clone().any(below)
+        };
+        if layouts.iter().any(mirrors) {
+            return Ok(None);
+        }
+        let holds = |layout: &PackageLayout| names.clone().any(|it| layout.files.contains(&it));
+        Ok(layouts.into_iter().find(holds))
     }
 
     /// The places of metadata.json, relative to `/data`: there, or beside a model's directory.
@@ -147,6 +184,23 @@ mod tests {
     const MACHINE: PackageLayout =
         PackageLayout { directory: "machine", parts: &["a", "b"], ..TREES };
     const DESCRIBER: Describer = Describer { file: "model", describe: |_| Ok(String::new()) };
+
+    #[test]
+    fn a_model_may_lie_beside_its_metadata() {
+        let layouts: Layouts = [("trees", TREES), ("machine", MACHINE)].into_iter().collect();
+        let of = |metadata: &str, names: &[&str]| {
+            let found = layouts.beside(metadata.as_bytes(), names.iter().copied());
+            found.map(|layout| layout.map(|layout| layout.directory))
+        };
+        let trees = r#"{"framework": "trees"}"#;
+        assert_eq!(of(trees, &["metadata.json", "other"]), Ok(Some("trees")));
+        assert_eq!(of(trees, &["metadata.json", "model", "treesome/x"]), Ok(Some("trees")));
+        assert_eq!(of(trees, &["metadata.json", "model", "trees/model"]), Ok(None));
+        assert_eq!(of(trees, &["metadata.json", "else"]), Ok(None));
+        assert!(of(r#"{"framework": "none"}"#, &["model"]).is_err());
+        assert_eq!(TREES.place("model"), "trees/model");
+        assert_eq!(TREES.place("golden.jsonl"), "golden.jsonl");
+    }
 
     #[test]
     fn the_files_of_a_model_decide_about_its_layout() {

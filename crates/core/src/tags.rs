@@ -84,6 +84,8 @@ pub enum Event {
     Resolved(Attempt, Result<Digest, Failure>),
     /// A version of the model has become available.
     Available(Digest),
+    /// That version is available, and answers while the tag's own cannot be served.
+    StandIn(Digest),
 }
 
 /// An effect for the shell to carry out.
@@ -174,6 +176,7 @@ impl TagMachine {
                 self.resolved(c, result, &mut effects);
             }
             Event::Available(digest) => self.available(digest, &mut effects),
+            Event::StandIn(digest) => self.switch(digest, &mut effects),
         }
         self.settle(c, &mut effects);
         (effects, Outcome::Handled)
@@ -234,9 +237,13 @@ impl TagMachine {
 
     fn available(&mut self, digest: Digest, effects: &mut Vec<Effect>) {
         if self.candidate() == Some(digest) {
-            self.serving = Some(digest);
-            effects.push(Effect::Switched(digest));
+            self.switch(digest, effects);
         }
+    }
+
+    fn switch(&mut self, digest: Digest, effects: &mut Vec<Effect>) {
+        self.serving = Some(digest);
+        effects.push(Effect::Switched(digest));
     }
 
     fn settle(&mut self, c: &Context<'_>, effects: &mut Vec<Effect>) {

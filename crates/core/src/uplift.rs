@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt};
 pub enum Uplift {
     /// An S-learner: the values that columns have in the control, by the columns' names. None is a
     /// missing value.
-    Control(BTreeMap<String, Option<f32>>),
+    Control(BTreeMap<String, Option<f64>>),
     /// A T-learner: the names of the arms, in the order of their numbers. That of the control is
     /// `control`.
     Arms(Vec<String>),
@@ -15,7 +15,7 @@ pub enum Uplift {
 
 impl fmt::Display for Uplift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = |(name, value): (&String, &Option<f32>)| match value {
+        let value = |(name, value): (&String, &Option<f64>)| match value {
             Some(value) => format!("{name}={value}"),
             None => format!("{name} missing"),
         };

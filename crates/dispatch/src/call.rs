@@ -5,6 +5,8 @@ use std::{ops::Range, sync::Arc, time::Duration};
 use outrigger_core::Moment;
 use outrigger_resilience::Class;
 
+use crate::host::is_answer;
+
 /// A host, as the caller numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u32);
@@ -75,6 +77,9 @@ pub struct Failure {
     pub class: Class,
     /// True if an answer came and is not valid: another shape, other rows, another request's.
     pub is_bad_reply: bool,
+    /// True if the host has answered, and the same call may succeed later. Many such failures in a row
+    /// count against the rows, as other answers do at once.
+    pub may_pass: bool,
     /// The pause that the host asks for.
     pub retry_after: Option<Duration>,
     /// The message for people. It is kept while it may become that of a dead row.
@@ -84,7 +89,19 @@ pub struct Failure {
 impl Failure {
     /// A failure of this class.
     pub fn new(class: Class, message: impl Into<Arc<str>>) -> Self {
-        Self { class, is_bad_reply: false, retry_after: None, message: message.into() }
+        Self {
+            class,
+            is_bad_reply: false,
+            may_pass: false,
+            retry_after: None,
+            message: message.into(),
+        }
+    }
+
+    /// The failure as an answer that counts against its rows.
+    pub(crate) fn for_good(self) -> Self {
+        let class = if is_answer(self.class) { self.class } else { Class::Ambiguous };
+        Self { class, may_pass: false, ..self }
     }
 }
 

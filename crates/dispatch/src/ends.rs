@@ -106,15 +106,19 @@ impl Dispatcher {
         now: Moment,
         settled: &mut Settled,
     ) {
-        let class = failure.class;
         self.failing.get_or_insert(now);
         if let (Some(pause), Some(host)) = (failure.retry_after, self.hosts.get_mut(&flight.host)) {
             host.be_quiet(pause, now);
         }
-        self.host_ended(flight, Some(class), now);
+        self.host_ended(flight, Some(failure.class), now);
+        let is_for_good = failure.may_pass
+            && flight.piece.and_then(|id| self.pool.get(id)).is_some_and(Piece::is_out_of_patience);
+        let failure = if is_for_good { failure.for_good() } else { failure };
+        let class = failure.class;
+        let is_strike = is_strike(class) && !failure.may_pass;
         match Outcome::of(Some(class)) {
             // The verdict on the rows decides about the host.
-            _ if is_strike(class) && !flight.is_probe && flight.piece.is_some() => {}
+            _ if is_strike && !flight.is_probe && flight.piece.is_some() => {}
             Some(outcome) => self.judge(flight.host, outcome, flight.is_probe, now),
             // The host refuses rows that it has scored before.
             None => self.judge(flight.host, Outcome::Failure, flight.is_probe, now),
@@ -128,13 +132,16 @@ impl Dispatcher {
         piece.last = now;
         if is_large {
             self.too_large(id, flight.host, class, now, settled);
-        } else if is_strike(class) {
+        } else if is_strike {
             let (host, sent) = (flight.host, flight.sent);
             piece.struck(Strike { host, sent, ended: now, failure, is_proven: false });
             self.opened(id, host, now);
             self.rest(id, None, now, settled);
         } else {
             piece.unprocessed += 1;
+            if failure.may_pass {
+                self.doubted(id, flight.host, class, now);
+            }
             self.rest(id, Some(now), now, settled);
         }
     }

@@ -45,8 +45,29 @@ impl Dispatcher {
         });
     }
 
+    /// A failure of a piece at this host may pass. It counts if the host is found to be there.
+    pub(crate) fn doubted(&mut self, id: PieceId, host: HostId, class: Class, now: Moment) {
+        if let Some(piece) = self.pool.get_mut(id) {
+            piece.doubted(host, class, now);
+        }
+        if let Some(state) = self.hosts.get_mut(&host).filter(|state| !state.doubts.contains(&id)) {
+            state.doubts.push(id);
+        }
+    }
+
+    /// Counts the failures that may pass of a host that has succeeded on other rows.
+    fn count_doubts(&mut self, flight: &Flight) {
+        let Some(state) = self.hosts.get_mut(&flight.host) else { return };
+        let pool = &mut self.pool;
+        state.doubts.retain(|id| {
+            let piece = pool.get_mut(*id).filter(|_| Some(*id) != flight.piece);
+            piece.is_some_and(|piece| !piece.host_succeeded(flight.host, flight.sent))
+        });
+    }
+
     /// A host has succeeded: rows that it failed on are at fault.
     pub(crate) fn acquit_others(&mut self, flight: &Flight, now: Moment, settled: &mut Settled) {
+        self.count_doubts(flight);
         let call = (flight.sent, now);
         let Some(host) = self.hosts.get_mut(&flight.host) else { return };
         host.in_a_row = 0;
@@ -91,6 +112,8 @@ impl Dispatcher {
         if let Some(host) = self.hosts.get_mut(&flight.host).filter(|_| is_check) {
             host.in_a_row = 0;
             host.is_faulty = true;
+            // The host is not there.
+            host.doubts.clear();
         }
         self.place_again(changed, now, settled);
     }

@@ -37,7 +37,9 @@ pub(crate) struct Host {
     pub(crate) fragile: usize,
     /// Pieces with a failure here that is not judged yet.
     pub(crate) open: Vec<PieceId>,
-    /// Such failures since the last success.
+    /// Pieces whose last failure here may pass, since the last success.
+    pub(crate) doubts: Vec<PieceId>,
+    /// Failures that are not judged since the last success.
     pub(crate) in_a_row: u32,
     /// True if it has failed a test since the last success.
     pub(crate) is_faulty: bool,
@@ -96,6 +98,7 @@ impl Host {
             check: None,
             fragile: 0,
             open: Vec::new(),
+            doubts: Vec::new(),
             in_a_row: 0,
             is_faulty: false,
             most_rows: None,
@@ -151,6 +154,11 @@ impl Host {
     fn has_place(&self, limits: &Limits, late: usize) -> bool {
         let taken = self.taken();
         taken < limits.max_in_flight.max(1) && taken.saturating_sub(late) < self.limit(limits)
+    }
+
+    /// True if failures of the host are not judged, or may count.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        !self.open.is_empty() || !self.doubts.is_empty()
     }
 
     /// True if the host is not withdrawn.

@@ -15,6 +15,7 @@
 //!   them only if the host then succeeds on other rows, and against the host if it does not. Rows
 //!   that have failed on two hosts are cut in two, down to the rows at fault, which are dead. Rows
 //!   that may have ended two hosts are never sent to a third one. Hosts that are away are no evidence.
+//!   A failure that may pass is none either, unless it comes again and again for the same rows.
 //! - **Nothing is lost.** Each row of each batch is settled once: scored or dead. Rows to be sent
 //!   again have a queue of their own, so no full queue keeps them out.
 

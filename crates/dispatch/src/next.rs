@@ -108,7 +108,7 @@ impl Dispatcher {
         let most = if is_trial { 1 } else { most.max(1) };
         self.piece_for(host, now)
             .map(|id| Work::Rows(id, most))
-            .or_else(|| (can_check && !host.open.is_empty()).then_some(Work::Check))
+            .or_else(|| (can_check && host.is_in_doubt()).then_some(Work::Check))
             .or_else(|| self.hedge(host, now).filter(|_| !is_trial).map(Work::Hedge))
     }
 

@@ -13,6 +13,14 @@ use crate::{
 /// The failures after which rows are not sent again as they are.
 pub(crate) const STRIKES: usize = 2;
 
+/// The failures that may pass are counted by weights. From this sum on they count against the rows of a
+/// piece.
+const PATIENCE: u32 = 96;
+/// The weights of a failure because of load, which callers beside the job may bring about, and of
+/// another one.
+const LOAD: u32 = 1;
+const OTHER: u32 = 6;
+
 /// A piece. Numbers grow in the order of creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PieceId(pub(crate) u64);
@@ -32,6 +40,10 @@ pub(crate) struct Piece {
     pub(crate) flights: Vec<CallId>,
     /// The failures that say nothing about the rows; they set the pause before the next call.
     pub(crate) unprocessed: u32,
+    /// The weights of the failures that may pass, of hosts that have succeeded on other rows then.
+    passing: u32,
+    /// The last such failure, until its host has succeeded.
+    doubt: Option<Doubt>,
     pub(crate) attempts: u32,
     /// The hosts that have failed on the rows.
     pub(crate) hosts: Vec<HostId>,
@@ -59,6 +71,14 @@ impl Strike {
     }
 }
 
+/// A failure that may pass.
+#[derive(Debug, Clone, Copy)]
+struct Doubt {
+    host: HostId,
+    ended: Moment,
+    class: Class,
+}
+
 /// The next step for a piece that is not in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -82,6 +102,8 @@ impl Piece {
             ended: Vec::new(),
             flights: Vec::new(),
             unprocessed: 0,
+            passing: 0,
+            doubt: None,
             attempts: 0,
             hosts: Vec::new(),
             first: None,
@@ -169,6 +191,7 @@ impl Piece {
     /// failed with count against neither: they are other calls, and the rest may be at fault.
     pub(crate) fn split_off(&mut self, at: u32) -> Self {
         self.strikes.retain(|strike| !strike.is_answer());
+        (self.passing, self.doubt) = (0, None);
         let mut tail = self.clone();
         tail.rows.start = at;
         tail.flights.clear();
@@ -176,11 +199,37 @@ impl Piece {
         tail
     }
 
+    /// True if a failure that may pass counts against the rows: there were too many before.
+    pub(crate) fn is_out_of_patience(&self) -> bool {
+        self.passing >= PATIENCE
+    }
+
+    /// A host has failed on the rows in a way that may pass.
+    pub(crate) fn doubted(&mut self, host: HostId, class: Class, ended: Moment) {
+        self.doubt = Some(Doubt { host, ended, class });
+    }
+
+    /// A call with other rows, which was sent at this time, has succeeded at a host: it was there, and
+    /// a failure before counts. Returns true if no doubt about this host is left.
+    pub(crate) fn host_succeeded(&mut self, host: HostId, sent: Moment) -> bool {
+        match self.doubt.filter(|doubt| doubt.host == host) {
+            Some(doubt) if sent >= doubt.ended => {
+                let weight = if doubt.class == Class::Overloaded { LOAD } else { OTHER };
+                self.passing = self.passing.saturating_add(weight);
+                self.doubt = None;
+                true
+            }
+            Some(_) => false,
+            None => true,
+        }
+    }
+
     /// Makes the parts of a guilty piece: they are tried afresh, but the hosts that it may have
     /// ended are not forgotten.
     pub(crate) fn convict(&mut self) {
         self.ended = self.ended_hosts();
         self.is_convicted = true;
+        (self.unprocessed, self.passing, self.doubt) = (0, 0, None);
         self.strikes.clear();
     }
 
@@ -239,6 +288,39 @@ mod tests {
             assert_eq!(fate(&[PROVEN, PROVEN]), Fate::Dead);
             assert_eq!(fate(&[LOST, PROVEN, LOST]), Fate::Dead);
         }
+    }
+
+    #[test]
+    fn failures_that_may_pass_count_when_there_are_many_of_a_host_that_is_there() {
+        let at = |millis| Moment::at(Duration::from_millis(millis));
+        let fail = |piece: &mut Piece, class, time: u64| {
+            piece.doubted(HostId(0), class, at(time));
+            assert!(!piece.host_succeeded(HostId(0), at(time - 1)), "it was sent before");
+            assert!(piece.host_succeeded(HostId(1), at(time)), "another host");
+            piece.host_succeeded(HostId(0), at(time));
+        };
+        let needed = |is_convicted, class| {
+            let mut piece = piece(8, is_convicted, &[]);
+            (1..).find(|time| {
+                fail(&mut piece, class, *time);
+                piece.is_out_of_patience()
+            })
+        };
+        assert_eq!(needed(false, Class::Unavailable), Some(16));
+        assert_eq!(needed(false, Class::Overloaded), Some(96));
+        assert_eq!(needed(true, Class::Unavailable), Some(16), "parts of a guilty piece as well");
+        let mut away = piece(8, false, &[]);
+        (1..100).for_each(|time| away.doubted(HostId(0), Class::Unavailable, at(time)));
+        away.host_succeeded(HostId(0), at(100));
+        (1..15).for_each(|time| fail(&mut away, Class::Ambiguous, time));
+        assert!(!away.is_out_of_patience(), "an outage counts once");
+        fail(&mut away, Class::Ambiguous, 15);
+        assert!(away.is_out_of_patience());
+        let tail = away.split_off(4);
+        assert!(!away.is_out_of_patience() && !tail.is_out_of_patience(), "other calls");
+        (16..32).for_each(|time| fail(&mut away, Class::Ambiguous, time));
+        away.convict();
+        assert!(!away.is_out_of_patience(), "its parts are tried afresh");
     }
 
     #[test]

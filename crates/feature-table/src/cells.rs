@@ -41,6 +41,19 @@ impl<'a> Cells<'a> {
         Ok((rows, Self { datatype: tensor.datatype, width, data: &tensor.data, texts }))
     }
 
+    /// True if the only value of a row is NaN.
+    pub(crate) fn is_nan(&self, row: usize) -> bool {
+        let Cell::Bytes(bytes) = self.cell(row) else { return false };
+        let bits = |bytes: &[u8]| bytes.try_into().map(u16::from_le_bytes).unwrap_or_default();
+        match (self.datatype, bytes.len()) {
+            (DataType::Fp32, 4) => bytes.try_into().is_ok_and(|it| f32::from_le_bytes(it).is_nan()),
+            (DataType::Fp64, 8) => bytes.try_into().is_ok_and(|it| f64::from_le_bytes(it).is_nan()),
+            (DataType::Fp16, 2) => bits(bytes) & 0x7fff > 0x7c00,
+            (DataType::Bf16, 2) => bits(bytes) & 0x7fff > 0x7f80,
+            _ => false,
+        }
+    }
+
     /// The values of a row.
     pub(crate) fn cell(&self, row: usize) -> Cell<'_> {
         let width = self.width.unwrap_or(1);

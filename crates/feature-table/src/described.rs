@@ -11,17 +11,16 @@ use outrigger_oip::{DataType, metadata::TensorMetadata};
 
 use crate::outputs::datatype;
 
-/// The inputs and outputs of a model's table. Features of ids with weights have no form in it.
+/// The inputs and outputs of a model's table. Features of ids with weights have lists of ids, each of
+/// weight 1.
 pub fn described(plan: &Plan) -> (Vec<TensorMetadata>, Vec<TensorMetadata>) {
     let metadata = plan.metadata();
     let of = |entity| {
-        metadata.features_of(entity).filter(|(_, feature)| feature.size != Size::Sparse).map(
-            move |(input, feature)| TensorMetadata {
-                name: name(metadata, entity, feature),
-                datatype: of_values(feature, input.dtype).as_str().to_owned(),
-                shape: vec![-1, width(&feature.size, feature.length)],
-            },
-        )
+        metadata.features_of(entity).map(move |(input, feature)| TensorMetadata {
+            name: name(metadata, entity, feature),
+            datatype: of_values(feature, input.dtype).as_str().to_owned(),
+            shape: vec![-1, width(&feature.size, feature.length)],
+        })
     };
     let inputs = of(Entity::User).chain(of(Entity::Treatment)).collect();
     let outputs = metadata.outputs.iter().map(|output| TensorMetadata {
@@ -56,6 +55,7 @@ fn name(metadata: &Metadata, entity: Entity, feature: &Feature) -> String {
 fn of_values(feature: &Feature, dtype: DType) -> DataType {
     match (&feature.size, &feature.encoding) {
         (Size::WeightOf(_), _) => DataType::Fp32,
+        (Size::Sparse, Encoding::Plain) => DataType::Int64,
         (_, Encoding::Plain) => dtype.into(),
         (_, Encoding::Vocabulary { words: Words::Integers(_), .. }) => DataType::Int64,
         (_, Encoding::Vocabulary { .. } | Encoding::HashBuckets(_)) => DataType::Bytes,

@@ -1,6 +1,9 @@
 //! A table of features, and the requests of its users.
 
-use outrigger_features::{Metadata, metadata::Entity};
+use outrigger_features::{
+    Metadata,
+    metadata::{Entity, Feature},
+};
 use outrigger_oip::{DataType, Malformed, Tensor, presence_of};
 use outrigger_proto::raw::write;
 
@@ -39,6 +42,8 @@ struct Column<'a> {
     cells: Cells<'a>,
     /// For each row true if it has a value; `None` if all have.
     present: Option<Cells<'a>>,
+    /// True if NaN is a value, and does not stand for an absent one.
+    takes_nan: bool,
 }
 
 /// The encoded requests of the users.
@@ -83,7 +88,11 @@ impl<'a> Table<'a> {
             let is_key = group_by == Some(&*input.name);
             match (feature(metadata, &input.name), presence_of(&input.name)) {
                 (Ok((entity, name)), _) => {
-                    columns.push(Column { name, input: &input.name, entity, cells, present: None });
+                    let of = |(_, it): &(_, &Feature)| *it.name == *name;
+                    let feature = metadata.features_of(entity).find(of);
+                    let takes_nan = feature.is_some_and(|(_, it)| it.allow_non_finite);
+                    let input = &*input.name;
+                    columns.push(Column { name, input, entity, cells, present: None, takes_nan });
                 }
                 (Err(_), Some(of)) => present.push((of, flags(cells).map_err(within)?)),
                 (Err(_), _) if is_key => {}
@@ -195,7 +204,9 @@ impl<'a> Table<'a> {
 
 impl Column<'_> {
     fn is_present(&self, row: usize) -> bool {
-        self.present.as_ref().is_none_or(|present| present.cell(row) == Cell::Bytes(&[1]))
+        let is_flagged = |present: &Cells<'_>| present.cell(row) == Cell::Bytes(&[1]);
+        let has_value = self.takes_nan || !self.cells.is_nan(row);
+        has_value && self.present.as_ref().is_none_or(is_flagged)
     }
 }
 
@@ -343,6 +354,15 @@ mod tests {
         assert_eq!(refused, "inputs[2].datatype: must be one BOOL, is FP32");
         let other = requests(&[price(), age(), flags("present(x)", &[1, 1, 1])], None).unwrap_err();
         assert!(other.starts_with("inputs"), "{other}");
+    }
+
+    #[test]
+    fn nan_stands_for_an_absent_value() {
+        let inputs = [floats("price", &[2], &[1.0, 2.0]), floats("age", &[2], &[f32::NAN, 40.0])];
+        let found = requests(&inputs, None).expect("readable");
+        let Some(User::UserFeatures(map)) = &found[0].user else { panic!("no user") };
+        assert!(map.features.is_empty());
+        assert_eq!(user(&found[1], "age"), 40.0);
     }
 
     #[test]

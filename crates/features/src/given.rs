@@ -94,6 +94,7 @@ impl Plan {
             requested: given.rows,
             errors: Vec::new(),
             ids: None,
+            skip: false,
             top_k: 0,
             outputs: vec![output],
         };

@@ -1,5 +1,6 @@
 //! Comparison of metadata.json with the interface that the model itself declares.
 
+mod categories;
 mod check;
 mod columns;
 

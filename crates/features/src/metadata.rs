@@ -246,6 +246,11 @@ impl Metadata {
         all.filter(move |(_, feature)| feature.entity == entity)
     }
 
+    /// Returns true if an input is float64.
+    pub fn is_double(&self) -> bool {
+        self.inputs.iter().any(|input| input.dtype == DType::Float64)
+    }
+
     /// Whether the tensors have one row per treatment, with the features of its user.
     pub fn is_joined(&self) -> bool {
         self.inputs.iter().any(|input| input.entity == Entity::Joined)

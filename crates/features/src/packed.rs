@@ -50,6 +50,8 @@ pub struct UserRows {
     pub errors: Vec<TreatmentError>,
     /// The ids of the packed treatments, if the response must contain them.
     pub ids: Option<Ids>,
+    /// True if treatments that cannot be scored are left out.
+    pub skip: bool,
     /// The number of best treatments to return; 0 for all.
     pub top_k: usize,
     /// The outputs to return, as positions in metadata.json; the first is the

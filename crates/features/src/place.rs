@@ -49,10 +49,11 @@ impl Place {
     }
 }
 
-/// The failure for an object in place of a user's sparse feature: in a `user_object` the keys of an
-/// object are parts of names.
-pub(crate) fn sparse_object(feature: &str, place: &Place) -> Failure {
-    let message = "an object, but ids with weights are only taken in user_features";
+/// The failure for an object in place of the value of a user's feature: in a `user_object` the keys of
+/// an object are parts of names.
+pub(crate) fn object_value(feature: &str, place: &Place) -> Failure {
+    let message =
+        "an object, where a value is expected; ids with weights are only taken in user_features";
     place.failure(Reason::FeatureType, format!("user[{feature:?}]"), message)
 }
 

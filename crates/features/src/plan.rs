@@ -143,6 +143,12 @@ impl Plan {
         fields.is_some_and(|fields| fields.is_sparse(feature.as_bytes()))
     }
 
+    /// True if the entity has a feature of this name in whose place an object is refused.
+    pub(crate) fn takes_no_object(&self, entity: Entity, feature: &str) -> bool {
+        let fields = self.fields.of(entity);
+        fields.is_some_and(|fields| fields.takes_no_object(feature.as_bytes()))
+    }
+
     /// The length in bytes of the longest feature name of an entity.
     pub(crate) fn longest_name(&self, entity: Entity) -> usize {
         self.fields.of(entity).map_or(0, Fields::longest_name)

@@ -80,7 +80,7 @@ fn errors_have_the_number_of_the_line() {
 #[test]
 fn errors_have_the_number_of_the_line_of_the_mapping() {
     let cases = [
-        ("0 3:5\n\n", "line 2: the line is empty"),
+        ("0 3:5\n\n0 4:5\n", "line 2: the line is empty"),
         ("0", "line 1: the line has no leaves"),
         ("x 3:5", "line 1: \"x\" is no tree"),
         ("-1 3:5", "line 1: \"-1\" is no tree"),

@@ -11,12 +11,12 @@ use outrigger_trees::{Error, Header, Limits, Model};
 
 use crate::{invalid, libraries};
 
-/// Reads the trees of the model in `directory`. Blocks.
+/// Reads the trees of the model in `directory`, for rows of float64 if `is_double`. Blocks.
 ///
 /// # Errors
 /// IMAGE_INVALID when the file is missing or is not valid.
-pub(crate) fn model(directory: &Path) -> Result<Model, Failure> {
-    read(directory, Model::read, &Limits::default())
+pub(crate) fn model(directory: &Path, is_double: bool) -> Result<Model, Failure> {
+    read(directory, reader(is_double), &Limits::default())
 }
 
 /// Reads the description of the model in `directory` within `limits`, without its trees. Blocks.
@@ -27,12 +27,16 @@ pub(crate) fn header(directory: &Path, limits: &Limits) -> Result<Header, Failur
     read(directory, Header::read, limits)
 }
 
-/// Reads the trees in the file at `path`, which messages call `name`. Blocks.
+/// Reads the trees in the file at `path`, which messages call `name`, as [`model`] does. Blocks.
 ///
 /// # Errors
 /// IMAGE_INVALID when the file is not valid.
-pub(crate) fn model_at(path: &Path, name: &str) -> Result<Model, Failure> {
-    read_at(path, name, Model::read, &Limits::default())
+pub(crate) fn model_at(path: &Path, name: &str, is_double: bool) -> Result<Model, Failure> {
+    read_at(path, name, reader(is_double), &Limits::default())
+}
+
+fn reader(is_double: bool) -> Reader<Model> {
+    if is_double { Model::read_for_f64 } else { Model::read }
 }
 
 type Reader<T> = fn(&mut dyn BufRead, u64, &Limits) -> Result<T, Error>;

@@ -6,6 +6,7 @@ use std::{
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Instant,
 };
 
 use outrigger_core::{DType, Describer, Failure, Interface, PackageLayout, Tensor, TensorSpec};
@@ -50,8 +51,11 @@ const OVERHEAD: u64 = 4 << 20;
 /// The outputs by name.
 const OUTPUTS: [(&str, Output); 2] = [("score", Output::Value), ("margin", Output::Margin)];
 
-/// The stage of a run that finds the leaves of the trees in which the rows end.
-const TREES: &str = "trees";
+/// The stage of a run that finds the leaves of the trees in which the rows end, or scores with them.
+pub(crate) const TREES: &str = "trees";
+
+/// The stage of a run that scores with the machine.
+const MACHINE: &str = "machine";
 
 /// The inputs.
 const INPUTS: [&SparseInput; 2] = [&XGBOOST_FEATURES, &FM_FEATURES];
@@ -257,7 +261,10 @@ impl GbdtFm {
             *output.ok_or_else(|| malformed(format!("the model has no output {name}")))?;
         let options = fm::Options { output, precision: self.precision };
         let mut scores = vec![0.0; rows.len() * self.fm.classes()];
-        stages.add(TREES, self.fm.score(rows, &options, &mut scores));
+        let start = Instant::now();
+        let of_trees = self.fm.score(rows, &options, &mut scores);
+        stages.add(TREES, of_trees);
+        stages.add(MACHINE, start.elapsed().saturating_sub(of_trees));
         let shape = model::sizes(rows.len(), self.fm.classes());
         Ok(tensor(Arc::clone(name), shape, &scores))
     }

@@ -7,7 +7,7 @@
 //! LightGBM is `/data/lightgbm/model.txt`, and one of CatBoost `/data/catboost/model.json`. An
 //! optional `options.json` beside the file has the settings of scoring ([`Scoring`]).
 //!
-//! Its input is `features`, float32 `[R, columns]`; a missing value is NaN. Its outputs are `value`,
+//! Its input is `features`, float32 or float64 `[R, columns]`; a missing value is NaN. Its outputs are `value`,
 //! the prediction, and `margin`, the prediction before the transformation of the objective; both
 //! are float32, `[R]`, or `[R, groups]` for a model that predicts several numbers. The output `leaf`
 //! has the number of the leaf of each tree, int32 `[R, trees]`, or `[R]` for a model of one tree.
@@ -36,6 +36,7 @@
 //! files of a factorisation machine. The features of a treatment are the sparse rows, and the outputs
 //! those of XGBoost Serving.
 
+mod cell;
 mod describe;
 mod divide;
 mod files;
@@ -92,9 +93,11 @@ fn interface(
     libraries::check(header.library(), library)?;
     let iterations = scoring.iterations.of(&header)?;
     match &model.uplift {
-        None => model::interface(&header, &iterations, signature)
+        None => model::interface(&header, (&iterations, model.is_double), signature)
             .ok_or_else(|| no_signature(&format!("a model of {}", libraries::of(library).name))),
-        Some(uplift) if signature == model::SIGNATURE => uplift::interface(uplift, &header),
+        Some(uplift) if signature == model::SIGNATURE => {
+            uplift::interface(uplift, &header, model.is_double)
+        }
         Some(_) => Err(no_signature("an uplift model, whose rows are dense,")),
     }
 }
@@ -109,7 +112,8 @@ pub fn load(packaged: &PackagedModel) -> Result<Arc<dyn local::Model>, Failure> 
         return Ok(Arc::new(gbdt_fm::read(packaged.without_uplift()?)?));
     }
     let scoring = Scoring::read(directory)?;
-    let model = Model::new(files::model(directory)?, &scoring)?;
+    let mut model = Model::new(files::model(directory, packaged.is_double)?, &scoring)?;
+    model.is_double = packaged.is_double;
     match &packaged.uplift {
         None => Ok(Arc::new(model)),
         Some(uplift) => uplift::load(uplift, model, directory, &scoring),

@@ -1,18 +1,21 @@
 //! One tree model.
 
-use std::{borrow::Cow, ops::Range, sync::Arc};
+use std::{borrow::Cow, ops::Range, sync::Arc, time::Instant};
 
 use outrigger_core::{
-    ContributionSize, DType, Explanation, Failure, Interface, Shape, Tensor, TensorSpec,
+    Categories, ContributionSize, DType, Explanation, Failure, Interface, Shape, Tensor, TensorSpec,
 };
 use outrigger_run::{
     Call, RunError,
     local::{self, Proceed, floats, integers, malformed, not_finite, tensor, unsigned},
 };
-use outrigger_trees::{self as trees, AnyRows, Columns, Library, Options, Output, Rows};
+use outrigger_trees::{self as trees, AnyRows, Columns, Library, Options, Output};
 
 use crate::{
-    Scoring, divide,
+    Scoring,
+    cell::Cell,
+    divide,
+    gbdt_fm::TREES,
     sparse::{CallRows, XGBOOST_FEATURES},
 };
 
@@ -38,14 +41,17 @@ const OUTPUTS: [(&str, Output); 3] =
 pub struct Model {
     trees: trees::Model,
     iterations: Range<u32>,
-    missing: Option<f32>,
+    missing: Option<f64>,
     truncate_ids: bool,
+    /// True if the rows of calls are float64.
+    pub(crate) is_double: bool,
 }
 
 /// The input of a call.
 enum Values<'c> {
     /// Rows of features, with NaN for each missing value.
     Dense(Cow<'c, [f32]>),
+    Doubles(Cow<'c, [f64]>),
     /// Rows of ids with weights, with NaN for each missing one, and the iterations that count.
     Sparse(CallRows<'c>, Range<u32>),
 }
@@ -58,7 +64,7 @@ impl Model {
     pub fn new(trees: trees::Model, scoring: &Scoring) -> Result<Self, Failure> {
         let iterations = scoring.iterations.of(trees.header())?;
         let (missing, truncate_ids) = (scoring.missing, scoring.truncate_ids);
-        Ok(Self { trees, iterations, missing, truncate_ids })
+        Ok(Self { trees, iterations, missing, truncate_ids, is_double: false })
     }
 
     /// The description of the trees.
@@ -70,29 +76,37 @@ impl Model {
     ///
     /// # Errors
     /// The call has no such rows.
-    pub(crate) fn values<'c>(&self, call: &'c Call) -> Result<Cow<'c, [f32]>, RunError> {
+    pub(crate) fn values<'c, T: Cell>(&self, call: &'c Call) -> Result<Cow<'c, [T]>, RunError> {
         let (features, columns) = (call.input(FEATURES)?, self.trees.features());
         if !matches!(features.shape[..], [_, width] if width == size(columns)) {
             return Err(malformed(format!("{FEATURES} must be rows of {columns} columns")));
         }
-        let values = self.with_missing(floats(features)?);
-        match Rows::new(&values, columns) {
+        let values = self.with_missing(T::cells(features)?);
+        match T::rows(&values, columns) {
             Some(_) => Ok(values),
             None => Err(malformed(format!("{FEATURES} must be whole rows"))),
         }
     }
 
     /// Rows of features with NaN for each missing value.
-    pub(crate) fn with_missing<'a>(&self, values: Cow<'a, [f32]>) -> Cow<'a, [f32]> {
-        let Some(missing) = self.missing else { return values };
-        let replaced = |value: &f32| if *value == missing { f32::NAN } else { *value };
+    pub(crate) fn with_missing<'a, T: Cell>(&self, values: Cow<'a, [T]>) -> Cow<'a, [T]> {
+        let Some(missing) = self.missing.map(T::of) else { return values };
+        let replaced = |value: &T| if *value == missing { T::of(f64::NAN) } else { *value };
         Cow::Owned(values.iter().map(replaced).collect())
+    }
+
+    /// True if the model compares in f64 and its rows are float64. Others are rounded to f32.
+    pub(crate) fn compares_doubles(&self) -> bool {
+        self.is_double && self.trees.library() == Library::Lightgbm
     }
 
     /// The input of a call.
     fn input<'c>(&self, call: &'c Call) -> Result<Values<'c>, RunError> {
         if !XGBOOST_FEATURES.is_in(call) {
-            return self.values(call).map(Values::Dense);
+            return match self.compares_doubles() {
+                true => self.values(call).map(Values::Doubles),
+                false => self.values(call).map(Values::Dense),
+            };
         }
         let rows = XGBOOST_FEATURES.rows(call)?;
         let rows = rows.map_weights(|weights| self.with_missing(weights));
@@ -117,21 +131,22 @@ impl Model {
 
     fn iterations_of(&self, values: &Values<'_>) -> Range<u32> {
         match values {
-            Values::Dense(_) => self.iterations.clone(),
+            Values::Dense(_) | Values::Doubles(_) => self.iterations.clone(),
             Values::Sparse(_, iterations) => iterations.clone(),
         }
     }
 
     fn rows_of<'a>(&self, values: &'a Values<'_>) -> AnyRows<'a> {
         match values {
-            Values::Dense(values) => self.rows(values).into(),
+            Values::Dense(values) => self.rows(values),
+            Values::Doubles(values) => self.rows(values),
             Values::Sparse(rows, _) if self.truncate_ids => rows.get().truncated().into(),
             Values::Sparse(rows, _) => rows.get().into(),
         }
     }
 
-    fn rows<'a>(&self, values: &'a [f32]) -> Rows<'a> {
-        Rows::new(values, self.trees.features()).expect("whole rows")
+    fn rows<'a, T: Cell>(&self, values: &'a [T]) -> AnyRows<'a> {
+        T::rows(values, self.trees.features()).expect("whole rows")
     }
 
     fn explainer(
@@ -144,8 +159,8 @@ impl Model {
     }
 
     /// The predictions for whole rows: the columns of the output, row after row.
-    pub(crate) fn scores(&self, output: Output, values: &[f32]) -> Vec<f32> {
-        self.scores_of(output, self.rows(values).into(), &self.iterations)
+    pub(crate) fn scores<T: Cell>(&self, output: Output, values: &[T]) -> Vec<f32> {
+        self.scores_of(output, self.rows(values), &self.iterations)
     }
 
     fn scores_of(&self, output: Output, rows: AnyRows<'_>, iterations: &Range<u32>) -> Vec<f32> {
@@ -193,13 +208,13 @@ impl Model {
     ///
     /// # Errors
     /// DEADLINE; CONTRIBUTIONS_UNSUPPORTED.
-    pub(crate) fn contributions_to(
+    pub(crate) fn contributions_to<T: Cell>(
         &self,
-        values: &[f32],
+        values: &[T],
         proceed: Proceed<'_>,
     ) -> Result<Vec<f32>, RunError> {
         let explainer = self.explainer(&self.iterations, Columns::All)?;
-        contributions(&explainer, self.rows(values).into(), proceed)
+        contributions(&explainer, self.rows(values), proceed)
     }
 
     /// The output for the contributions of `columns` columns to the margins of rows, each with its
@@ -218,17 +233,20 @@ impl Model {
 
 impl local::Model for Model {
     fn interface(&self, signature: &str) -> Option<Interface> {
-        interface(self.header(), &self.iterations, signature)
+        interface(self.header(), (&self.iterations, self.is_double), signature)
     }
 
     fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
         let values = self.input(&call)?;
         let (rows, iterations) = (self.rows_of(&values), self.iterations_of(&values));
         let predict = |name: &Arc<str>| self.predict(name, rows, &iterations);
-        match &call.outputs[..] {
+        let start = Instant::now();
+        let outputs = match &call.outputs[..] {
             [] => OUTPUTS.iter().map(|(name, _)| predict(&Arc::from(*name))).collect(),
             wanted => wanted.iter().map(predict).collect(),
-        }
+        };
+        call.stages.add(TREES, start.elapsed());
+        outputs
     }
 
     fn rows(&self, call: &Call) -> Option<usize> {
@@ -256,7 +274,7 @@ impl local::Model for Model {
         let values = self.input(&call)?;
         let (rows, iterations) = (self.rows_of(&values), self.iterations_of(&values));
         let (columns, by_id) = match &values {
-            Values::Dense(_) => (Columns::All, false),
+            Values::Dense(_) | Values::Doubles(_) => (Columns::All, false),
             Values::Sparse(..) => (Columns::Used, true),
         };
         let explainer = self.explainer(&iterations, columns)?;
@@ -265,6 +283,10 @@ impl local::Model for Model {
             values: self.contributions_tensor(explainer.width(), &contributions),
             columns: by_id.then(|| explainer.used()),
         })
+    }
+
+    fn remark(&self) -> Option<String> {
+        self.trees.header().remark().map(str::to_owned)
     }
 
     fn memory(&self) -> usize {
@@ -289,14 +311,14 @@ fn contributions(
 }
 
 /// The inputs and outputs of the signature called `signature` of a model of which these iterations
-/// count, if there is such a signature.
+/// count, if there is such a signature; dense rows are float64 if `is_double`.
 pub(crate) fn interface(
     header: &trees::Header,
-    iterations: &Range<u32>,
+    (iterations, is_double): (&Range<u32>, bool),
     signature: &str,
 ) -> Option<Interface> {
     let inputs = match signature {
-        SIGNATURE => vec![features_spec(header)],
+        SIGNATURE => vec![features_spec(header, is_double)],
         // LightGBM and CatBoost take features that a sparse row lacks for zero, and not for missing.
         SPARSE if header.library() == Library::Xgboost => {
             let limit = TensorSpec::new(LIMIT, DType::Int64.into(), Shape::of(&[1]));
@@ -317,12 +339,21 @@ fn width(header: &trees::Header, iterations: &Range<u32>, output: Output) -> usi
     header.columns(&Options { output, iterations: Some(iterations.clone()) })
 }
 
-/// The input of features.
-pub(crate) fn features_spec(header: &trees::Header) -> TensorSpec {
+/// The input of features, which are float64 if `is_double`.
+pub(crate) fn features_spec(header: &trees::Header, is_double: bool) -> TensorSpec {
     let columns = header.feature_names().iter().map(|name| Arc::from(name.as_str()));
     let shape = Shape::of(&[-1, size(header.features())]);
-    let columns = columns.collect();
-    TensorSpec { columns, ..TensorSpec::new(FEATURES, DType::Float32.into(), shape) }
+    let dtype = if is_double { DType::Float64 } else { DType::Float32 };
+    let categories = header
+        .categories()
+        .iter()
+        .map(|(column, words)| Categories { column: *column, words: words.clone() });
+    TensorSpec {
+        columns: columns.collect(),
+        has_no_blanks: header.library() == Library::Lightgbm,
+        categories: categories.collect(),
+        ..TensorSpec::new(FEATURES, dtype.into(), shape)
+    }
 }
 
 /// An output of `width` columns.

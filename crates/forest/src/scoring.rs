@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Read as _, ops::Range, path::Path};
 
-use outrigger_core::Failure;
+use outrigger_core::{Failure, without_mark};
 use outrigger_trees as trees;
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -19,7 +19,7 @@ pub struct Scoring {
     /// The boosting iterations whose trees count.
     pub iterations: Iterations,
     /// A value of a feature that stands for a missing one, as NaN does.
-    pub missing: Option<f32>,
+    pub missing: Option<f64>,
     /// True if only the lower 32 bits of the ids of sparse rows count, as in XGBoost Serving.
     pub truncate_ids: bool,
 }
@@ -95,7 +95,8 @@ pub(crate) fn read_options<T: Default + DeserializeOwned>(directory: &Path) -> R
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(MAX_FILE).read_to_string(&mut text));
     read.map_err(|error| invalid(format!("{FILE} cannot be read: {error}")))?;
-    serde_json::from_str(&text).map_err(|error| invalid(format!("{FILE} is not valid: {error}")))
+    serde_json::from_slice(without_mark(text.as_bytes()))
+        .map_err(|error| invalid(format!("{FILE} is not valid: {error}")))
 }
 
 #[cfg(test)]

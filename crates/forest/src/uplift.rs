@@ -20,7 +20,9 @@ use outrigger_trees::{self as trees, Output};
 
 use self::{arms::Arms, control::Control};
 use crate::{
-    Model, Scoring, divide,
+    Model, Scoring,
+    cell::Cell,
+    divide,
     model::{self, SIGNATURE, no_output, output_spec, sizes},
 };
 
@@ -31,10 +33,14 @@ const KEY: &str = "uplift";
 ///
 /// # Errors
 /// IMAGE_INVALID if the settings do not fit the model.
-pub(crate) fn interface(uplift: &Uplift, header: &trees::Header) -> Result<Interface, Failure> {
-    let mut inputs = vec![model::features_spec(header)];
+pub(crate) fn interface(
+    uplift: &Uplift,
+    header: &trees::Header,
+    is_double: bool,
+) -> Result<Interface, Failure> {
+    let mut inputs = vec![model::features_spec(header, is_double)];
     match uplift {
-        Uplift::Control(values) => drop(Control::new(values, header)?),
+        Uplift::Control(values) => drop(Control::<f64>::new(values, header)?),
         Uplift::Arms(names) => {
             arms::check(names)?;
             inputs.push(arms::spec());
@@ -56,14 +62,27 @@ pub(crate) fn load(
     directory: &Path,
     scoring: &Scoring,
 ) -> Result<Arc<dyn local::Model>, Failure> {
-    let interface = interface(uplift, model.header())?;
+    let interface = interface(uplift, model.header(), model.is_double)?;
+    match model.compares_doubles() {
+        true => load_of::<f64>(uplift, (model, interface), directory, scoring),
+        false => load_of::<f32>(uplift, (model, interface), directory, scoring),
+    }
+}
+
+/// Makes an uplift model whose rows have values of the type `T`.
+fn load_of<T: Cell>(
+    uplift: &Uplift,
+    (model, interface): (Model, Interface),
+    directory: &Path,
+    scoring: &Scoring,
+) -> Result<Arc<dyn local::Model>, Failure> {
     Ok(match uplift {
         Uplift::Control(values) => {
-            let learner = Control::new(values, model.header())?.of(model);
+            let learner = Control::<T>::new(values, model.header())?.of(model);
             Arc::new(Effects { learner, interface })
         }
         Uplift::Arms(names) => {
-            let learner = Arms::load(model, names, directory, scoring)?;
+            let learner = Arms::<T>::load(model, names, directory, scoring)?;
             Arc::new(Effects { learner, interface })
         }
     })

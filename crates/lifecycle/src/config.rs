@@ -6,7 +6,7 @@ use outrigger_budget::Budget;
 use outrigger_core::{Backoff, Digest, EngineId, ModelName, Policy, Rollover, Tag, VersionPolicy};
 use outrigger_score::SharedLimits;
 use outrigger_trace::Tracer;
-use outrigger_trials::CanaryDefaults;
+use outrigger_trials::{CanaryDefaults, Salt};
 
 /// Configuration of the lifecycle: the models, their images, and their times and limits.
 #[derive(Debug, Clone)]
@@ -41,6 +41,8 @@ pub struct Config {
     pub budget: Budget,
     /// Traces versions on their way into service.
     pub tracer: Tracer,
+    /// The salt of trials. Processes with the same one give a routing key the same arm.
+    pub salt: Salt,
 }
 
 /// The part of the configuration that [`Handle::reconfigure`](crate::Handle::reconfigure) changes
@@ -161,6 +163,7 @@ impl Default for Config {
             limits: SharedLimits::default(),
             budget: Budget::default(),
             tracer: Tracer::off(),
+            salt: Salt::of_secret(&rand::random::<[u8; 32]>()),
         }
     }
 }

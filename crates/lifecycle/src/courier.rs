@@ -1,5 +1,4 @@
-//! Delivers messages to an engine in order, each after the journal has been written with the state
-//! that caused it.
+//! Delivers messages to an engine in order, each after the journal has the state that caused it.
 
 use std::sync::Arc;
 
@@ -7,7 +6,7 @@ use outrigger_core::engine::ToEngine;
 use outrigger_run::Engine;
 use tokio::sync::mpsc;
 
-use crate::world::{World, blocking};
+use crate::world::World;
 
 /// Delivers messages to one engine.
 pub(crate) struct Courier(mpsc::UnboundedSender<(ToEngine, u64)>);
@@ -22,14 +21,14 @@ impl Courier {
         let (sender, mut messages) = mpsc::unbounded_channel::<(ToEngine, u64)>();
         let deliver = async move {
             while let Some((message, number)) = messages.recv().await {
-                blocking(&world, move |world| world.write_journal(number)).await;
+                world.durable.settled(number).await;
                 engine.send(message);
             }
         };
         (Self(sender), deliver)
     }
 
-    /// Sends `message` once the state `number`, or a later one, is on disk.
+    /// Sends `message` once the state `number` is settled.
     pub(crate) fn send(&self, message: ToEngine, number: u64) {
         // The receiver ends only when the process stops.
         self.0.send((message, number)).ok();

@@ -1,5 +1,5 @@
-//! The calls of all versions: the versions whose calls an engine's end cut off, and the rule for those
-//! that may have caused it.
+//! The calls of all versions: the versions whose calls an engine's end cut off, the rule for those that
+//! may have caused it, and the outages that calls do not outlast.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,7 @@ use std::{
 };
 
 use outrigger_core::{EngineId, ModelKey, crashes::CutCalls, machines::Suspects};
-use outrigger_score::{Flight, Phase, Turns};
+use outrigger_score::{Flight, Outage, Phase, Turns};
 use tokio::time::Instant;
 
 /// The calls of all versions.
@@ -66,6 +66,11 @@ impl Flights {
         for (engine, turns) in &state.turns {
             turns.set(state.suspects.get(engine).map(phase).unwrap_or_default());
         }
+    }
+
+    /// Records whether `engine` answers.
+    pub(crate) fn set_outage(&self, engine: &EngineId, outage: Option<Outage>) {
+        self.state().turns.entry(engine.clone()).or_default().set_outage(outage);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

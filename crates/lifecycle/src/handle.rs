@@ -28,6 +28,8 @@ pub struct Handle {
     pub(crate) shared: Arc<Shared>,
     /// The part of its leases in trials.
     pub(crate) part: Part,
+    /// The caller whose requests it makes, if known.
+    pub(crate) caller: Option<u64>,
 }
 
 /// The part that the leases of a handle have in trials.
@@ -58,7 +60,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) enum Command {
     /// A request needs a model.
-    Ask { model: ModelName, selector: Selector },
+    Ask { model: ModelName, selector: Selector, caller: Option<u64> },
     /// Load a model now, despite earlier failures.
     Load { model: ModelName, selector: Selector, done: oneshot::Sender<()> },
     /// Unload a model from the engine; with `delete`, delete its files as well.
@@ -209,6 +211,20 @@ impl Handle {
         Self { part: Part::Live, ..self.clone() }
     }
 
+    /// A handle for the requests of one caller, named by a hash: the pulls of the models that only it
+    /// asks for leave places to those of others.
+    #[must_use]
+    pub fn by(&self, caller: u64) -> Self {
+        Self { caller: Some(caller), ..self.clone() }
+    }
+
+    /// Whether a version that a request asked for has neither come up nor been refused yet.
+    pub fn is_awaited(&self, model: &ModelName, selector: &Selector) -> bool {
+        let routes = self.shared.routes.load();
+        let entry = routes.find(model, selector);
+        entry.is_some_and(|it| matches!(it.route, Route::Waiting(_) | Route::Retrying(..)))
+    }
+
     /// The selector of a request for `model` that names neither tag nor digest.
     pub fn default_selector(&self, model: &ModelName) -> Selector {
         let names = self.shared.names.load();
@@ -331,7 +347,8 @@ impl Handle {
     }
 
     fn ask(&self, model: &ModelName, selector: &Selector) -> Result<(), Failure> {
-        let command = Command::Ask { model: model.clone(), selector: selector.clone() };
+        let (model, selector, caller) = (model.clone(), selector.clone(), self.caller);
+        let command = Command::Ask { model, selector, caller };
         let overloaded = |_| Failure::new(Reason::Overloaded, "too many models are asked for");
         self.shared.commands.try_send(command).map_err(overloaded)
     }
@@ -359,14 +376,14 @@ mod tests {
         let deadline = Instant::now() + idle_ttl * 10;
         let (handle, mut service, _dir) = service(config);
         service.apply(Event::Ask(churn(), latest()));
-        service.publish();
+        service.publish_now();
         let (model, selector) = (churn(), latest());
         let mut waiting = std::pin::pin!(handle.wait(&model, &selector, Choice::Live, deadline));
         assert!(futures::poll!(&mut waiting).is_pending());
         // No publication happens for longer than the idle time.
         tokio::time::advance(idle_ttl * 2).await;
         service.apply(Event::Tick);
-        service.publish();
+        service.publish_now();
         assert!(handle.models().models[&model].tags.values().all(|tag| tag.followed));
         assert!(futures::poll!(&mut waiting).is_pending());
     }

@@ -209,6 +209,13 @@ impl Lease {
         self.counted
     }
 
+    /// Attributes the request to its caller. The trial does not count it if the caller has its part
+    /// of the evidence already.
+    pub fn attribute(&mut self, caller: impl FnOnce() -> String) {
+        let split = self.split.as_ref().filter(|_| self.counted);
+        self.counted = split.is_some_and(|split| split.admits(&caller()));
+    }
+
     /// Records the outcome of the request, `latency` after its arrival, if it is part of a trial.
     pub fn observe(&self, latency: Duration, outcome: Outcome) {
         if let Some(split) = &self.split {

@@ -48,7 +48,7 @@ pub use load::{Admitted, Ask, Entry, Late, Load, Running, Waiting};
 pub use model_map::ModelMap;
 pub use outrigger_trials::{
     AUDIT, Act, Answered, ArmView, By, Canaries, CanaryDecision, CanaryDefaults, CanaryOutcome,
-    CanaryPhase, CanaryView, DeviationView, FiguresView, FindingView, OTHER, Profiled,
+    CanaryPhase, CanaryView, DeviationView, FiguresView, FindingView, OTHER, Profiled, Salt,
     ShadowedView, TagCanaryView, VerdictView, limit_models, model_label,
 };
 pub use package::{Golden, ModelFiles, training_profile};

@@ -7,13 +7,15 @@
 //! had less than their share lately come first. A request is refused at once if it would be
 //! answered after its deadline (those ahead of it over the rate of answers, by Little's law).
 //! Without this, requests that cannot be answered in time take the engine's time from those that
-//! can.
+//! can. The requests in progress of all versions of a model may have a limit too: beyond it requests
+//! wait in the same way, whether or not the engine has too much to do.
 //!
 //! While a version is not crowded, all state is in atomics that serving threads share without a
 //! lock. Races between threads may lose single counts, which the estimates do not notice.
 
 mod control;
 mod gate;
+mod model;
 
 use std::{
     sync::{
@@ -26,9 +28,12 @@ use std::{
     time::Duration,
 };
 
+use outrigger_core::Failure;
+use outrigger_score::Flight;
 use tokio::time::Instant;
 
 pub use self::gate::Waiting;
+pub(crate) use self::model::ModelLoad;
 use self::{
     control::{Control, FIRST, Measured},
     gate::Queue,
@@ -53,6 +58,10 @@ pub struct Load {
     estimates: Estimates,
     control: Mutex<Control>,
     queue: Mutex<Queue>,
+    /// The load of its model.
+    model: Arc<ModelLoad>,
+    /// Its calls in the engine.
+    flight: Arc<Flight>,
 }
 
 /// The current values of [`Control`].
@@ -131,11 +140,16 @@ pub struct Running {
 #[derive(Debug, Clone, Copy)]
 pub struct Admitted(u64);
 
-/// A request that is refused, because it would be answered after its deadline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Late {
-    /// The time until its answer.
-    pub wait: Duration,
+/// The reason why a request is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Late {
+    /// The version is crowded. Holds the time until the answer, if that was beyond the deadline from
+    /// the beginning; otherwise it waited until its deadline.
+    Crowd(Option<Duration>),
+    /// It waited until its deadline, and its model has as many requests in progress as it may have.
+    Model,
+    /// The engine does not answer.
+    Engine(Failure),
 }
 
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -169,8 +183,20 @@ impl Default for Estimates {
 }
 
 impl Load {
-    /// True if requests may have to wait: the version is crowded, or its usual duration is not
-    /// known.
+    /// The load of a version of `model`, whose calls in its engine are those of `flight`.
+    pub(crate) fn of(model: &Arc<ModelLoad>, flight: Arc<Flight>) -> Arc<Self> {
+        let load = Arc::new(Self { model: Arc::clone(model), flight, ..Self::default() });
+        model.add(&load);
+        load
+    }
+
+    /// Sets the number of requests of its model that may be in progress; 0 means no limit.
+    pub fn allow(&self, most: u32) {
+        self.model.allow(most);
+    }
+
+    /// True if requests may have to wait: the version is crowded, its usual duration is not known, or
+    /// its model is at its limit.
     pub fn is_crowded(&self, now: Instant) -> bool {
         self.is_crowded_at(micros(now))
     }
@@ -187,7 +213,17 @@ impl Load {
     }
 
     fn is_contended_at(&self, now: u64) -> bool {
-        now < self.estimates.crowded_until.load(Relaxed) || self.waiting.load(Relaxed) > 0
+        now < self.estimates.crowded_until.load(Relaxed)
+            || self.waiting.load(Relaxed) > 0
+            || self.model.is_full()
+    }
+
+    /// True if no more requests may be in progress than the engine can work on: the version is crowded,
+    /// nothing was measured since it was, or its usual duration is not known.
+    fn is_limited_at(&self, now: u64) -> bool {
+        let Estimates { crowded_until, usual, .. } = &self.estimates;
+        let measured = now.min(self.window.began.load(Relaxed));
+        measured < crowded_until.load(Relaxed) || usual.load(Relaxed) == 0
     }
 
     fn is_crowded_at(&self, now: u64) -> bool {
@@ -201,8 +237,8 @@ impl Load {
     pub fn enter(self: &Arc<Self>, ask: &Ask) -> Result<Entry, Late> {
         let now = micros(ask.now);
         self.begin_window(now);
-        if !self.is_crowded_at(now) {
-            return Ok(Entry::Running(self.admit(now)));
+        if !self.is_crowded_at(now) && self.model.take() {
+            return Ok(Entry::Running(self.admitted(now)));
         }
         let entry = self.line_up(ask, now);
         if !matches!(entry, Ok(Entry::Running(_))) {
@@ -217,7 +253,8 @@ impl Load {
     pub fn enter_at_once(self: &Arc<Self>, now: Instant) -> Running {
         let now = micros(now);
         self.begin_window(now);
-        let running = self.admit(now);
+        self.model.take_beyond();
+        let running = self.admitted(now);
         running.begins_at_once();
         running
     }
@@ -244,7 +281,8 @@ impl Load {
         self.window.beside.fetch_max(micros_of(took), Relaxed);
     }
 
-    fn admit(self: &Arc<Self>, now: u64) -> Running {
+    /// A request in progress, which has been counted in the load of the model.
+    fn admitted(self: &Arc<Self>, now: u64) -> Running {
         self.in_flight.fetch_add(1, SeqCst);
         Running {
             load: Arc::clone(self),
@@ -257,6 +295,7 @@ impl Load {
 
     fn leave(self: &Arc<Self>, running: &Running, now: u64, is_answered: bool) {
         let left = self.in_flight.fetch_sub(1, SeqCst) - 1;
+        self.model.give_back();
         let began = running.began.load(Relaxed);
         if began > 0 {
             self.working.fetch_sub(1, SeqCst);
@@ -266,8 +305,18 @@ impl Load {
             true => self.count_in_trial(now, running, took),
             false => self.count(now, left, took),
         }
+        self.model.admit_others(self, now);
         if self.waiting.load(SeqCst) > 0 {
             self.admit_waiting(now);
+        }
+    }
+
+    /// The reason why a request still waits at its deadline.
+    fn reason(&self) -> Late {
+        match self.flight.outage() {
+            Some(failure) => Late::Engine(failure),
+            None if self.model.is_full() => Late::Model,
+            None => Late::Crowd(None),
         }
     }
 

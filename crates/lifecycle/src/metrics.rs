@@ -27,6 +27,7 @@ const EVENTS: &str = "outrigger_machine_events_total";
 const SIGNATURES: &str = "outrigger_signature_verifications_total";
 const UNEXPLAINED: &str = "outrigger_engine_crashes_unexplained";
 const QUARANTINED: &str = "outrigger_models_quarantined";
+const JOURNAL_BEHIND: &str = "outrigger_journal_behind";
 const CACHE: &str = "outrigger_model_cache_total";
 
 /// Every metric of this crate.
@@ -134,6 +135,13 @@ pub const METRICS: &[Metric] = &[
         help: "Versions that are not loaded any more, because the engine ended again and again \
                while it loaded or ran them.",
     },
+    Metric {
+        name: JOURNAL_BEHIND,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "1 while the journal cannot be written, or a write takes long: routes change \
+               meanwhile, and a restart would lose the changes. Else 0.",
+    },
 ];
 
 fn outcome<T>(result: &Result<T, Failure>) -> &'static str {
@@ -188,6 +196,11 @@ pub(crate) fn unexplained<'a>(engines: impl Iterator<Item = (&'a EngineId, bool)
         let value = f64::from(u8::from(is_unexplained));
         metrics::gauge!(UNEXPLAINED, "engine" => id.to_string()).set(value);
     }
+}
+
+/// Records whether changes take effect before the journal has them.
+pub(crate) fn journal_behind(is_behind: bool) {
+    metrics::gauge!(JOURNAL_BEHIND).set(f64::from(u8::from(is_behind)));
 }
 
 pub(crate) fn switched() {

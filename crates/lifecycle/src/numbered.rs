@@ -10,21 +10,26 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use outrigger_core::{Digest, Failure, Reason, Tag};
+use outrigger_core::{
+    Digest, Failure, Reason, Tag,
+    machines::{Latest, Listed},
+};
 use outrigger_store::Directory;
 use tokio::sync::watch;
 
 pub(crate) use self::watches::Watches;
 
-use self::poll::Polls;
+use self::poll::{Looking, Polls, Turn};
 use crate::config::VersionDirectory;
 
 /// The versions in a directory, as the polls find them.
 #[derive(Debug)]
 pub(crate) struct Versions {
     pub(crate) directory: VersionDirectory,
-    /// Shared with the versions under another policy of the same directory.
+    /// Shared with the versions under another policy of the same directory, as is `failing`.
     polls: Arc<Mutex<Polls>>,
+    /// Versions that cannot be served: others are selected beside them.
+    failing: Arc<watch::Sender<BTreeSet<Digest>>>,
     /// The state of the directory; `None` until two polls have looked at it.
     state: watch::Sender<Option<Arc<Listing>>>,
 }
@@ -35,6 +40,8 @@ pub(crate) struct Listing {
     /// The versions that the policy selects, by number. If the directory cannot be read, or holds
     /// no version to be selected, those that were selected before.
     pub(crate) selected: BTreeMap<u64, Version>,
+    /// There are further versions, which are selected when too many of these cannot be served.
+    has_more: bool,
     /// The reason why they are no longer those of the directory.
     failure: Option<Failure>,
 }
@@ -50,7 +57,12 @@ pub(crate) struct Version {
 
 impl Versions {
     pub(crate) fn new(directory: VersionDirectory) -> Self {
-        Self { directory, polls: Arc::default(), state: watch::Sender::new(None) }
+        Self {
+            directory,
+            polls: Arc::default(),
+            failing: Arc::default(),
+            state: watch::Sender::new(None),
+        }
     }
 
     /// The versions in `directory`; if it has the same path, what polls have found is kept.
@@ -58,16 +70,30 @@ impl Versions {
         if self.directory == directory {
             return Arc::clone(self);
         }
-        let same = self.directory.path == directory.path;
-        let polls = if same { Arc::clone(&self.polls) } else { Arc::default() };
-        Arc::new(Self { polls, ..Self::new(directory) })
+        let mut versions = Self::new(directory);
+        if self.directory.path == versions.directory.path {
+            versions.polls = Arc::clone(&self.polls);
+            versions.failing = Arc::clone(&self.failing);
+        }
+        Arc::new(versions)
+    }
+
+    /// Sets the versions that cannot be served. The directory is then polled at once.
+    pub(crate) fn set_failing(&self, failing: BTreeSet<Digest>) {
+        self.failing.send_if_modified(|known| {
+            let is_changed = *known != failing;
+            *known = failing;
+            is_changed
+        });
     }
 
     /// Polls the directory once. Returns its state if that has changed. Blocks.
-    fn poll(&self, directory: &Directory) -> Option<Listing> {
+    fn poll(&self, directory: &Directory, turn: Turn) -> Option<Listing> {
         let last = self.state.borrow().clone();
+        let failing = self.failing.borrow().clone();
         let mut polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
-        polls.poll(directory, &self.directory.policy, last.as_deref())
+        let look = Looking { directory, turn, policy: &self.directory.policy, failing: &failing };
+        polls.poll(&look, last.as_deref())
     }
 
     /// The tag of the version with the highest number.
@@ -77,7 +103,7 @@ impl Versions {
 
     /// All tags: `latest`, the numbers of the selected versions, and the labels of these. `None` if
     /// they are not known now.
-    pub(crate) fn tags(&self) -> Option<BTreeSet<Tag>> {
+    pub(crate) fn listed(&self) -> Option<Listed> {
         let listing = self.state.borrow().clone()?;
         if listing.failure.is_some() {
             return None;
@@ -86,7 +112,14 @@ impl Versions {
         let labels = self.directory.labels.iter();
         let labels = labels.filter(|(_, number)| listing.selected.contains_key(number));
         let labels = labels.map(|(label, _)| label.clone());
-        Some(numbers.chain(labels).chain([Self::latest()]).collect())
+        let tags = numbers.chain(labels).chain([Self::latest()]).collect();
+        let complete = listing.selected.iter().rev().filter(|(_, it)| it.content.is_ok());
+        let latest = Latest {
+            tag: Self::latest(),
+            versions: complete.map(|(number, _)| tag_of(*number)).collect(),
+            has_more: listing.has_more,
+        };
+        Some(Listed { tags, latest: Some(latest) })
     }
 
     /// The state of the directory, as soon as it is known.

@@ -18,6 +18,15 @@ pub(crate) struct PullPlaces {
     strangers: Places,
 }
 
+/// The origin of the demand for a pull.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Asker {
+    /// The model is in service, or the configuration names it.
+    Own,
+    /// Only requests named the model: first one of this caller, if known.
+    Stranger(Option<u64>),
+}
+
 /// A pull's place, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct PullPlace {
@@ -26,7 +35,7 @@ pub(crate) struct PullPlace {
 
 /// Places, of which one registry gets at most three quarters, and the repositories of one registry
 /// with the same first path segment at most half: a slow registry, or the slow repositories of one
-/// tenant, leave places to all others.
+/// tenant, leave places to all others. Of such a half, one caller gets at most three quarters.
 #[derive(Debug)]
 struct Places {
     count: usize,
@@ -43,9 +52,11 @@ impl PullPlaces {
 
     /// Waits for a place to pull from `location`. Pulls get their places in the order of their
     /// calls.
-    pub(crate) async fn take(&self, location: &Location, is_own: bool) -> PullPlace {
-        let places = if is_own { &self.own } else { &self.strangers };
-        places.take(location).await
+    pub(crate) async fn take(&self, location: &Location, asker: Asker) -> PullPlace {
+        match asker {
+            Asker::Own => self.own.take(location, None).await,
+            Asker::Stranger(caller) => self.strangers.take(location, caller).await,
+        }
     }
 }
 
@@ -57,12 +68,14 @@ impl Places {
 
     /// The places of the smaller group are taken first, so that a pull that waits for its group
     /// holds no place that another group could use.
-    async fn take(&self, location: &Location) -> PullPlace {
+    async fn take(&self, location: &Location, caller: Option<u64>) -> PullPlace {
         let (registry, tenant) = groups(location);
+        let most = (self.count * 3).div_ceil(8);
+        let caller = caller.map(|caller| self.group(format!("{tenant} {caller}"), most));
         let tenant = self.group(tenant, self.count.div_ceil(2));
         let registry = self.group(registry, (self.count * 3).div_ceil(4));
         let mut held = Vec::new();
-        for places in [tenant, registry, Arc::clone(&self.all)] {
+        for places in caller.into_iter().chain([tenant, registry, Arc::clone(&self.all)]) {
             held.push(places.acquire_owned().await.expect("never closed"));
         }
         PullPlace { _held: held }
@@ -106,7 +119,20 @@ mod tests {
 
     /// Takes a place that is free.
     fn taken(places: &PullPlaces, text: &str, is_own: bool) -> Option<PullPlace> {
-        places.take(&image(text), is_own).now_or_never()
+        let asker = if is_own { Asker::Own } else { Asker::Stranger(None) };
+        places.take(&image(text), asker).now_or_never()
+    }
+
+    #[tokio::test]
+    async fn a_caller_leaves_places_of_a_tenant_to_others() {
+        let places = PullPlaces::new(8);
+        let taken = |caller, number| {
+            let image = image(&format!("a.example/team/{number}"));
+            places.take(&image, Asker::Stranger(Some(caller))).now_or_never()
+        };
+        let held: Vec<_> = (0..4).filter_map(|number| taken(1, number)).collect();
+        assert_eq!(held.len(), 3);
+        assert!(taken(2, 9).is_some());
     }
 
     #[tokio::test]
@@ -130,7 +156,7 @@ mod tests {
         let places = PullPlaces::new(2);
         let first = taken(&places, "a.example/team/1", false).unwrap();
         let second = image("a.example/team/2");
-        let mut waiting = pin!(places.take(&second, false));
+        let mut waiting = pin!(places.take(&second, Asker::Stranger(None)));
         assert!(futures::poll!(waiting.as_mut()).is_pending());
         drop(taken(&places, "b.example/team/1", false).expect("another tenant"));
         drop(first);

@@ -13,7 +13,8 @@ use std::{
     sync::Arc,
 };
 
-use outrigger_core::ModelName;
+use outrigger_core::{ModelName, machines::Machines};
+use outrigger_trials::Reports;
 use tokio::sync::watch;
 
 use self::{bring_ups::BringUps, inputs::Inputs, routing::Routing, stages::Stages, steps::Steps};
@@ -28,6 +29,8 @@ pub(crate) struct Publishing {
     snapshot: watch::Sender<Arc<Snapshot>>,
     stages: Stages,
     steps: Steps,
+    /// Log lines and metrics for the time when the routes are in force.
+    pub(crate) reports: Reports,
     preloaded: bool,
     /// A preloaded model that is known not to have settled yet.
     unsettled: Option<ModelName>,
@@ -41,10 +44,10 @@ impl Publishing {
         self.snapshot.subscribe()
     }
 
-    /// Logs, counts and traces the changes of versions.
+    /// Follows the versions of these models, after each event, so that no transition is missed.
     pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, inputs: &Inputs<'_>) {
         let Inputs { world, machines, now, .. } = *inputs;
-        self.stages.follow(changed, machines, now);
+        self.stages.follow(changed, machines, now, &mut self.reports);
         self.bring_ups.follow(changed, machines, &world.config.tracer);
         self.steps.follow(changed, machines, now);
     }
@@ -58,6 +61,13 @@ impl Publishing {
         }
         self.unsettled = machines.first_unsettled(self.unsettled.as_ref(), now);
         self.unsettled.is_none()
+    }
+
+    /// Logs, counts and traces the transitions that were followed. Their routes must be in force.
+    pub(crate) fn report(&mut self, machines: &Machines) {
+        self.reports.emit();
+        self.stages.show(machines);
+        self.bring_ups.show();
     }
 
     /// Publishes the snapshot if it has changed.

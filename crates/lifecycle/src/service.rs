@@ -3,6 +3,7 @@
 mod canaries;
 mod commands;
 mod effects;
+mod publish;
 mod report;
 mod start;
 
@@ -13,15 +14,16 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use futures::FutureExt as _;
 use outrigger_core::{
-    EngineId, Failure, ModelKey, ModelName, Moment, Policy, Version, Versions,
+    Digest, EngineId, Failure, ModelKey, ModelName, Moment, Policy, Version, Versions,
     engine::Condition,
     machines::{Event, Machines},
     model,
 };
 use outrigger_oci::Client;
 use outrigger_store::Store;
-use outrigger_trials::{LocalJudge, Reply, Trials, Worker};
+use outrigger_trials::{Job, LocalJudge, Reply, Trials, Worker};
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
@@ -34,10 +36,11 @@ use crate::{
     engines,
     handle::{Command, Part, Shared},
     jobs::{Done, Jobs},
+    journal::{self, Changes},
     metrics,
     names::Names,
     numbered::Watches,
-    publishing::{Publishing, inputs::Inputs},
+    publishing::Publishing,
     pulls::Pulls,
     schedule::Schedule,
     signatures,
@@ -51,6 +54,9 @@ const COMMANDS: usize = 4096;
 /// The limit of engine events that wait to be handled; an engine with more waits.
 const ENGINE_EVENTS: usize = 256;
 
+/// The limit of events that are handled between two publications.
+const BATCH: usize = 256;
+
 /// Owns the machines and runs until it is stopped.
 pub struct Service {
     world: Arc<World>,
@@ -58,6 +64,8 @@ pub struct Service {
     machines: Machines,
     jobs: Jobs,
     pulls: Pulls,
+    /// The callers that asked first for models whose files may still have to be pulled.
+    askers: BTreeMap<ModelName, u64>,
     versions: VersionData,
     commands: mpsc::Receiver<Command>,
     couriers: BTreeMap<EngineId, Courier>,
@@ -74,9 +82,17 @@ pub struct Service {
     decisions: Vec<(oneshot::Receiver<Result<(), Failure>>, Reply)>,
     /// Set until the service runs.
     worker: Option<Worker>,
-    /// The number of the last state of the trials that was passed on to be written.
-    trials_written: u64,
     schedule: Schedule,
+    /// Models that have changed since the last publication.
+    changed: BTreeSet<ModelName>,
+    /// Models whose canaries have changed since then.
+    tried: BTreeSet<ModelName>,
+    /// Jobs with the registry that start with the next publication.
+    registry_jobs: Vec<Job>,
+    /// Digests whose files may have become unneeded since the last publication.
+    released: BTreeSet<Digest>,
+    /// Answers to callers that are due with the next publication.
+    replies: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 /// Creates a service and its handle. It is idle until [`Service::run`].
@@ -95,7 +111,8 @@ pub fn start(
     let clock = Clock::start();
     let (sender, commands) = mpsc::channel(COMMANDS);
     let publishing = Publishing::default();
-    let (trials, worker) = Trials::new(config.tunables.canary.clone(), Box::new(LocalJudge));
+    let (trials, worker) =
+        Trials::new(config.tunables.canary.clone(), config.salt, Box::new(LocalJudge));
     let shared = Shared {
         clock,
         names: Arc::clone(&names),
@@ -117,6 +134,7 @@ pub fn start(
         machines,
         jobs: Jobs::default(),
         pulls: Pulls::default(),
+        askers: BTreeMap::new(),
         versions: VersionData::default(),
         commands,
         couriers: BTreeMap::new(),
@@ -127,10 +145,14 @@ pub fn start(
         trials,
         decisions: Vec::new(),
         worker: Some(worker),
-        trials_written: 0,
         schedule: Schedule::new(clock.now()),
+        changed: BTreeSet::new(),
+        tried: BTreeSet::new(),
+        registry_jobs: Vec::new(),
+        released: BTreeSet::new(),
+        replies: Vec::new(),
     };
-    Ok((Handle { shared: Arc::new(shared), part: Part::Counted }, service))
+    Ok((Handle { shared: Arc::new(shared), part: Part::Counted, caller: None }, service))
 }
 
 fn policy(config: &Config, tunables: &Tunables) -> Policy {
@@ -159,35 +181,53 @@ impl Service {
         self.verify_later();
         let mut aside = JoinSet::new();
         self.worker.take().map(|worker| aside.spawn(worker.run()));
+        aside.spawn(journal::write(Arc::clone(&self.world)));
         self.start_engines(&mut aside);
         let configured = self.world.names.load().begin(&self.world.config.tunables);
         configured.into_iter().for_each(|event| self.apply(event));
         self.apply(Event::Tick);
         self.watch_directories();
-        self.publish();
+        self.collect();
+        self.publish().await;
         let stop = loop {
-            let (wake_at, judging) = (self.wake_at(), self.judging());
-            // The order of the branches: events that free resources, results of jobs, new commands,
-            // engines, directories, canaries, and last the clock. The work under way bounds each of
-            // the first three.
-            let stop = tokio::select! {
-                biased;
-                drained = self.versions.drains.take() => self.drained(drained),
-                done = self.jobs.next() => self.done(done),
-                command = self.commands.recv() => self.command(command),
-                Some((engine, event)) = self.engine_events.recv() => self.engine(engine, event),
-                Some(model) = self.watches.changed() => self.directory_changed(model),
-                () = judging => self.judge(),
-                () = sleep_until(wake_at) => self.tick(),
-            };
-            self.publish();
-            self.report_decisions();
+            let mut stop = self.step().await;
+            // One write of the journal covers everything that is ready.
+            let mut room = BATCH;
+            while stop.is_none()
+                && room > 0
+                && let Some(next) = self.step().now_or_never()
+            {
+                stop = next;
+                room -= 1;
+            }
+            self.publish().await;
             if let Some(stop) = stop {
                 break stop;
             }
         };
         self.stop(stop).await;
         Ok(())
+    }
+
+    /// Waits for an event and handles it. Cancel safe.
+    async fn step(&mut self) -> Option<Stop> {
+        let wake_at = self.wake_at();
+        let judging = self.judging();
+        // The order of the branches: events that free resources, results of jobs, new commands,
+        // engines, directories, canaries, and last the clock. The work under way bounds each of
+        // the first three.
+        let stop = tokio::select! {
+            biased;
+            drained = self.versions.drains.take() => self.drained(drained),
+            done = self.jobs.next() => self.done(done),
+            command = self.commands.recv() => self.command(command),
+            Some((engine, event)) = self.engine_events.recv() => self.engine(engine, event),
+            Some(model) = self.watches.changed() => self.directory_changed(model),
+            () = judging => self.judge(),
+            () = sleep_until(wake_at) => self.tick(),
+        };
+        self.collect();
+        stop
     }
 
     fn wake_at(&mut self) -> tokio::time::Instant {
@@ -226,9 +266,9 @@ impl Service {
 
     fn directory_changed(&mut self, model: ModelName) -> Option<Stop> {
         let names = self.world.names.load_full();
-        let tags = names.directory(&model).and_then(|versions| versions.tags());
-        if let Some(tags) = tags {
-            self.apply(Event::Listed(model, tags));
+        let listed = names.directory(&model).and_then(|versions| versions.listed());
+        if let Some(listed) = listed {
+            self.apply(Event::Listed(model, listed));
         }
         None
     }
@@ -261,8 +301,10 @@ impl Service {
         let now = self.clock.now();
         if self.schedule.take_uses(now) {
             // Shows the last use of models for which no time is due.
-            let used = self.publishing.routing.take_used(&self.machines.names(), now);
+            let names = self.machines.names();
+            let used = self.publishing.routing.take_used(&names, now);
             self.apply_at(now, Event::Used(used));
+            self.askers.retain(|name, _| names.contains(name));
         }
         if self.schedule.is_sweep_due(now) {
             self.sweep();
@@ -291,44 +333,6 @@ impl Service {
         });
     }
 
-    /// Publishes changes. Only the models that changed are processed, so that no model can slow
-    /// another.
-    pub(crate) fn publish(&mut self) {
-        let now = self.clock.now();
-        let mut changed = self.machines.take_changed();
-        changed.extend(self.publishing.routing.set_outages(&self.machines, now));
-        self.try_canaries(|trials, cx| trials.renew(&changed, cx));
-        changed.extend(self.trials.take_changed());
-        changed.extend(self.machines.take_changed());
-        let (publishing, inputs) = self.publishing(now);
-        let is_routed = publishing.routing.publish(&changed, &inputs);
-        publishing.follow(&changed, &inputs);
-        if is_routed {
-            self.versions.forget_drained(&changed);
-        }
-        self.versions.forget_deleted(&changed, &self.machines);
-        self.try_canaries(|trials, cx| trials.show(&changed, cx));
-        changed.extend(self.trials.take_changed());
-        let (publishing, inputs) = self.publishing(now);
-        publishing.show(&changed, &inputs);
-        if is_routed {
-            // Last, so that the caller of a request that waited sees the version that answered it.
-            publishing.routing.announce();
-        }
-    }
-
-    fn publishing(&mut self, now: Moment) -> (&mut Publishing, Inputs<'_>) {
-        let inputs = Inputs {
-            world: &self.world,
-            machines: &self.machines,
-            versions: &self.versions,
-            trials: &self.trials,
-            clock: self.clock,
-            now,
-        };
-        (&mut self.publishing, inputs)
-    }
-
     fn sweep(&mut self) {
         self.schedule.swept(self.clock.now());
         let known: BTreeSet<_> = self.machines.models().map(|model| model.key().digest).collect();
@@ -352,45 +356,55 @@ impl Service {
 
     fn apply_at(&mut self, now: Moment, event: Event) {
         let effects = self.machines.handle(now, rand::random(), event);
-        self.world.set_in_use(self.machines.take_files_changed());
+        self.update_files_in_use();
         self.world.flights.set(self.machines.suspects());
-        self.save_machines();
+        self.update_journal();
         for effect in effects {
             self.carry_out(effect);
         }
     }
 
-    /// Writes the journal if the state that must survive a restart has changed.
-    fn save_machines(&mut self) {
-        let (changed, crashes) = (self.machines.take_durable(), self.machines.take_crashes());
-        if crashes.is_some() {
-            metrics::quarantined(self.machines.quarantined().count());
-            metrics::unexplained(self.machines.unexplained());
+    /// Keeps the files that are needed from now on. Others are released with the next publication,
+    /// since the journal may still name their versions.
+    fn update_files_in_use(&mut self) {
+        for (digest, is_needed) in self.machines.take_files_changed() {
+            match is_needed {
+                true => self.world.keep([digest]),
+                false => drop(self.released.insert(digest)),
+            }
         }
-        let Some(number) = self.world.durable.update(changed, crashes) else { return };
-        let world = Arc::clone(&self.world);
-        self.jobs.start(Done::Nothing, async move {
-            blocking(&world, move |world| world.write_journal(number)).await;
-            Done::Nothing
-        });
+    }
+
+    /// Passes on the state that must survive a restart, if it has changed.
+    fn update_journal(&mut self) {
+        let models = self.machines.take_durable();
+        let crashes = self.machines.take_crashes();
+        if crashes.is_some() {
+            let quarantined = self.machines.quarantined().count();
+            let unexplained = self.machines.unexplained().map(|(id, it)| (id.clone(), it));
+            let unexplained: Vec<_> = unexplained.collect();
+            self.publishing.reports.add(move || {
+                metrics::quarantined(quarantined);
+                metrics::unexplained(unexplained.iter().map(|(id, it)| (id, *it)));
+            });
+        }
+        self.world.durable.update(Changes { models, crashes, canaries: None });
     }
 
     async fn stop(mut self, stop: Stop) {
         tracing::info!("lifecycle is stopping; the engine keeps its models");
         self.publishing.routing.close();
         let now = self.clock.now();
-        self.world.durable.update(Vec::new(), Some(self.machines.stopped_crashes()));
-        let trials = self.trials.record(now);
-        self.trials_written += 1;
-        let number = self.trials_written;
+        self.world.durable.close();
+        self.world.durable.update(Changes {
+            models: Vec::new(),
+            crashes: Some(self.machines.stopped_crashes()),
+            canaries: Some(self.trials.record(now)),
+        });
         let last = async {
             self.jobs.stop().await;
-            let write = move |world: &World| {
-                // Later than every number: an earlier write may have failed.
-                world.write_journal(u64::MAX);
-                world.write_canaries(number, &trials);
-            };
-            blocking(&self.world, write).await;
+            // A failure was logged.
+            blocking(&self.world, World::write_journal).await.ok();
         };
         if timeout(stop.grace, last).await.is_err() {
             tracing::warn!("the journal was not written within the grace period");
@@ -419,7 +433,7 @@ mod tests {
         let (idle_ttl, moment) = (config.tunables.idle_ttl, Duration::from_millis(1));
         let (handle, mut service, _dir) = service(config);
         service.apply(Event::Ask(churn(), latest()));
-        service.publish();
+        service.publish_now();
         tokio::time::advance(idle_ttl - moment).await;
         service.apply(Event::Tick);
         service.wake_at();

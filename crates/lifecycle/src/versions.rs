@@ -12,6 +12,7 @@ use crate::{
     drains::Drains,
     jobs::prepare::{Kept, Prepared},
     lease::{Live, Servable},
+    load::{Load, ModelLoad},
     recent::Recent,
     replay::Replayed,
 };
@@ -25,6 +26,8 @@ pub(crate) struct VersionData {
     live: BTreeMap<ModelKey, Live>,
     /// The latest requests of each model with a servable.
     recent: BTreeMap<ModelName, Arc<Recent>>,
+    /// The requests in progress of each model with a servable.
+    loads: BTreeMap<ModelName, Arc<ModelLoad>>,
     /// The warm-up results of the versions.
     pub(crate) replayed: BTreeMap<ModelKey, Replayed>,
     pub(crate) drains: Arc<Drains>,
@@ -47,15 +50,17 @@ impl VersionData {
         let held = self.live.get(&key).and_then(|live| live.revive(&id, route));
         let servable = held.unwrap_or_else(|| {
             let prepared = self.prepared.get(&key).expect("the gate was passed with it");
+            let scorer = prepared.scorer(id);
+            let model = self.loads.entry(key.name.clone()).or_default();
             Arc::new(Servable {
                 key: key.clone(),
                 platform_digest: prepared.platform_digest,
                 engine: prepared.engine.0.clone(),
-                scorer: prepared.scorer(id),
+                load: Load::of(model, Arc::clone(&scorer.flight)),
+                scorer,
                 profile: prepared.profile.clone(),
                 _memory: Arc::clone(&prepared.memory),
                 described: OnceLock::new(),
-                load: Arc::default(),
                 recent: Arc::clone(self.recent.entry(key.name.clone()).or_default()),
                 route: route.into(),
                 drains: Arc::clone(&self.drains),
@@ -91,6 +96,9 @@ impl VersionData {
             // Servables hold the requests of a model that has any.
             if self.recent.get(name).is_some_and(|recent| Arc::strong_count(recent) == 1) {
                 self.recent.remove(name);
+            }
+            if self.loads.get(name).is_some_and(|load| Arc::strong_count(load) == 1) {
+                self.loads.remove(name);
             }
         }
     }

@@ -9,10 +9,14 @@ use arc_swap::ArcSwap;
 use outrigger_core::{Digest, Failure, Reason};
 use outrigger_oci::{Client, signature::Policy};
 use outrigger_store::Store;
-use outrigger_trials::CanaryRecord;
 
 use crate::{
-    blocking, config::Config, engines::Engines, flights::Flights, journal::Durable, names::Names,
+    blocking,
+    config::Config,
+    engines::Engines,
+    flights::Flights,
+    journal::{Durable, Numbered},
+    names::Names,
     places::PullPlaces,
 };
 
@@ -29,8 +33,8 @@ pub(crate) struct World {
     pub(crate) durable: Durable,
     pub(crate) flights: Flights,
     pub(crate) pulls: PullPlaces,
-    journal: Mutex<u64>,
-    canaries: Mutex<u64>,
+    /// Held during a write of the journal.
+    journal: Mutex<()>,
 }
 
 impl World {
@@ -53,7 +57,6 @@ impl World {
             durable: Durable::default(),
             flights: Flights::default(),
             journal: Mutex::default(),
-            canaries: Mutex::default(),
         }
     }
 
@@ -62,48 +65,45 @@ impl World {
         self.in_use.lock().unwrap_or_else(PoisonError::into_inner).contains(digest)
     }
 
-    /// Sets whether the files of these digests must stay.
-    pub(crate) fn set_in_use(&self, changed: Vec<(Digest, bool)>) {
+    /// Sets that the files of these digests must stay.
+    pub(crate) fn keep(&self, digests: impl IntoIterator<Item = Digest>) {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner).extend(digests);
+    }
+
+    /// Sets that the files of these digests need not stay.
+    pub(crate) fn release(&self, digests: impl IntoIterator<Item = Digest>) {
         let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
-        for (digest, is_used) in changed {
-            match is_used {
-                true => in_use.insert(digest),
-                false => in_use.remove(&digest),
-            };
+        for digest in digests {
+            in_use.remove(&digest);
         }
     }
 
-    /// Writes the latest state of the machines, unless `number` or a later one was written. Blocks.
-    pub(crate) fn write_journal(&self, number: u64) {
-        let mut written = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-        if number <= *written {
-            return;
-        }
-        let (latest, record, crashes) = self.durable.record();
+    /// Writes the latest state to the journal and returns its number. Blocks.
+    ///
+    /// # Errors
+    /// The write failed, and was logged.
+    pub(crate) fn write_journal(&self) -> Result<u64, ()> {
+        // One write at a time, so that none overwrites a later one.
+        let _turn = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        let Numbered { number, record, crashes, canaries } = self.durable.latest();
         let journal = self.store.journal();
-        match journal.save(&record).and_then(|()| journal.save_crashes(&crashes)) {
-            Ok(()) => *written = latest,
-            // Without it the next start loads more than necessary.
-            Err(error) => tracing::warn!(error = %error, "cannot write the journal"),
+        let written = journal.save(&record).and_then(|()| journal.save_crashes(&crashes));
+        let written = written.and_then(|()| match &canaries {
+            Some(canaries) => journal.save_canaries(&**canaries),
+            None => Ok(()),
+        });
+        self.durable.end(number, written.is_ok());
+        if let Err(error) = &written {
+            tracing::warn!(
+                error = %error,
+                "cannot write the journal, which is tried again: until then changes take effect \
+                 that a restart loses"
+            );
         }
         if let Err(error) = self.store.record_seen(&record) {
             tracing::warn!(error = %error, "cannot record the tags of a model beside its files");
         }
-    }
-}
-
-impl World {
-    /// Writes the state `number` of the canaries, unless a later one was written. Blocks.
-    pub(crate) fn write_canaries(&self, number: u64, record: &CanaryRecord) {
-        let mut written = self.canaries.lock().unwrap_or_else(PoisonError::into_inner);
-        if number <= *written {
-            return;
-        }
-        match self.store.journal().save_canaries(record) {
-            Ok(()) => *written = number,
-            // Without it the next start begins their trials anew.
-            Err(error) => tracing::warn!(error = %error, "cannot write the canaries' journal"),
-        }
+        written.map(|()| number).map_err(drop)
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::{
     task,
 };
 
-use crate::{Scatter, Space, Stream};
+use crate::Stream;
 
 /// The most bytes read ahead at once. Several answers of the engine fit; a larger request takes two
 /// reads.
@@ -126,50 +126,6 @@ impl<S: Stream> ReadAhead<S> {
             self.taken = 0;
         }
         ready
-    }
-
-    /// Reads once into two buffers; an error of kind `WouldBlock` means that nothing is available.
-    fn try_scatter(&mut self, first: &mut Space<'_>, rest: &mut Space<'_>) -> io::Result<usize> {
-        let mut read = None;
-        let done = self.stream.try_io(Interest::READABLE, || {
-            let room = first.len() + rest.len();
-            let count = read_into(&self.stream, first.spare(), rest.spare())?;
-            read = Some(count);
-            mark(count, room)
-        });
-        let Some(count) = read else { return done.map(|()| 0) };
-        self.taken += count;
-        let direct = count.min(first.len());
-        // SAFETY: the kernel has initialised that many bytes of each.
-        unsafe {
-            first.filled(direct);
-            rest.filled(count - direct);
-        }
-        Ok(count)
-    }
-}
-
-impl<S: Stream + Unpin> Scatter for ReadAhead<S> {
-    fn poll_scatter(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        mut first: Space<'_>,
-        mut rest: Space<'_>,
-    ) -> Poll<io::Result<usize>> {
-        if !self.ahead.is_empty() {
-            let before = self.ahead.len();
-            first.take_from(&mut self.ahead);
-            rest.take_from(&mut self.ahead);
-            return Poll::Ready(Ok(before - self.ahead.len()));
-        }
-        loop {
-            ready!(self.poll_ready(context))?;
-            match self.try_scatter(&mut first, &mut rest) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                done => return Poll::Ready(done),
-            }
-        }
     }
 }
 

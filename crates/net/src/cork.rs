@@ -11,7 +11,7 @@ use bytes::{Buf as _, BytesMut};
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::{ReadAhead, Scatter, Space, Stream, ahead::poll_write};
+use crate::{ReadAhead, Stream, ahead::poll_write};
 
 /// The most bytes kept back; copying more costs as much as a system call.
 const MOST: usize = 16 << 10;
@@ -112,17 +112,6 @@ impl<S: Stream> AsyncRead for Corked<S> {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.reader).poll_read(context, out)
-    }
-}
-
-impl<S: Stream> Scatter for Corked<S> {
-    fn poll_scatter(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        first: Space<'_>,
-        rest: Space<'_>,
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.reader).poll_scatter(context, first, rest)
     }
 }
 

@@ -7,8 +7,6 @@
 //!
 //! - [`ReadAhead`] reads all available bytes, beyond those asked for, and concludes from a short
 //!   read that no more are available.
-//! - [`Scatter`] reads into two buffers with one system call: bytes whose place is known, and the
-//!   bytes after them.
 //! - [`Corked`] combines small writes until its [`Cork`] is pulled, which [`Cork::pulled_after`]
 //!   does after each poll of the connection.
 //! - [`timeout_at`] sets deadlines without waking the runtime that it is called on.
@@ -18,7 +16,6 @@
 mod ahead;
 mod cork;
 mod deadline;
-mod scatter;
 mod schedule;
 mod stream;
 mod workers;
@@ -26,7 +23,6 @@ mod workers;
 pub use ahead::ReadAhead;
 pub use cork::{Cork, Corked};
 pub use deadline::timeout_at;
-pub use scatter::{Scatter, Space};
 pub use schedule::{Scheduling, lower_priority};
 pub use stream::{Socket, Stream};
 pub use workers::{Seat, Seats, Workers};

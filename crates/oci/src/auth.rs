@@ -88,7 +88,7 @@ impl Authenticator {
         challenges: &[Challenge],
     ) -> Result<HeaderValue, Error> {
         let stamp = self.credentials.stamp();
-        let credential = self.credentials.get(&scope.host).await?;
+        let credential = self.credentials.get(&scope.host, &scope.repository).await?;
         let (header, expires) = authorize(http, scope, challenges, credential).await?;
         self.remember(scope, Authorization { header: header.clone(), expires, stamp });
         Ok(header)

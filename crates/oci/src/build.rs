@@ -9,11 +9,13 @@
 //! packed with gzip, which every tool can read.
 
 mod archive;
+mod flat;
+mod origin;
 mod scan;
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -24,6 +26,7 @@ use serde::Serialize;
 
 use crate::{Content, ImageToPush, LayerToPush};
 use archive::Packed;
+pub use origin::Origin;
 use scan::Entry;
 
 /// Files of this many bytes or more get a layer of their own.
@@ -48,6 +51,14 @@ pub enum BuildError {
         directory: PathBuf,
         /// The directory that holds a model of the framework.
         model: String,
+    },
+    /// The model has no metadata.json and cannot be described.
+    #[error("{} has no metadata.json, and its model cannot be described: {problem}", directory.display())]
+    NotDescribed {
+        /// The directory.
+        directory: PathBuf,
+        /// The problem.
+        problem: String,
     },
     /// No known engine runs the model.
     #[error(transparent)]
@@ -94,8 +105,10 @@ impl BuildError {
 }
 
 /// Packs `directory`, which mirrors `/data` in the image: metadata.json, optionally golden.jsonl,
-/// and the model in the directory of its framework. `labels` become labels of the image's
-/// configuration and annotations of the manifest.
+/// and the model in the directory of its framework. The model's files may also lie beside
+/// metadata.json, and where its framework describes them they need none. `labels` become labels of
+/// the image's configuration and annotations of the manifest, beside those of the image that the
+/// directory was pulled from.
 ///
 /// Layers are written to temporary files, which are removed with the returned image. This function
 /// blocks.
@@ -104,38 +117,40 @@ pub fn image_from_dir(
     labels: BTreeMap<String, String>,
     layouts: &Layouts,
 ) -> Result<ImageToPush, BuildError> {
-    let entries = scan::scan(directory)?;
-    check(directory, &entries, layouts)?;
     let work = tempfile::tempdir().map_err(BuildError::io(std::env::temp_dir()))?;
+    let entries = flat::placed(directory, scan::scan(directory)?, layouts, work.path())?;
+    check(directory, &entries, layouts)?;
     let (large, small): (Vec<_>, Vec<_>) = entries.into_iter().partition(Entry::is_large);
     let mut packed = vec![archive::pack(work.path(), LayerKind::TarGzip, &small)?];
     for entry in large {
         packed.push(archive::pack(work.path(), LayerKind::Tar, &[entry])?);
     }
-    let config = config(&labels, &packed);
+    let (mut all, mut annotations) = Origin::read(directory)?
+        .map(|origin| (origin.labels, origin.annotations))
+        .unwrap_or_default();
+    all.extend(labels);
+    annotations.extend(all.clone());
+    let config = config(&all, &packed);
     let keep = Arc::new(work);
     let layers = packed.into_iter().map(|packed| {
         let content = Content::File { path: packed.path, keep: Some(Arc::clone(&keep)) };
         LayerToPush { layer: packed.layer, content }
     });
-    Ok(ImageToPush { layers: layers.collect(), config, annotations: labels })
+    Ok(ImageToPush { layers: layers.collect(), config, annotations, original: None })
 }
 
 /// Checks that the package has metadata.json, and the directory of a model of its framework.
 fn check(directory: &Path, entries: &[Entry], layouts: &Layouts) -> Result<(), BuildError> {
-    let has = |name: &str, file: bool| {
-        entries.iter().any(|entry| entry.name == name && entry.is_file() == file)
-    };
+    let has = |name: &str| entries.iter().any(|entry| entry.name == name && !entry.is_file());
     let places = layouts.metadata();
     let package = directory.to_owned();
-    let Some(metadata) = places.iter().find(|place| has(place, true)) else {
+    let Some(metadata) = flat::metadata(entries, &places) else {
         return Err(BuildError::NoMetadata { directory: package, places });
     };
-    let path = directory.join(metadata);
-    let content = fs::read(&path).map_err(BuildError::io(&path))?;
+    let content = metadata.read()?;
     let models: Vec<_> = layouts.of(&content)?.iter().map(|layout| layout.directory).collect();
     // A package whose model's directory is its own has no other.
-    if !models.iter().any(|model| model.is_empty() || has(model, false)) {
+    if !models.iter().any(|model| model.is_empty() || has(model)) {
         return Err(BuildError::NoModel { directory: package, model: models.join(" or ") });
     }
     Ok(())

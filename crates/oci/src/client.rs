@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
+use oci_client::manifest::{OciImageIndex, OciImageManifest};
 use outrigger_core::{Digest, Selector, Tag};
 
 use crate::{
@@ -9,10 +10,10 @@ use crate::{
     blocking::blocking,
     download::download,
     layout::Layout,
-    manifest::{self, Descriptor, Manifest},
+    manifest::{self, Choice, Descriptor, Manifest},
     metrics::{pulled, pushed, register},
     partial::Partial,
-    push::ImageToPush,
+    push::{Content, ImageToPush, LayerToPush},
     registry::{Remote, Seen},
     retry::retrying,
     source::Stored,
@@ -97,15 +98,8 @@ impl Client {
         let (digest, stored, image) = match parsed {
             Manifest::Image(image) => (outer.digest, outer, image),
             Manifest::Index(index) => {
-                let platform = &self.inner.config.platform;
-                let Descriptor { digest, .. } = manifest::choose(&what, &index, platform)?;
-                let stored = self.manifest(reference, &Selector::Digest(digest)).await?;
-                match manifest::parse(&what, &stored.body, stored.media_type.as_deref())? {
-                    Manifest::Image(image) => (outer.digest, stored, image),
-                    Manifest::Index(_) => {
-                        return Err(Error::invalid(what, "an index within an index"));
-                    }
-                }
+                let (stored, image) = self.image_of(reference, &index).await?;
+                (outer.digest, stored, image)
             }
         };
         let config = manifest::checked(&what, &image.config.digest, image.config.size)?;
@@ -120,6 +114,43 @@ impl Client {
             layers: manifest::layers(&what, &image)?,
             annotations: image.annotations.unwrap_or_default(),
         })
+    }
+
+    /// The image of an index for this machine's platform.
+    async fn image_of(
+        &self,
+        reference: &Reference,
+        index: &OciImageIndex,
+    ) -> Result<(Stored, Box<OciImageManifest>), Error> {
+        let platform = &self.inner.config.platform;
+        let among = match manifest::choose(&reference.to_string(), index, platform)? {
+            Choice::Image(entry) => return self.entry(reference, entry).await,
+            Choice::Among(among) => among,
+        };
+        let mut images = Vec::new();
+        for entry in among.unnamed {
+            images.push(self.entry(reference, entry).await?);
+        }
+        images.retain(|(_, image)| manifest::is_runnable(image));
+        match (images.pop(), among.only_named) {
+            (Some(image), _) if images.is_empty() => Ok(image),
+            (None, Some(entry)) => self.entry(reference, entry).await,
+            _ => Err(among.none),
+        }
+    }
+
+    /// Reads the image of an entry of an index.
+    async fn entry(
+        &self,
+        reference: &Reference,
+        entry: Descriptor,
+    ) -> Result<(Stored, Box<OciImageManifest>), Error> {
+        let what = reference.to_string();
+        let stored = self.manifest(reference, &Selector::Digest(entry.digest)).await?;
+        match manifest::parse(&what, &stored.body, stored.media_type.as_deref())? {
+            Manifest::Image(image) => Ok((stored, image)),
+            Manifest::Index(_) => Err(Error::invalid(what, "an index within an index")),
+        }
     }
 
     /// Downloads a layer into the file `dest`, created if necessary. Bytes that `dest` already
@@ -160,6 +191,23 @@ impl Client {
             Place::Remote(remote) => download(&remote, &layer, blocking(open).await?).await,
             Place::Layout(layout) => blocking(move || layout.copy(layer.digest, open()?)).await,
         }
+    }
+
+    /// Reads an image of this machine's platform with its layers, to be pushed as it is. The layers are
+    /// in temporary files, which are removed with the returned image.
+    pub async fn download(&self, reference: &Reference) -> Result<ImageToPush, Error> {
+        let image = self.image(reference).await?;
+        let work = tempfile::tempdir().map_err(Error::io(std::env::temp_dir()))?;
+        let keep = Arc::new(work);
+        let mut layers = Vec::new();
+        for layer in image.layers {
+            let path = keep.path().join(layer.digest.hex());
+            self.fetch_blob(reference, &layer, &path).await?;
+            let content = Content::File { path, keep: Some(Arc::clone(&keep)) };
+            layers.push(LayerToPush { layer, content });
+        }
+        let original = Some(image.manifest);
+        Ok(ImageToPush { layers, config: image.config, annotations: image.annotations, original })
     }
 
     /// Pushes an image: first the blobs that the repository does not have, last the manifest under

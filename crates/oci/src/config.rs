@@ -2,11 +2,13 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use crate::Platform;
+
 /// Settings of a [`Client`](crate::Client).
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Hosts, as written in references (`localhost:5000`), that are called over plain HTTP. All
-    /// others are called over HTTPS.
+    /// Hosts that are called over plain HTTP, as [`registry_host`](crate::registry_host) takes them.
+    /// All others are called over HTTPS.
     pub plain_http: Vec<String>,
     /// A PEM file of certificate authorities that are trusted in addition to the system's.
     pub ca: Option<PathBuf>,
@@ -85,15 +87,6 @@ pub struct Limits {
     pub config: u64,
 }
 
-/// A platform, as an image index names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Platform {
-    /// The operating system, such as `linux`.
-    pub os: String,
-    /// The architecture by Go's name: `amd64`, `arm64`.
-    pub architecture: String,
-}
-
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -156,18 +149,5 @@ impl Default for Retries {
             max_delay: Duration::from_secs(10),
             max_retry_after: Duration::from_secs(30),
         }
-    }
-}
-
-impl Default for Platform {
-    /// Linux on this machine's architecture.
-    fn default() -> Self {
-        let architecture = match std::env::consts::ARCH {
-            "x86_64" => "amd64",
-            "aarch64" => "arm64",
-            "powerpc64" => "ppc64le",
-            other => other,
-        };
-        Self { os: "linux".to_owned(), architecture: architecture.to_owned() }
     }
 }

@@ -63,9 +63,14 @@ impl CredentialSource {
         Stamp(metadata.and_then(|file| Some((file.modified().ok()?, file.len()))))
     }
 
-    /// The credential for `host`, if there is one: that of the configuration file comes first.
-    pub(crate) async fn get(&self, host: &str) -> Result<Option<Credential>, Error> {
-        if let Some(credential) = self.configured(host).await? {
+    /// The credential for a repository of `host`, if there is one: that of the configuration file
+    /// comes first.
+    pub(crate) async fn get(
+        &self,
+        host: &str,
+        repository: &str,
+    ) -> Result<Option<Credential>, Error> {
+        if let Some(credential) = self.configured(host, repository).await? {
             return Ok(Some(credential));
         }
         let Some(identity) = &self.identity else { return Ok(None) };
@@ -73,11 +78,11 @@ impl CredentialSource {
     }
 
     /// The credential of the configuration file or a helper.
-    async fn configured(&self, host: &str) -> Result<Option<Credential>, Error> {
+    async fn configured(&self, host: &str, repository: &str) -> Result<Option<Credential>, Error> {
         let Some(path) = &self.config.docker_config else { return Ok(None) };
         let Some(config) = DockerConfig::read(path).await? else { return Ok(None) };
         match config
-            .find(host)
+            .find(host, repository)
             .map_err(|problem| Error::invalid(path.display().to_string(), problem))?
         {
             Found::Nothing => Ok(None),

@@ -1,7 +1,7 @@
 //! Entry to the reader of manifests, for the fuzz targets.
 
 use crate::{
-    config::Platform,
+    Platform,
     manifest::{self, Manifest},
 };
 

@@ -12,7 +12,7 @@ use outrigger_resilience::retry_after;
 use reqwest::{Client, ClientBuilder, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use rustls::InvalidMessage;
 
-use crate::{Config, Error};
+use crate::{Config, Error, registry_host};
 
 const USER_AGENT: &str = concat!("outrigger/", env!("CARGO_PKG_VERSION"));
 const MAX_REDIRECTS: usize = 5;
@@ -54,7 +54,10 @@ pub(crate) fn authority(url: &Url) -> String {
 impl Plain {
     /// A client that takes proxies from the environment and follows redirects.
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
-        let hosts = config.plain_http.iter().map(|host| host.to_ascii_lowercase()).collect();
+        let hosts = config.plain_http.iter().map(|host| registry_host(host));
+        let hosts = hosts
+            .collect::<Result<_, _>>()
+            .map_err(|error| Error::Config { problem: error.to_string(), source: None })?;
         let hosts = Arc::new(PlainHosts(hosts));
         let followed = Arc::clone(&hosts);
         Self::of(config, hosts, |builder| builder.redirect(redirects(Arc::clone(&followed))))

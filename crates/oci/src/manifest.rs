@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use oci_client::manifest::{
-    IMAGE_DOCKER_LAYER_GZIP_MEDIA_TYPE, IMAGE_DOCKER_LAYER_TAR_MEDIA_TYPE,
-    IMAGE_LAYER_GZIP_MEDIA_TYPE, IMAGE_LAYER_MEDIA_TYPE,
+    IMAGE_CONFIG_MEDIA_TYPE, IMAGE_DOCKER_CONFIG_MEDIA_TYPE, IMAGE_DOCKER_LAYER_GZIP_MEDIA_TYPE,
+    IMAGE_DOCKER_LAYER_TAR_MEDIA_TYPE, IMAGE_LAYER_GZIP_MEDIA_TYPE, IMAGE_LAYER_MEDIA_TYPE,
     IMAGE_LAYER_NONDISTRIBUTABLE_GZIP_MEDIA_TYPE, IMAGE_LAYER_NONDISTRIBUTABLE_MEDIA_TYPE,
     IMAGE_MANIFEST_LIST_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE, ImageIndexEntry,
     OCI_IMAGE_INDEX_MEDIA_TYPE, OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageIndex,
@@ -13,7 +13,7 @@ use oci_client::manifest::{
 use outrigger_core::{Digest, LayerKind};
 use serde::Deserialize;
 
-use crate::{Error, Layer, config::Platform};
+use crate::{Error, Layer, Platform};
 
 /// The media types that we read, for the `Accept` header.
 pub(crate) const ACCEPTED: [&str; 4] = [
@@ -30,11 +30,33 @@ const ZSTD_LAYERS: [&str; 2] = [
 /// The annotation by which BuildKit marks index entries that describe other entries (attestations).
 const ATTESTATION: &str = "vnd.docker.reference.type";
 
+/// The most entries without a platform whose manifests are read.
+const MAX_UNNAMED: usize = 16;
+
 /// A parsed manifest.
 #[derive(Debug)]
 pub(crate) enum Manifest {
     Image(Box<OciImageManifest>),
     Index(OciImageIndex),
+}
+
+/// The image of an index for a platform.
+#[derive(Debug)]
+pub(crate) enum Choice {
+    /// It is known by its entry.
+    Image(Descriptor),
+    /// Manifests tell which of several entries it is.
+    Among(Among),
+}
+
+/// Entries of which one is the image: the only image among those that name no platform, or else the
+/// only one that does. The others are artifacts.
+#[derive(Debug)]
+pub(crate) struct Among {
+    pub(crate) unnamed: Vec<Descriptor>,
+    pub(crate) only_named: Option<Descriptor>,
+    /// The error if there is no such image.
+    pub(crate) none: Error,
 }
 
 /// A descriptor with a valid digest and size.
@@ -90,39 +112,56 @@ pub(crate) fn choose(
     what: &str,
     index: &OciImageIndex,
     platform: &Platform,
-) -> Result<Descriptor, Error> {
-    let images: Vec<_> = index.manifests.iter().filter(|entry| is_image(entry)).collect();
-    let matching = images.iter().find(|entry| runs_on(entry, platform));
-    let chosen = match (matching, images.as_slice()) {
-        (Some(entry), _) => entry,
-        (None, [only]) => only,
-        (None, _) => {
-            let Platform { os, architecture } = platform;
-            let has: Vec<_> = images.iter().map(|entry| platform_of(entry)).collect();
-            let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };
-            let problem = format!("no image for {os}/{architecture}; there is {has}");
-            return Err(Error::invalid(what, problem));
-        }
-    };
-    checked(what, &chosen.digest, chosen.size)
+) -> Result<Choice, Error> {
+    let mut images: Vec<_> = index.manifests.iter().filter(|entry| is_image(entry)).collect();
+    let plain = |entry: &&ImageIndexEntry| entry.artifact_type.is_none();
+    if images.iter().any(plain) {
+        images.retain(plain);
+    }
+    let rank = |entry: &&&ImageIndexEntry| platform.rank(entry.platform.as_ref()?);
+    let matching = images.iter().filter(|entry| rank(entry).is_some()).min_by_key(rank);
+    let checked = |entry: &ImageIndexEntry| checked(what, &entry.digest, entry.size);
+    if let Some(chosen) = matching.or(images.first().filter(|_| images.len() == 1)) {
+        return checked(chosen).map(Choice::Image);
+    }
+    let none = no_image(what, &images, platform);
+    let (named, unnamed): (Vec<_>, Vec<_>) =
+        images.into_iter().partition(|entry| entry.platform.is_some());
+    if unnamed.is_empty() || unnamed.len() > MAX_UNNAMED {
+        return Err(none);
+    }
+    Ok(Choice::Among(Among {
+        unnamed: unnamed.into_iter().map(checked).collect::<Result<_, _>>()?,
+        only_named: if let [only] = named[..] { Some(checked(only)?) } else { None },
+        none,
+    }))
+}
+
+fn no_image(what: &str, images: &[&ImageIndexEntry], platform: &Platform) -> Error {
+    let Platform { os, architecture, .. } = platform;
+    let has: Vec<_> = images.iter().map(|entry| platform_of(entry)).collect();
+    let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };
+    Error::invalid(what, format!("no image for {os}/{architecture}; there is {has}"))
 }
 
 fn is_image(entry: &ImageIndexEntry) -> bool {
     let kind = [OCI_IMAGE_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE];
-    let attests = entry.annotations.as_ref().is_some_and(|all| all.contains_key(ATTESTATION));
+    let attests = entry.annotations.as_ref().is_some_and(|all| all.contains_key(ATTESTATION))
+        || platform_of(entry) == "unknown/unknown";
     kind.contains(&entry.media_type.as_str()) && !attests
 }
 
-fn runs_on(entry: &ImageIndexEntry, platform: &Platform) -> bool {
-    entry.platform.as_ref().is_some_and(|theirs| {
-        theirs.os.to_string() == platform.os
-            && theirs.architecture.to_string() == platform.architecture
-    })
+fn platform_of(entry: &ImageIndexEntry) -> String {
+    let Some(theirs) = &entry.platform else { return "one without a platform".to_owned() };
+    let variant = theirs.variant.iter().filter(|variant| !variant.is_empty());
+    let parts = [theirs.os.to_string(), theirs.architecture.to_string()];
+    parts.into_iter().chain(variant.cloned()).collect::<Vec<_>>().join("/")
 }
 
-fn platform_of(entry: &ImageIndexEntry) -> String {
-    let platform = entry.platform.as_ref();
-    platform.map_or("unknown".to_owned(), |theirs| format!("{}/{}", theirs.os, theirs.architecture))
+/// True if this is an image that containers run, and not an artifact of another kind.
+pub(crate) fn is_runnable(image: &OciImageManifest) -> bool {
+    let configs = [IMAGE_CONFIG_MEDIA_TYPE, IMAGE_DOCKER_CONFIG_MEDIA_TYPE];
+    image.artifact_type.is_none() && configs.contains(&image.config.media_type.as_str())
 }
 
 /// Checks a descriptor's digest and size.

@@ -14,7 +14,7 @@ use reqwest::{
 
 use crate::{
     Error, Layer,
-    manifest::layer_media_type,
+    manifest::{self, layer_media_type},
     registry::Remote,
     retry::retrying,
     transport::{Body, Call},
@@ -32,6 +32,8 @@ pub struct ImageToPush {
     pub config: Bytes,
     /// Annotations of the manifest.
     pub annotations: BTreeMap<String, String>,
+    /// The manifest of an image that is pushed as it was pulled, to the byte.
+    pub original: Option<Bytes>,
 }
 
 /// A layer to push.
@@ -60,6 +62,9 @@ pub enum Content {
 impl ImageToPush {
     /// The bytes of the manifest, as they will be stored.
     pub fn manifest(&self) -> Bytes {
+        if let Some(original) = &self.original {
+            return original.clone();
+        }
         let annotations = (!self.annotations.is_empty()).then(|| self.annotations.clone());
         let manifest = OciImageManifest {
             media_type: Some(OCI_IMAGE_MEDIA_TYPE.to_owned()),
@@ -123,7 +128,9 @@ impl Remote<'_> {
             };
             retrying(&self.config.retries, || self.push_blob(digest, &body)).await?;
         }
-        self.put_manifest(selector, OCI_IMAGE_MEDIA_TYPE, image.manifest()).await.map(drop)
+        let manifest = image.manifest();
+        let parsed = manifest::parse("the image", &manifest, None)?;
+        self.put_manifest(selector, &manifest::media_type(&parsed), manifest).await.map(drop)
     }
 
     /// Pushes an artifact with a subject. Returns true if the registry lists it under the subject

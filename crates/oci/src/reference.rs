@@ -27,16 +27,16 @@ pub struct InvalidReference {
 /// A reference to an image: a repository and optionally a tag or a digest.
 ///
 /// Two forms:
-/// - `HOST/PATH[:TAG|@DIGEST]`. The host is never implied: it has a dot or a
-///   port, or is `localhost`. Docker Hub's short forms (`busybox`,
+/// - `HOST/PATH[:TAG][@DIGEST]`. The host is never implied: it has a dot or a
+///   port, is `localhost`, or an address of IPv6 in brackets. Docker Hub's short forms (`busybox`,
 ///   `team/churn`) are refused rather than guessed; write
 ///   `docker.io/library/busybox`.
-/// - `oci:DIR[:TAG|@DIGEST]`, an OCI image layout directory. The text after the last colon is a
+/// - `oci:DIR[:TAG][@DIGEST]`, an OCI image layout directory. The text after the last colon is a
 ///   tag unless it contains a slash. A directory whose last segment contains a colon, without a
 ///   tag, is therefore written with a trailing slash: `oci:/models/a:b/`. A relative directory is
 ///   resolved against the working directory and kept as absolute.
 ///
-/// A tag together with a digest is refused, since they could name two different images.
+/// If a reference has a tag and a digest, the digest counts and the tag is dropped.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Reference {
@@ -57,6 +57,22 @@ pub enum Repository {
     },
     /// An OCI image layout directory: absolute, without `.` and `..`.
     Layout(PathBuf),
+}
+
+/// The error for a text that is not the host of a registry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a registry's host, such as registry.example, localhost:5000 or [::1]:5000, \
+     without a scheme and without a path"
+)]
+pub struct InvalidHost(String);
+
+/// The host of a registry, `host` or `host:port`, spelled as in references.
+///
+/// # Errors
+/// [`InvalidHost`]: no reference and no URL could have this host.
+pub fn registry_host(text: &str) -> Result<String, InvalidHost> {
+    parse::host(text).ok_or_else(|| InvalidHost(without_login(text).chars().take(300).collect()))
 }
 
 /// A prefix that allowed references must have: a registry (`registry.example`), the first segments
@@ -147,7 +163,8 @@ impl Prefix {
     }
 }
 
-fn starts_with_segments(path: &str, first: &str) -> bool {
+/// True if a path begins with all segments of `first`.
+pub(crate) fn starts_with_segments(path: &str, first: &str) -> bool {
     match path.strip_prefix(first) {
         Some(rest) => first.is_empty() || rest.is_empty() || rest.starts_with('/'),
         None => false,
@@ -195,18 +212,19 @@ impl FromStr for Prefix {
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.repository)?;
-        match (&self.selector, &self.repository) {
-            (Some(selector), _) => write!(f, "{selector}"),
-            (None, Repository::Layout(directory)) if ends_like_a_selector(directory) => {
-                f.write_str("/")
-            }
-            (None, _) => Ok(()),
+        if let Repository::Layout(directory) = &self.repository
+            && ends_like_a_selector(directory, self.selector.as_ref())
+        {
+            f.write_str("/")?;
         }
+        self.selector.as_ref().map_or(Ok(()), |selector| write!(f, "{selector}"))
     }
 }
 
-fn ends_like_a_selector(directory: &Path) -> bool {
-    directory.file_name().is_some_and(|name| name.to_string_lossy().contains([':', '@']))
+/// True if the end of the directory's name would be read as a part of the selector.
+fn ends_like_a_selector(directory: &Path, selector: Option<&Selector>) -> bool {
+    let last = directory.file_name().unwrap_or_default().to_string_lossy();
+    last.contains('@') || (last.contains(':') && !matches!(selector, Some(Selector::Tag(_))))
 }
 
 impl fmt::Display for Repository {

@@ -17,11 +17,11 @@ use tokio::{
 };
 
 use crate::{
-    Class, Config, Failure, HostConfig, InvalidConfig, Reply, Request,
+    Class, Config, Failure, HostConfig, InvalidConfig, ModelRef, Reply, Request,
     config::{Address, Pinned, invalid},
     dial::{self, Dialer},
     host::Host,
-    hosts::{Hosts, NoHost, Turn},
+    hosts::{Hosts, Key, NoHost, Turn},
     message, parts,
     policy::{Attempts, Cut, Next, Place, RetryBudget},
     room::{Ledger, Room},
@@ -71,7 +71,8 @@ impl Client {
         };
         let list = addresses.into_iter().zip(&config.hosts).map(host);
         let list = list.collect::<Result<Vec<_>, InvalidConfig>>()?;
-        let hosts = Hosts::new(list.len(), config.max_in_flight, config.ejection);
+        let names = list.iter().map(|host: &Host| Arc::clone(&host.name)).collect();
+        let hosts = Hosts::new(names, config.max_in_flight, config.ejection);
         let budget = Mutex::new(RetryBudget::new(config.budget, hosts.now()));
         let prefix = format!("{:016x}", rand::random::<u64>());
         let (next, answers) = (AtomicU64::new(0), None);
@@ -85,12 +86,16 @@ impl Client {
         Self { answers: Some(account), ..self }
     }
 
-    /// Runs a model once, at any of the hosts. A request with rows that is larger than a host takes
-    /// is sent in parts of fewer rows, one after the other.
+    /// Runs a model once, at any of the hosts. A request with rows that is larger than a host takes,
+    /// or that has several for a model that takes one, is sent in parts of fewer rows, one after the
+    /// other.
     ///
     /// # Errors
     /// The failure of the last attempt.
     pub async fn infer(&self, request: &Request) -> Result<Reply, Failure> {
+        if request.row_by_row && request.rows.is_some_and(|rows| rows > 1) {
+            return self.infer_parts(request, Cut { rows: Some(1), bytes: None }).await;
+        }
         match self.infer_whole(request).await {
             Err(Failure { class: Class::TooLarge(cut), .. }) if request.rows.is_some() => {
                 self.infer_parts(request, cut).await
@@ -112,28 +117,48 @@ impl Client {
     }
 
     async fn infer_whole(&self, request: &Request) -> Result<Reply, Failure> {
+        let key: Key = (Arc::clone(&request.model), request.version.clone());
         let mut attempts = Attempts::new(self.config.backoff, self.config.attempts);
+        let mut doubted = Vec::new();
         let mut last = None;
         loop {
-            let turn = match self.hosts.turn(&attempts, request.deadline).await {
+            let turn = match self.hosts.turn(&key, &attempts, request.deadline).await {
                 Ok(turn) => turn,
                 Err(reason) => return Err(last.unwrap_or_else(|| no_host(reason))),
             };
             let host = turn.host;
             let failure = match self.attempt(request, turn).await {
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => {
+                    self.hosts.blame(&doubted, &key, rand::random());
+                    return Ok(reply);
+                }
                 Err(failure) => failure,
             };
-            let jitter = (self.hosts.count(), rand::random());
-            let next = attempts.failed(host, failure.class, failure.retry_after, jitter);
-            let Next::Retry(pause) = next else { return Err(failure) };
+            if failure.class == Class::Ambiguous {
+                doubted.push(host);
+            }
+            let Next::Retry(pause) = self.next(&mut attempts, host, &failure) else {
+                return Err(failure);
+            };
             let has_time = Instant::now() + pause < request.deadline;
-            if !has_time || !self.budget().take(self.hosts.now()) {
+            // A message that no host has run costs none of them anything.
+            let may_retry = || failure.was_not_run() || self.budget().take(self.hosts.now());
+            if !has_time || !may_retry() {
                 return Err(failure);
             }
-            sleep(pause).await;
+            if !pause.is_zero() {
+                sleep(pause).await;
+            }
             last = Some(failure);
         }
+    }
+
+    fn next(&self, attempts: &mut Attempts, host: usize, failure: &Failure) -> Next {
+        let hosts = self.hosts.count();
+        if failure.is_not_served() {
+            return attempts.lacks(host, hosts);
+        }
+        attempts.failed(host, failure.class, failure.retry_after, (hosts, rand::random()))
     }
 
     /// Makes one attempt at the host numbered `host`, for callers that decide on hosts, limits and
@@ -148,45 +173,50 @@ impl Client {
         request: &Request,
         ledger: Option<&dyn Ledger>,
     ) -> Result<Reply, Failure> {
-        let result = self.send(request, host, ledger).await;
+        let until = self.until(request.deadline);
+        let result = self.send(request, host, until, ledger).await;
         result.map_err(|failure| failure.at(&self.list[host].name))
     }
 
     /// Makes one attempt at the host of `turn`, and records its end.
-    async fn attempt(&self, request: &Request, turn: Turn<'_>) -> Result<Reply, Failure> {
+    async fn attempt(&self, request: &Request, mut turn: Turn<'_>) -> Result<Reply, Failure> {
         let index = turn.host;
         let result = match self.fits(request, index) {
             Ok(()) => {
                 let open = |account: &Account| account.open(Owner::of(&self.prefix));
                 let charge = self.answers.as_ref().map(open);
                 let ledger = charge.as_ref().map(|charge| charge as &dyn Ledger);
-                self.send(request, index, ledger).await
+                let until = self.until_of(&turn, request.deadline);
+                turn.begins(until);
+                self.send(request, index, until, ledger).await
             }
             Err(too_large) => Err(too_large),
         };
-        let failure = result.as_ref().err().map(|failure: &Failure| failure.class);
-        turn.end(failure, request.rows.unwrap_or(1), rand::random());
-        if failure.is_none() {
+        turn.end(result.as_ref().err(), request.rows.unwrap_or(1), rand::random());
+        if result.is_ok() {
             self.budget().succeeded();
         }
         result.map_err(|failure| failure.at(&self.list[index].name))
     }
 
-    /// Sends a request to one host within the time of an attempt, and checks the answer.
+    /// Sends a request to one host, and checks the answer, which comes by `until`.
     async fn send(
         &self,
         request: &Request,
         index: usize,
+        until: Instant,
         ledger: Option<&dyn Ledger>,
     ) -> Result<Reply, Failure> {
         let host = &self.list[index];
-        let until = self.until(request.deadline);
+        let of_one_row = request.row_by_row.then(|| request.of_one_row()).transpose()?;
+        let request = of_one_row.as_ref().unwrap_or(request);
         let id = format!("{}-{}", self.prefix, self.next.fetch_add(1, Relaxed));
         let room = Room::new(self.config.max_answer, ledger);
         let answer = timeout_at(until, host.infer(request, &id, &room)).await;
         let (answer, form) = answer.map_err(|_| Failure::timeout())??;
         let (outputs, version) = message::check(answer, request, &id)?;
-        let version_of = |version: &String| self.hosts.answered(index, &request.model, version);
+        let key = (Arc::clone(&request.model), request.version.clone());
+        let version_of = |version: &String| self.hosts.answered(index, &key, version);
         let changed_from = version.as_ref().and_then(version_of);
         Ok(Reply { outputs, version, changed_from, host: Arc::clone(&host.name), form })
     }
@@ -207,6 +237,15 @@ impl Client {
         attempt.map_or(deadline, |attempt| attempt.min(deadline))
     }
 
+    /// The end of the attempt of `turn`. A host that failed its last call gets half of the time, so
+    /// that another one may answer in the rest.
+    fn until_of(&self, turn: &Turn<'_>, deadline: Instant) -> Instant {
+        let until = self.until(deadline);
+        let now = Instant::now();
+        let half = now + deadline.saturating_duration_since(now) / 2;
+        if turn.is_doubtful { until.min(half) } else { until }
+    }
+
     fn budget(&self) -> MutexGuard<'_, RetryBudget> {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -221,9 +260,13 @@ impl Client {
         self.hosts.limits()
     }
 
-    /// The places of the hosts.
-    pub fn places(&self) -> Vec<Place> {
-        self.hosts.places()
+    /// The places of the hosts for the calls of a model.
+    pub fn places(&self, model: ModelRef<'_>) -> Vec<Place> {
+        self.hosts.places(&model.key())
+    }
+
+    pub(crate) fn hosts(&self) -> &Hosts {
+        &self.hosts
     }
 
     pub(crate) fn host(&self, index: usize) -> &Host {
@@ -256,9 +299,7 @@ fn http_client(
 
 fn no_host(reason: NoHost) -> Failure {
     match reason {
-        NoHost::Out => {
-            Failure::new(Class::Unavailable, "no host answers: all are withdrawn for a while")
-        }
+        NoHost::Out => Failure::new(Class::Unavailable, "no host takes the request"),
         NoHost::Busy => Failure::new(Class::Overloaded, "all hosts were busy until the deadline"),
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     Client, Failure, Form, Status,
     grpc::Method as Call,
     host::Host,
+    hosts::Key,
     rest::{escaped, model_path},
 };
 
@@ -26,6 +27,12 @@ pub struct ModelRef<'a> {
     pub name: &'a str,
     /// The version; `None`: the host chooses it.
     pub version: Option<&'a str>,
+}
+
+impl ModelRef<'_> {
+    pub(crate) fn key(&self) -> Key {
+        (self.name.into(), self.version.map(Into::into))
+    }
 }
 
 /// A question or an order to one host.
@@ -103,7 +110,9 @@ impl Client {
         }
     }
 
-    /// The answer to a question for health. A host says no by the status 400, 404 or 503.
+    /// The answer to a question for health. A host says no by the HTTP status 400, 404 or 503. Over
+    /// gRPC, MLServer and KServe raise an error for a model that they do not have, which their
+    /// libraries send as UNKNOWN.
     async fn is(
         &self,
         host: usize,
@@ -112,7 +121,7 @@ impl Client {
     ) -> Result<bool, Failure> {
         let no = |status| match status {
             Status::Http(status) => matches!(status.as_u16(), 400 | 404 | 503),
-            Status::Grpc(code) => code == Code::NotFound,
+            Status::Grpc(code) => matches!(code, Code::NotFound | Code::Unknown),
             Status::None | Status::Invalid | Status::Engine => false,
         };
         match self.control(host, control, deadline).await {

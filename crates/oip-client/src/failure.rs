@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use http::StatusCode;
+use outrigger_oip::message::is_of_onnx_input;
 use outrigger_proto::raw::unary::Unreadable;
 use outrigger_rpc::{CallError, TransportError, status_of_http};
 use tonic::Code;
@@ -22,6 +23,8 @@ pub struct Failure {
     pub message: String,
     /// The pause that the host asks for.
     pub retry_after: Option<Duration>,
+    /// True if the host has another version of the model than the one that was asked for.
+    pub(crate) is_other_version: bool,
     /// True if the host may take the message in another form.
     pub(crate) wrong_form: bool,
     /// True if the host writes bytes into JSON that are not UTF-8: the model needs binary tensors.
@@ -60,6 +63,7 @@ impl Failure {
             status,
             message,
             retry_after: None,
+            is_other_version: false,
             wrong_form: false,
             needs_binary: false,
         }
@@ -112,17 +116,48 @@ impl Failure {
         self
     }
 
+    /// An answer of another version than the one that was asked for.
+    pub(crate) fn other_version(asked: &str, found: &str) -> Self {
+        let message = format!("version {found} of the model answers, not {asked}");
+        let failure = Self::of(Class::Unavailable, Status::Invalid, message);
+        Self { is_other_version: true, ..failure }
+    }
+
     /// True if the host does not have the model, or not this version of it, for the moment or at
     /// all.
     pub fn is_not_served(&self) -> bool {
         let says = |part: &str| self.message.to_ascii_lowercase().contains(part);
         match self.status {
+            _ if self.is_other_version => true,
             Status::Http(StatusCode::NOT_FOUND) | Status::Grpc(Code::NotFound) => true,
-            // Triton answers so while it unloads a model, and for one that it never had.
+            // Triton answers so while it unloads a model, and for one that it never had; MLServer
+            // takes one that is being loaded for an invalid argument.
             Status::Http(StatusCode::BAD_REQUEST | StatusCode::SERVICE_UNAVAILABLE)
-            | Status::Grpc(Code::Unavailable) => says("unknown model") || says("not ready"),
+            | Status::Grpc(Code::Unavailable | Code::InvalidArgument | Code::FailedPrecondition) => {
+                says("unknown model") || says("not ready")
+            }
             _ => false,
         }
+    }
+
+    /// True if the values of the message are refused, which are its sender's: it says nothing about
+    /// the host.
+    pub fn is_of_sender(&self) -> bool {
+        let names_input = match self.status {
+            // Without a host: no form of messages holds the values.
+            Status::None => true,
+            Status::Http(status) => matches!(status.as_u16(), 400 | 422),
+            Status::Grpc(code) => matches!(code, Code::InvalidArgument | Code::OutOfRange),
+            Status::Invalid | Status::Engine => false,
+        };
+        let is_refused = self.class == Class::Refused && !self.is_not_served();
+        is_refused && (names_input || is_of_onnx_input(&self.message))
+    }
+
+    /// True if no host has run the message: there was no connection, or not the model.
+    pub(crate) fn was_not_run(&self) -> bool {
+        let is_unreachable = self.class == Class::Unavailable && self.status == Status::None;
+        is_unreachable || self.is_not_served()
     }
 }
 

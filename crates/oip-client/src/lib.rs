@@ -20,6 +20,7 @@ mod plain;
 mod policy;
 mod rest;
 mod room;
+mod rotation;
 
 pub use self::policy::{
     Aimd, Attempts, Backoff, BudgetSettings, Class, Cut, Ejection, EjectionSettings, Form, Forms,

@@ -21,6 +21,9 @@ pub struct Request {
     pub outputs: Vec<Arc<str>>,
     /// The rows that each output must have, if the model has one for each row of the inputs.
     pub rows: Option<u64>,
+    /// True if the model takes one row in a request, and its tensors have the sizes of a row without a
+    /// first dimension for rows. Here the tensors have that dimension, and any number of rows.
+    pub row_by_row: bool,
     /// The time at which the caller stops waiting.
     pub deadline: Instant,
     /// Further headers, such as a trace context.
@@ -43,6 +46,22 @@ pub struct Reply {
 }
 
 impl Request {
+    /// The request for a model that takes one row, which is all that this one has.
+    ///
+    /// # Errors
+    /// It has another number of rows.
+    pub(crate) fn of_one_row(&self) -> Result<Self, Failure> {
+        let mut request = Self { rows: None, ..self.clone() };
+        for Tensor { name, shape, .. } in &mut request.inputs {
+            if shape.first() != Some(&1) {
+                let message = format!("input {name}: the shape {shape:?} is not that of one row");
+                return Err(Failure::refused(&message));
+            }
+            shape.remove(0);
+        }
+        Ok(request)
+    }
+
     /// The request as the protocol has it, in all forms.
     pub(crate) fn message(&self, id: &str, parameters: Parameters) -> InferRequest {
         let output = |name: &Arc<str>| RequestedOutput { name: Arc::clone(name), binary: None };
@@ -106,9 +125,25 @@ pub(crate) fn check(
     if !model_name.is_empty() && model_name != *request.model {
         return Err(Failure::invalid(format!("it is from the model {model_name:?}")));
     }
+    check_version(request.version.as_deref(), model_version.as_deref())?;
     outputs.iter().try_for_each(|output| check_output(output, request.rows))?;
-    let outputs = in_order(outputs, &request.outputs)?;
+    let mut outputs = in_order(outputs, &request.outputs)?;
+    if request.row_by_row {
+        outputs.iter_mut().for_each(|output| output.shape.insert(0, 1));
+    }
     Ok((outputs, model_version.filter(|version| !version.is_empty())))
+}
+
+/// Refuses the answer of another version. Only numbers are compared: other names may be tags, to which
+/// servers answer with something else.
+fn check_version(asked: Option<&str>, found: Option<&str>) -> Result<(), Failure> {
+    let number = |version: Option<&str>| version?.parse::<u64>().ok();
+    match (number(asked), number(found)) {
+        (Some(asked), Some(found)) if asked != found => {
+            Err(Failure::other_version(&asked.to_string(), &found.to_string()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_output(output: &Tensor, rows: Option<u64>) -> Result<(), Failure> {
@@ -123,8 +158,8 @@ fn check_output(output: &Tensor, rows: Option<u64>) -> Result<(), Failure> {
     }
 }
 
-/// The outputs in the order of `names`, all of which must be there once, and no others; without
-/// names all, none of them twice.
+/// The outputs in the order of `names`, all of which must be there once; without names all, none of
+/// them twice. Others are dropped: some models return all of their outputs, whatever was asked for.
 fn in_order(mut outputs: Vec<Tensor>, names: &[Arc<str>]) -> Result<Vec<Tensor>, Failure> {
     let mut found = BTreeSet::new();
     if let Some(twice) = outputs.iter().find(|output| !found.insert(Arc::clone(&output.name))) {
@@ -132,9 +167,6 @@ fn in_order(mut outputs: Vec<Tensor>, names: &[Arc<str>]) -> Result<Vec<Tensor>,
     }
     if names.is_empty() {
         return Ok(outputs);
-    }
-    if let Some(unknown) = outputs.iter().find(|output| !names.contains(&output.name)) {
-        return Err(Failure::invalid(format!("output {} was not requested", unknown.name)));
     }
     let take = |name: &Arc<str>| {
         let at = outputs.iter().position(|output| output.name == *name);

@@ -54,6 +54,7 @@ impl Request {
             inputs,
             outputs: self.outputs.clone(),
             rows: Some(range.len() as u64),
+            row_by_row: self.row_by_row,
             deadline: self.deadline,
             headers: self.headers.clone(),
         }
@@ -142,6 +143,7 @@ mod tests {
             inputs,
             outputs: Vec::new(),
             rows: Some(rows),
+            row_by_row: false,
             deadline: Instant::now(),
             headers: HeaderMap::new(),
         }

@@ -7,7 +7,6 @@ use outrigger_core::{Reason, ServableId, Tensor};
 use outrigger_oip as oip;
 use outrigger_oip_client::{Class, Client, Failure, Request, Status};
 use outrigger_run::{Call, RowLayout, Run, RunError};
-use tokio::sync::Notify;
 
 use crate::{framework::Remote, versions::Versions};
 
@@ -17,8 +16,6 @@ pub(crate) struct Bound {
     pub(crate) id: ServableId,
     pub(crate) layout: RowLayout,
     pub(crate) versions: Arc<Versions>,
-    /// Notified when a run fails in a way that suggests an outage.
-    pub(crate) suspect: Arc<Notify>,
 }
 
 impl Bound {
@@ -43,8 +40,13 @@ impl Bound {
 impl Run for Bound {
     fn run(&self, call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
         Box::pin(async move {
-            let ran = self.try_run(&call).await;
-            ran.map_err(|error| error.reported(call.inputs, &self.suspect))
+            self.try_run(&call).await.map_err(|error| match error {
+                // The client has told the servers' keepers.
+                RunError::Unavailable(_) | RunError::NotServed { .. } => {
+                    RunError::Unsent { inputs: call.inputs, source: Box::new(error) }
+                }
+                other => other,
+            })
         })
     }
 }
@@ -59,6 +61,7 @@ fn request(remote: Remote, layout: RowLayout, call: &Call) -> Request {
         outputs: call.outputs.clone(),
         // A server that takes fewer rows gets them in parts.
         rows: rows.filter(|_| layout != RowLayout::Unknown),
+        row_by_row: remote.row_by_row,
         deadline: call.deadline,
         headers: call.headers.clone(),
     }
@@ -76,6 +79,7 @@ fn too_large(request: &Request, limit: Option<u64>, failure: Failure) -> RunErro
 pub(crate) fn run_error(failure: Failure) -> RunError {
     let message = failure.message.clone();
     match failure.class {
+        _ if failure.is_of_sender() => RunError::of_input(&message),
         Class::Unavailable => RunError::Unavailable(failure.into()),
         Class::Overloaded => RunError::EngineOverloaded { message },
         Class::Timeout => RunError::DeadlineExceeded,

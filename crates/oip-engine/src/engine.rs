@@ -10,15 +10,11 @@ use std::{
 
 use futures::future::BoxFuture;
 use outrigger_core::{Digest, Failure, Interface, Reason, ServableId, engine::ToEngine};
-use outrigger_oip_client::{self as client, Class, Client};
+use outrigger_oip_client::{self as client, Class, Client, Place};
 use outrigger_run::{
     self as run, Adopted, Failed, Framework, Location, PackagedModel, Run, RunError, Start, Target,
 };
-use tokio::{
-    sync::{Notify, mpsc},
-    task::spawn_blocking,
-    time::Instant,
-};
+use tokio::{sync::mpsc, task::spawn_blocking, time::Instant};
 
 use crate::{
     OIP,
@@ -51,7 +47,6 @@ pub struct Engine {
     pub(crate) client: Arc<Client>,
     pub(crate) settings: Settings,
     pub(crate) versions: Arc<Versions>,
-    pub(crate) suspect: Arc<Notify>,
     pub(crate) inherited: Mutex<Inherited>,
     inbox: mpsc::UnboundedSender<ToEngine>,
     received: Mutex<Option<mpsc::UnboundedReceiver<ToEngine>>>,
@@ -91,7 +86,6 @@ impl Engine {
             client: Arc::new(client),
             settings,
             versions: Arc::new(Versions::new(repository)),
-            suspect: Arc::default(),
             inherited: Mutex::default(),
             inbox,
             received: Mutex::new(Some(received)),
@@ -172,7 +166,6 @@ impl run::Engine for Engine {
             id: target.id,
             layout: target.layout,
             versions: Arc::clone(&self.versions),
-            suspect: Arc::clone(&self.suspect),
         })
     }
 
@@ -185,15 +178,21 @@ impl run::Engine for Engine {
         Box::pin(async move {
             let not_served = || RunError::NotServed { servable: id.clone() };
             let version = self.versions.get(id).ok_or_else(not_served)?;
+            let model = version.remote.reference();
+            let places = self.client.places(model);
+            let mut hosts: Vec<_> = (0..places.len()).collect();
+            hosts.sort_by_key(|host| places[*host] != Place::In);
             let mut last = None;
-            for host in 0..self.client.addresses().count() {
-                let model = version.remote.reference();
-                match self.client.metadata(host, model, deadline).await {
+            for (asked, host) in hosts.iter().copied().enumerate() {
+                // A server that does not answer leaves time for the others.
+                let left = deadline.saturating_duration_since(Instant::now());
+                let share = u32::try_from(hosts.len() - asked).unwrap_or(u32::MAX);
+                match self.client.metadata(host, model, Instant::now() + left / share).await {
                     Ok(metadata) => {
-                        return Ok(interface::described(&metadata, version.declared.clone()));
+                        return Ok(interface::described(metadata, &version.package));
                     }
                     // A server may refuse to describe a model that it runs.
-                    Err(failure) if is_refusal(&failure) => return Ok(version.declared.clone()),
+                    Err(failure) if is_refusal(&failure) => return Ok(version.package.interface()),
                     Err(failure) => last = Some(failure),
                 }
             }

@@ -3,7 +3,7 @@
 use std::{fs, io, path::Path, sync::Arc};
 
 use outrigger_core::{
-    DType, ElementType, Failure, Interface, PackageLayout, Reason, Shape, TensorSpec,
+    DType, ElementType, Failure, Interface, PackageLayout, Reason, Shape, TensorSpec, without_mark,
 };
 use outrigger_run::{Framework, PackagedModel};
 use serde::Deserialize;
@@ -44,7 +44,7 @@ pub(crate) struct Package {
     /// The model that is run.
     pub(crate) remote: Remote,
     inputs: Vec<Input>,
-    outputs: Vec<Output>,
+    pub(crate) outputs: Vec<Output>,
     /// The models that the package carries, in the order in which they are loaded: the one that is
     /// run comes last. Without any, the servers have the model by themselves.
     #[serde(skip)]
@@ -52,7 +52,7 @@ pub(crate) struct Package {
 }
 
 /// The model on the server: the key `remote` of metadata.json.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Remote {
     /// The name.
@@ -60,6 +60,9 @@ pub(crate) struct Remote {
     /// The version; `None`: the server chooses it.
     #[serde(default)]
     pub(crate) version: Option<Arc<str>>,
+    /// True if it takes one row in a request, in tensors without a dimension for rows.
+    #[serde(default)]
+    pub(crate) row_by_row: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -73,8 +76,26 @@ struct Input {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-struct Output {
-    tensor: Arc<str>,
+pub(crate) struct Output {
+    pub(crate) tensor: Arc<str>,
+    #[serde(default = "one")]
+    width: i64,
+}
+
+const fn one() -> i64 {
+    1
+}
+
+impl Output {
+    /// True if a server's description of its shape agrees. One that does not begin with any number of
+    /// rows says nothing about a row.
+    pub(crate) fn fits(&self, shape: &[i64]) -> bool {
+        match shape {
+            [-1] => self.width == 1,
+            [-1, .., width] => [-1, self.width].contains(width),
+            _ => false,
+        }
+    }
 }
 
 impl Package {
@@ -84,7 +105,7 @@ impl Package {
     /// IMAGE_INVALID if the package is at fault.
     pub(crate) fn read(directory: &Path) -> Result<Self, Failure> {
         let text = fs::read(directory.join(FILE)).map_err(|error| invalid(error.to_string()))?;
-        let read = serde_json::from_slice(&text);
+        let read = serde_json::from_slice(without_mark(&text));
         let mut package: Self = read.map_err(|error| invalid(format!("{FILE}: {error}")))?;
         package.carried = carried(&directory.join(MODELS), &package.remote.model)?;
         Ok(package)

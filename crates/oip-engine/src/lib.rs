@@ -5,8 +5,10 @@
 
 mod bound;
 mod engine;
+mod fleet;
 mod framework;
 mod interface;
+mod keeper;
 mod names;
 mod repository;
 mod servers;

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use outrigger_core::{Digest, Failure, Interface, ServableId};
+use outrigger_core::{Digest, Failure, ServableId};
 use outrigger_oip_client::ModelRef;
 use outrigger_run::Adopted;
 
@@ -23,8 +23,8 @@ pub(crate) struct Version {
     pub(crate) remote: Remote,
     /// The names of the version's models on the servers, in the order in which they are loaded.
     pub(crate) models: Vec<Arc<str>>,
-    /// The tensors that metadata.json names.
-    pub(crate) declared: Interface,
+    /// The content of metadata.json.
+    pub(crate) package: Package,
 }
 
 /// The published versions, and the repository that they are published to, if there is one. Most
@@ -60,25 +60,24 @@ impl Versions {
         if let (Some(repository), false) = (&self.repository, package.carried.is_empty()) {
             repository.publish(&directory.join(MODELS), &package.carried, digest)?;
         }
-        let version = self.version(&package, digest)?;
+        let version = self.version(package, digest)?;
         self.lock().insert(id, Arc::new(version));
         Ok(())
     }
 
-    fn version(&self, package: &Package, digest: Digest) -> Result<Version, Failure> {
-        let Remote { model, version } = package.remote.clone();
-        let declared = package.interface();
+    fn version(&self, package: Package, digest: Digest) -> Result<Version, Failure> {
+        let remote = package.remote.clone();
         if package.carried.is_empty() {
-            let models = vec![Arc::clone(&model)];
-            return Ok(Version { digest, remote: Remote { model, version }, models, declared });
+            let models = vec![Arc::clone(&remote.model)];
+            return Ok(Version { digest, remote, models, package });
         }
         if self.repository.is_none() {
             let message = "the package carries models in oip, and its engine has no `repository`";
             return Err(invalid(message.to_owned()));
         }
         let models = package.carried.iter().map(|name| published(name, digest)).collect();
-        let remote = Remote { model: published(&model, digest), version };
-        Ok(Version { digest, remote, models, declared })
+        let remote = Remote { model: published(&remote.model, digest), ..remote };
+        Ok(Version { digest, remote, models, package })
     }
 
     /// Takes over the versions of which the models are in the repository, and removes all others
@@ -94,7 +93,7 @@ impl Versions {
             // A package that cannot be read is prepared again, which reports the reason.
             let Ok(package) = Package::read(&model) else { continue };
             let is_there = !package.carried.is_empty() && repository.has(&package.carried, digest);
-            if is_there && let Ok(version) = self.version(&package, digest) {
+            if is_there && let Ok(version) = self.version(package, digest) {
                 known.insert(id, Arc::new(version));
             }
         }

@@ -29,6 +29,27 @@ pub fn of_body(body: &[u8]) -> String {
     }
 }
 
+/// True for a failure of ONNX Runtime that is due to the values of the inputs, such as an id that a
+/// table does not have, by its message: of itself, and as servers pass it on, often as a fault of their
+/// own. A model whose nodes fail with any input has not passed a first request.
+pub fn is_of_onnx_input(message: &str) -> bool {
+    const INVALID: [&str; 3] = [
+        "Non-zero status code returned while running",
+        // The code 2 is an invalid argument; the second form is Triton's.
+        "[ONNXRuntimeError] : 2 :",
+        "onnx runtime error 2:",
+    ];
+    let says = |texts: &[&str]| texts.iter().any(|text| message.contains(text));
+    says(&INVALID) && !is_of_memory(message)
+}
+
+/// True for a failure of ONNX Runtime for want of memory, by its message.
+pub fn is_of_memory(message: &str) -> bool {
+    ["Failed to allocate memory", "bad_alloc", "bad allocation"]
+        .iter()
+        .any(|text| message.contains(text))
+}
+
 fn of_json(value: &Value) -> String {
     let of = |key: &str| value.get(key).filter(|value| !value.is_null());
     match of("error").or_else(|| of("detail")).or_else(|| of("message")) {

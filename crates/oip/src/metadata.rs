@@ -166,6 +166,12 @@ impl ModelMetadata {
         let (inputs, outputs) = (tensors(&interface.inputs), tensors(&interface.outputs));
         Self { name, versions, platform, inputs, outputs }
     }
+
+    /// Gives the tensors of a model that takes one row in a request a dimension for rows.
+    pub fn add_rows(&mut self) {
+        let tensors = self.inputs.iter_mut().chain(&mut self.outputs);
+        tensors.for_each(|tensor| tensor.shape.insert(0, -1));
+    }
 }
 
 /// Reads a field that may be null.

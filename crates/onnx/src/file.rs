@@ -7,7 +7,7 @@ mod graph;
 mod types;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{Read, Seek},
     path::{Component, Path},
@@ -27,12 +27,17 @@ const MAX_READ: u64 = 4 << 20;
 const BUILT_IN: [&str; 6] =
     ["", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"];
 
-/// `ModelProto.graph` and `.functions`.
+/// `ModelProto.graph`, `.training_info` and `.functions`.
 const GRAPH: u32 = 7;
+const TRAINING: u32 = 20;
 const FUNCTIONS: u32 = 25;
-/// `FunctionProto.node` and `.domain`.
+/// `TrainingInfoProto.initialization` and `.algorithm`.
+const INITIALIZATION: u32 = 1;
+const ALGORITHM: u32 = 2;
+/// `FunctionProto.node`, `.domain` and `.attribute_proto`, the defaults of its attributes.
 const FUNCTION_NODE: u32 = 7;
 const FUNCTION_DOMAIN: u32 = 10;
+const FUNCTION_DEFAULT: u32 = 11;
 
 /// An error in a model's file.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +51,9 @@ pub enum OnnxError {
     /// Weights are in a file outside of the package, or in one that it does not have.
     #[error("{FILE} has weights in {0:?}, which is not a file of the package beside it")]
     External(String),
+    /// Weights are beyond the end of their file.
+    #[error("{FILE} has weights in {0:?} beyond the end of that file")]
+    Beyond(String),
     /// The model needs operators that ONNX Runtime does not have.
     #[error("{FILE} has operators of {0:?}, which ONNX Runtime does not have")]
     Operators(String),
@@ -64,8 +72,9 @@ pub(crate) struct Found {
     domains: BTreeSet<String>,
     /// The operator sets of functions that the model itself defines.
     defined: BTreeSet<String>,
-    /// The files of external weights.
-    external: BTreeSet<String>,
+    /// The files of external weights, with the byte behind the last of them; `None` if a place is no
+    /// number.
+    external: BTreeMap<String, Option<u64>>,
 }
 
 /// Reads and checks the model in `directory`. Blocks.
@@ -87,6 +96,7 @@ fn read_from(file: impl Read + Seek) -> Result<(Interface, Found), OnnxError> {
             (GRAPH, FileValue::Bytes(size)) => {
                 graph = Some(Graph::read(&mut file, size, &mut found)?)
             }
+            (TRAINING, FileValue::Bytes(size)) => training(&mut file, size, &mut found)?,
             (FUNCTIONS, FileValue::Bytes(size)) => function(&mut file, size, &mut found)?,
             (_, FileValue::Bytes(size)) => file.skip(size)?,
             (_, FileValue::Varint(_)) => {}
@@ -103,9 +113,28 @@ fn function<R: Read + Seek>(
     while let Some((field, value)) = file.next(&mut left)? {
         match (field, value) {
             (FUNCTION_NODE, FileValue::Bytes(size)) => graph::node(file, size, found, 0)?,
+            (FUNCTION_DEFAULT, FileValue::Bytes(size)) => graph::attribute(file, size, found, 0)?,
             (FUNCTION_DOMAIN, FileValue::Bytes(size)) => {
                 let domain = file.text(size)?;
                 found.defined.insert(domain);
+            }
+            (_, FileValue::Bytes(size)) => file.skip(size)?,
+            (_, FileValue::Varint(_)) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Looks for files in the graphs of a training, which are not run.
+fn training<R: Read + Seek>(
+    file: &mut MessageFile<R>,
+    mut left: u64,
+    found: &mut Found,
+) -> Result<(), FileError> {
+    while let Some((field, value)) = file.next(&mut left)? {
+        match (field, value) {
+            (INITIALIZATION | ALGORITHM, FileValue::Bytes(size)) => {
+                graph::inner(file, size, found, 0)?;
             }
             (_, FileValue::Bytes(size)) => file.skip(size)?,
             (_, FileValue::Varint(_)) => {}
@@ -122,10 +151,16 @@ impl Found {
         if let Some(unknown) = self.domains.iter().find(|domain| !is_known(domain)) {
             return Err(OnnxError::Operators(unknown.clone()));
         }
-        match self.external.iter().find(|location| !is_beside(directory, location)) {
-            Some(outside) => Err(OnnxError::External(outside.clone())),
-            None => Ok(()),
+        for (location, end) in &self.external {
+            if !is_beside(directory, location) {
+                return Err(OnnxError::External(location.clone()));
+            }
+            let file = directory.join(location).metadata().map_err(FileError::from)?;
+            if end.is_none_or(|end| end > file.len()) {
+                return Err(OnnxError::Beyond(location.clone()));
+            }
         }
+        Ok(())
     }
 }
 
@@ -144,8 +179,11 @@ fn is_beside(directory: &Path, location: &str) -> bool {
         return false;
     }
     for component in components {
-        let Component::Normal(name) = component else { return false };
-        path.push(name);
+        match component {
+            Component::Normal(name) => path.push(name),
+            Component::CurDir => continue,
+            _ => return false,
+        }
         if path.symlink_metadata().map_or(true, |found| found.file_type().is_symlink()) {
             return false;
         }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use outrigger_core::{
-    Failure, Reason, ServableId,
+    Failure, Moment, Reason, ServableId,
     engine::{Condition, FromEngine, ToEngine},
 };
 use outrigger_run::{Event, RunError, Start};
@@ -50,6 +50,8 @@ pub(crate) struct Task {
     /// The versions of `loads`.
     loading: HashMap<Id, ServableId>,
     condition: Condition,
+    /// The last time at which the process answered.
+    answered: Option<Moment>,
     /// The process's start, once it is known.
     started: Option<String>,
     is_settled: bool,
@@ -65,6 +67,7 @@ impl Task {
             loads: JoinSet::new(),
             loading: HashMap::new(),
             condition: Condition::default(),
+            answered: None,
             started: None,
             is_settled: false,
         }
@@ -139,6 +142,7 @@ impl Task {
             Ok(seen) => seen,
             Err(error) => return self.unreachable(&error).await,
         };
+        self.answered = Some(self.start.clock.now());
         let before = self.started.replace(seen.start.clone());
         let has_restarted = before.is_some_and(|before| before != seen.start);
         let restarts = self.condition.restarts + u64::from(has_restarted);
@@ -222,15 +226,9 @@ impl Task {
     }
 
     async fn unreachable(&mut self, error: &RunError) {
+        let failure = Failure::because(error.reason(), error);
         let now = self.start.clock.now();
-        self.set_condition(Condition {
-            reachable: Some(false),
-            down_since: self.condition.down_since.or(Some(now)),
-            failure: Some(Failure::because(error.reason(), error)),
-            restarts: self.condition.restarts,
-            reloading: false,
-        })
-        .await;
+        self.set_condition(self.condition.down(failure, self.answered, now)).await;
     }
 
     async fn set_condition(&mut self, condition: Condition) {

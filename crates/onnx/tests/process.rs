@@ -10,7 +10,7 @@ use std::{
 use outrigger_core::{
     Content, DType, Digest, EngineId, ModelName, Reason, ServableId, ServableName, Tensor, Version,
     Versions,
-    engine::{FromEngine, ToEngine},
+    engine::{Condition, FromEngine, ToEngine},
 };
 use outrigger_oip::{InferResponse, grpc};
 use outrigger_onnx::{Config, Engine};
@@ -45,6 +45,8 @@ struct State {
     models: BTreeMap<(String, String), String>,
     /// Names of models that are being loaded, and stay so.
     stuck: BTreeSet<String>,
+    /// True if it answers nothing.
+    hangs: bool,
     /// The answer to each load.
     refusal: Option<(Code, &'static str)>,
 }
@@ -70,19 +72,22 @@ impl World {
         Self { state, server, engine, events: mpsc::channel(1).1, tasks: JoinSet::new() }
     }
 
-    fn start(&mut self) {
+    fn start(&mut self) -> Clock {
+        let clock = Clock::start();
         let (sender, events) = mpsc::channel(64);
         self.events = events;
         self.tasks.spawn(Arc::clone(&self.engine).run(Start {
             engine: EngineId::new("onnx"),
-            clock: Clock::start(),
+            clock,
             versions: Versions::after(Version(100)),
             events: sender,
         }));
+        clock
     }
 
     async fn add(&self, id: &ServableId) {
-        let model = PackagedModel { directory: directory(id).into(), uplift: None };
+        let model =
+            PackagedModel { directory: directory(id).into(), uplift: None, is_double: false };
         let published = self.engine.publish(id.clone(), Digest::of(b"image"), model).await;
         published.expect("nothing to fail");
         self.engine.send(ToEngine::Add(id.clone()));
@@ -154,6 +159,7 @@ fn directory(id: &ServableId) -> String {
 fn answer(state: &mut State, seen: &Seen) -> Answer {
     let call = seen.call.rsplit('/').next().expect("a path");
     match call {
+        _ if state.hangs => Answer::Never,
         "ServerMetadata" => message(&ServerMetadataResponse {
             extensions: vec![format!("start/{}", state.start)],
             ..Default::default()
@@ -242,6 +248,23 @@ async fn a_restart_is_reported_before_the_versions_that_it_lost_and_loads_nothin
     world.add(&again).await;
     assert_eq!(world.report().await, FromEngine::Up(again));
     assert_eq!(world.loads(), 2);
+}
+
+#[tokio::test]
+async fn a_process_that_hangs_has_been_away_since_its_last_answer() {
+    let mut world = World::new().await;
+    let clock = world.start();
+    assert_eq!(world.event().await, Event::Condition(Condition::up()));
+    lock(&world.state).hangs = true;
+    let down = loop {
+        match world.event().await {
+            Event::Condition(condition) => break condition,
+            other => assert_eq!(other, Event::Settled),
+        }
+    };
+    let silent = down.down_since.map(|since| clock.now().since(since));
+    assert!(silent >= Some(Duration::from_secs(2)), "{silent:?}");
+    assert_eq!(down.failure.map(|failure| failure.reason), Some(Reason::Deadline));
 }
 
 #[tokio::test]

@@ -11,6 +11,9 @@ use ort::environment::GlobalThreadPoolOptions;
 const VARIABLE: &str = "OUTRIGGER_ONNXRUNTIME";
 /// The first part of the library's name; the version follows.
 const LIBRARY: &str = "libonnxruntime.so";
+/// The oldest version that is used: the one that the tests run with. Older ones read parts of a model
+/// that newer ones do not, and differ in what they accept.
+const OLDEST: (u32, u32) = (1, 32);
 /// The library's directory in a Python environment's packages.
 const PACKAGE: &str = "site-packages/onnxruntime/capi";
 
@@ -36,6 +39,9 @@ pub enum LibraryError {
         "ONNX Runtime was not found; install it with `pip install onnxruntime` into a virtual environment that is active or called .venv, or name it in the environment variable {VARIABLE} or with the option --onnxruntime"
     )]
     NotFound,
+    /// It is older than what the tests run with.
+    #[error("{} is older than ONNX Runtime {}.{}, the oldest that is supported", .0.display(), OLDEST.0, OLDEST.1)]
+    Old(PathBuf),
     /// It cannot be opened, or is older than the interface that is used.
     #[error("ONNX Runtime cannot be opened: {0}")]
     Open(#[source] ort::LoadDynamicError),
@@ -49,16 +55,33 @@ pub enum LibraryError {
 /// image. Each may be the library, its directory or a virtual environment.
 ///
 /// # Errors
-/// The library is not there. A named path without it is an error; other candidates are not tried.
+/// The library is not there, or is too old by its name. A named path without it is an error; other candidates are not tried.
 pub fn locate(named: Option<&Path>) -> Result<PathBuf, LibraryError> {
     let variable = env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
     let named = named.map(|path| ("--onnxruntime", path.to_owned()));
     if let Some((origin, path)) = named.or_else(|| variable.map(|path| (VARIABLE, path))) {
-        return within(&path).ok_or(LibraryError::Named { origin, path });
+        let found = within(&path).ok_or(LibraryError::Named { origin, path })?;
+        return supported(found);
     }
     let active = env::var_os("VIRTUAL_ENV").map(PathBuf::from);
     let environments = active.into_iter().chain([".venv", IMAGE].map(PathBuf::from));
-    environments.filter_map(|path| within(&path)).next().ok_or(LibraryError::NotFound)
+    environments
+        .filter_map(|path| within(&path))
+        .next()
+        .ok_or(LibraryError::NotFound)
+        .and_then(supported)
+}
+
+/// Refuses a library whose file is named after a version before [`OLDEST`].
+fn supported(library: PathBuf) -> Result<PathBuf, LibraryError> {
+    let file = fs::canonicalize(&library).unwrap_or_else(|_| library.clone());
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let version = name.strip_prefix(LIBRARY).unwrap_or_default();
+    let mut numbers = version.split('.').filter_map(|number| number.parse().ok());
+    match numbers.next().zip(numbers.next()) {
+        Some(version) if version < OLDEST => Err(LibraryError::Old(file)),
+        _ => Ok(library),
+    }
 }
 
 /// The library at `path`, which may be the file, its directory or a virtual environment.
@@ -114,6 +137,21 @@ mod tests {
         fs::write(&library, "").expect("a file");
         for path in [root.path(), &package, &library] {
             assert_eq!(within(path), Some(library.clone()), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn the_oldest_library_is_the_one_of_the_tests_and_its_links_are_followed() {
+        let lock = include_str!("../../../testenv/requirements.lock");
+        assert!(lock.contains(&format!("onnxruntime=={}.{}.", OLDEST.0, OLDEST.1)));
+        let root = tempfile::tempdir().expect("a directory");
+        let link = root.path().join(LIBRARY);
+        for (version, is_supported) in [("1.20.1", false), ("1.32.0", true), ("2.0.0", true)] {
+            let library = root.path().join(format!("{LIBRARY}.{version}"));
+            fs::write(&library, "").expect("a file");
+            std::os::unix::fs::symlink(&library, &link).expect("a link");
+            assert_eq!(locate(Some(&link)).is_ok(), is_supported, "{version}");
+            fs::remove_file(&link).expect("removed");
         }
     }
 

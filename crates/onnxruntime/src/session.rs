@@ -7,17 +7,17 @@ use ort::{
     session::{OutputSelector, RunOptions, Session},
 };
 use outrigger_core::{Interface, Tensor};
+use outrigger_oip::message::{is_of_memory, is_of_onnx_input};
 use outrigger_onnx::{FILE, read};
 use outrigger_run::Pace;
 use tokio::{sync::Mutex, task::spawn_blocking};
 
 use crate::value;
 
-/// The failure of a model. The text is for people.
+/// The failure of a load or of a run. The text is for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// The file is refused, or the inputs do not fit the model: another attempt would end the same
-    /// way.
+    /// The file is refused, or the values of the inputs: another attempt would end the same way.
     #[error("{0}")]
     Invalid(String),
     /// ONNX Runtime failed.
@@ -32,17 +32,30 @@ impl ModelError {
     }
 }
 
+/// The failure of a run. A node that fails does so for the values of its inputs: the version has
+/// passed a first request.
 impl<R> From<ort::Error<R>> for ModelError {
     fn from(error: ort::Error<R>) -> Self {
         let message = error.to_string();
-        match error.code() {
-            ErrorCode::InvalidArgument
-            | ErrorCode::InvalidGraph
-            | ErrorCode::InvalidProtobuf
-            | ErrorCode::NoModel
-            | ErrorCode::NotImplemented => Self::Invalid(message),
-            _ => Self::Runtime(message),
+        let is_invalid = error.code() == ErrorCode::InvalidArgument && !is_of_memory(&message);
+        match is_invalid || is_of_onnx_input(&message) {
+            true => Self::Invalid(message),
+            false => Self::Runtime(message),
         }
+    }
+}
+
+/// The failure of a load. ONNX Runtime reports most faults of a file under its general code, as those
+/// of the machine, which name a lack of memory or an error of the system.
+fn of_load<R>(error: ort::Error<R>) -> ModelError {
+    let message = error.to_string();
+    let is_of_machine = is_of_memory(&message) || message.contains("system error number");
+    match error.code() {
+        ErrorCode::NoSuchFile | ErrorCode::ModelLoaded | ErrorCode::ExecutionProviderFailure => {
+            ModelError::Runtime(message)
+        }
+        _ if is_of_machine => ModelError::Runtime(message),
+        _ => ModelError::Invalid(message),
     }
 }
 
@@ -63,7 +76,8 @@ impl Model {
     /// The file is refused ([`read`]), or ONNX Runtime cannot load it.
     pub fn load(directory: &Path) -> Result<Self, ModelError> {
         let interface = read(directory).map_err(|error| ModelError::Invalid(error.to_string()))?;
-        let session = Session::builder()?.commit_from_file(directory.join(FILE))?;
+        let session =
+            Session::builder()?.commit_from_file(directory.join(FILE)).map_err(of_load)?;
         Ok(Self { session: Arc::new(Mutex::new(session)), interface, pace: Pace::default() })
     }
 

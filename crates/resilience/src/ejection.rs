@@ -131,6 +131,18 @@ impl Ejection {
         }
     }
 
+    /// True if the last call failed.
+    pub fn is_failing(&self) -> bool {
+        self.in_a_row > 0
+    }
+
+    /// Ejects the host at once: it has said that it cannot take such calls.
+    /// `at` is the time, and a random number of [0, 1).
+    pub fn withdraw(&mut self, at: (Moment, f64)) {
+        let times = self.ejected.map_or(0, |ejected| ejected.times);
+        self.eject(times + 1, at);
+    }
+
     /// Takes the end of a call into account. `is_trial` is true for the call of a trial, and
     /// `jitter` a random number of [0, 1).
     pub fn ended(&mut self, outcome: Outcome, is_trial: bool, (now, jitter): (Moment, f64)) {
@@ -277,6 +289,16 @@ mod tests {
         host.try_again();
         host.ended(Outcome::Overload, true, (at(1000), 1.0));
         assert_eq!(host.place(at(2000)), Place::Out(at(3000)));
+    }
+
+    #[test]
+    fn a_host_that_cannot_take_a_call_is_ejected_at_once() {
+        let mut host = host();
+        host.withdraw((at(0), 1.0));
+        assert_eq!(host.place(at(999)), Place::Out(at(1000)));
+        host.try_again();
+        host.withdraw((at(1000), 1.0));
+        assert_eq!(host.place(at(1000)), Place::Out(at(3000)), "the pause doubles");
     }
 
     #[test]

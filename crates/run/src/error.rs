@@ -30,7 +30,8 @@ pub enum RunError {
         /// The cause.
         source: Box<RunError>,
     },
-    /// The engine refused the call for the moment: it is stopping, or has not started yet.
+    /// The engine refused the call for the moment: it is stopping, or has not started yet. Or it has
+    /// not answered anything for a while.
     #[error("the engine is not available: {message}")]
     NotReady {
         /// The engine's message.
@@ -146,6 +147,13 @@ impl RunError {
 }
 
 impl RunError {
+    /// The engine refuses the values of the inputs, with this message. It says nothing about the
+    /// engine or the version: both run other inputs.
+    pub fn of_input(message: &str) -> Self {
+        let message = format!("the engine refuses the input: {message}");
+        Self::Refused { reason: Reason::RequestMalformed, message }
+    }
+
     /// The failure of a call with `inputs`, as an engine reports it: inputs that it did not run are
     /// kept, to run them later. If its process may have ended, `suspect` is notified, so that it is
     /// looked at at once.
@@ -205,6 +213,7 @@ fn chain(error: &(dyn Error + 'static)) -> Source {
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
-        Self::because(error.reason(), &error)
+        let is_cut_off = matches!(error, RunError::Lost { .. });
+        Self { is_cut_off, ..Self::because(error.reason(), &error) }
     }
 }

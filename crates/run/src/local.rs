@@ -24,7 +24,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-pub use self::floats::{floats, integers, malformed, not_finite, tensor, unsigned};
+pub use self::floats::{doubles, floats, integers, malformed, not_finite, tensor, unsigned};
 use self::{
     cost::Cost,
     loader::{Held, Loader},

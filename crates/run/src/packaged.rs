@@ -14,6 +14,8 @@ pub struct PackagedModel {
     pub directory: PathBuf,
     /// The control with which an uplift model compares rows.
     pub uplift: Option<Arc<Uplift>>,
+    /// True if an input of metadata.json is float64.
+    pub is_double: bool,
 }
 
 impl PackagedModel {
@@ -35,6 +37,6 @@ impl PackagedModel {
 impl From<&Path> for PackagedModel {
     /// A model that is no uplift model.
     fn from(directory: &Path) -> Self {
-        Self { directory: directory.to_owned(), uplift: None }
+        Self { directory: directory.to_owned(), uplift: None, is_double: false }
     }
 }

@@ -1,16 +1,22 @@
-//! The calls of a version, while an engine ends again and again.
+//! The calls of a version, while an engine ends again and again or does not answer.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use outrigger_core::{Failure, Reason};
 use outrigger_run::RunError;
 use tokio::{
     sync::{Semaphore, SemaphorePermit, watch},
-    time::{Instant, timeout_at},
+    time::{Instant, sleep_until, timeout_at},
 };
+
+/// The time that a call to an engine which has been given up gets all the same: it may be back.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// The calls of one version. Costs a call one load of a flag, unless the version is suspected of
 /// ending its engine.
@@ -30,9 +36,20 @@ pub struct Cuts {
     pub abandoned: Option<Instant>,
 }
 
-/// The turns of all versions in one engine that are suspected of ending it by a call.
+/// An engine does not answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outage {
+    /// The failure of its calls.
+    pub failure: Failure,
+    /// True if calls do not wait for it any more.
+    pub is_over_patience: bool,
+}
+
+/// The rules for the calls of all versions in one engine: the turns of those that are suspected of
+/// ending it by a call, and the end of all calls while it does not answer.
 #[derive(Debug)]
 pub struct Turns {
+    outage: watch::Sender<Option<Outage>>,
     phase: watch::Sender<Phase>,
     /// One call at a time.
     apart: Semaphore,
@@ -64,8 +81,12 @@ pub enum Phase {
 
 impl Default for Turns {
     fn default() -> Self {
-        let (phase, apart) = (watch::Sender::default(), Semaphore::new(1));
-        Self { phase, apart, has_ended: AtomicBool::new(false) }
+        Self {
+            outage: watch::Sender::default(),
+            phase: watch::Sender::default(),
+            apart: Semaphore::new(1),
+            has_ended: AtomicBool::new(false),
+        }
     }
 }
 
@@ -75,6 +96,25 @@ impl Turns {
         self.phase.send_if_modified(|current| std::mem::replace(current, phase) != phase);
     }
 
+    /// Records whether the engine answers.
+    pub fn set_outage(&self, outage: Option<Outage>) {
+        self.outage.send_if_modified(|current| {
+            let is_new = *current != outage;
+            *current = outage;
+            is_new
+        });
+    }
+
+    /// Waits until calls do not wait for the engine any more, and returns its failure.
+    async fn given_up(&self) -> Failure {
+        let mut outage = self.outage.subscribe();
+        // The sender lives as long as this value, so the wait does not fail.
+        let is_over =
+            |outage: &Option<Outage>| outage.as_ref().is_some_and(|it| it.is_over_patience);
+        let over = outage.wait_for(is_over).await.ok().and_then(|over| over.clone());
+        over.expect("the engine is away").failure
+    }
+
     /// Records that the engine has come back after its end.
     pub fn restarted(&self) {
         self.has_ended.store(false, Relaxed);
@@ -82,9 +122,36 @@ impl Turns {
 }
 
 impl InFlight<'_> {
+    /// The result of a run, or the failure of its engine, if that is given up meanwhile.
+    pub(crate) async fn result_of<T>(
+        &self,
+        run: impl Future<Output = Result<T, RunError>>,
+    ) -> Result<T, RunError> {
+        let turns = &self.flight.turns;
+        let given_up = async {
+            let latest = Instant::now() + GRACE;
+            loop {
+                let failure = turns.given_up().await;
+                if Instant::now() >= latest {
+                    return failure;
+                }
+                sleep_until(latest).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            result = run => result,
+            failure = given_up => Err(RunError::NotReady { message: failure.message }),
+        }
+    }
+
     /// Records the end of the call.
     pub(crate) fn end<T>(mut self, result: &Result<T, RunError>) {
         let (has_turn, has_ended) = (self.turn.is_some(), &self.flight.turns.has_ended);
+        if result.is_ok() && self.flight.turns.outage.borrow().is_some() {
+            // It answers calls, though not the questions about its state.
+            self.flight.turns.set_outage(None);
+        }
         match result {
             Ok(_) if has_turn => has_ended.store(false, Relaxed),
             // The engine had this call at its end, unless another one was lost in its turn before.
@@ -115,6 +182,16 @@ impl Flight {
     #[must_use]
     pub fn unhindered(&self) -> Self {
         Self { cuts: Arc::clone(&self.cuts), ..Self::default() }
+    }
+
+    /// The failure of the engine, while it does not answer.
+    pub fn outage(&self) -> Option<Failure> {
+        self.turns.outage.borrow().as_ref().map(|outage| outage.failure.clone())
+    }
+
+    /// Waits until calls do not wait for the engine any more, and returns its failure.
+    pub async fn given_up(&self) -> Failure {
+        self.turns.given_up().await
     }
 
     /// Sets whether the version is suspected of ending its engine by a call.
@@ -163,9 +240,11 @@ impl Flight {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::future::pending;
 
     use futures::{FutureExt as _, poll};
+    use outrigger_core::causes;
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -254,5 +333,53 @@ mod tests {
         enter().await.end(&Ok(()));
         enter().await.end::<()>(&Err(RunError::Overloaded));
         assert!(!is_abandoned());
+    }
+
+    fn outage(is_over_patience: bool) -> Option<Outage> {
+        let failure = Failure::new(Reason::EngineUnavailable, "nothing listens");
+        Some(Outage { failure, is_over_patience })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_ends_when_its_engine_is_given_up() {
+        let (turns, [one, _]) = suspects();
+        let call = one.enter(soon()).await.expect("free");
+        let mut run = Box::pin(call.result_of(pending::<Result<(), RunError>>()));
+        turns.set_outage(outage(false));
+        assert!(poll!(&mut run).is_pending());
+        sleep(GRACE).await;
+        turns.set_outage(outage(true));
+        let began = Instant::now();
+        let error = run.await.expect_err("given up");
+        assert_eq!((error.reason(), began.elapsed()), (Reason::EngineUnavailable, Duration::ZERO));
+        assert!(causes(&error).contains("nothing listens"), "{error:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_to_an_engine_that_was_given_up_has_a_moment_in_which_it_may_be_back() {
+        let (turns, [one, _]) = suspects();
+        turns.set_outage(outage(true));
+        let began = Instant::now();
+        let call = one.enter(soon()).await.expect("free");
+        call.result_of(pending::<Result<(), RunError>>()).await.expect_err("given up");
+        assert_eq!(began.elapsed(), GRACE);
+        let slow = async {
+            sleep(GRACE / 2).await;
+            turns.set_outage(None);
+            sleep(GRACE * 9).await;
+            Ok(())
+        };
+        call.result_of(slow).await.expect("it is back");
+    }
+
+    #[tokio::test]
+    async fn an_engine_that_answers_a_call_is_not_away() {
+        let (turns, [one, other]) = suspects();
+        turns.set_outage(outage(true));
+        one.enter(soon()).await.expect("free").end(&lost());
+        assert!(other.outage().is_some());
+        one.enter(soon()).await.expect("free").end(&Ok(()));
+        assert!(other.outage().is_none());
+        assert!(other.given_up().now_or_never().is_none());
     }
 }

@@ -9,7 +9,7 @@ mod flight;
 use std::{fmt, sync::Arc};
 
 use arc_swap::ArcSwap;
-pub use flight::{Cuts, Flight, Phase, Turns};
+pub use flight::{Cuts, Flight, Outage, Phase, Turns};
 use http::HeaderMap;
 use outrigger_core::{ContributionSize, Explanation, Failure, ServableId, Tensor};
 use outrigger_features::{Arrived, Limits, Packed, Plan};
@@ -140,7 +140,7 @@ impl Scorer {
         }
         let Conditions { deadline, stages, .. } = conditions;
         let call = Call { inputs, outputs, deadline, headers, stages };
-        let mut result = self.run.run(call).await;
+        let mut result = in_flight.result_of(self.run.run(call)).await;
         in_flight.end(&result);
         if let Err(RunError::Lost { inputs, .. } | RunError::Unsent { inputs, .. }) = &mut result {
             packed.tensors = std::mem::take(inputs);

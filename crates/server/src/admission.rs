@@ -23,18 +23,22 @@ use crate::{
     metrics::{self, Limit},
 };
 
-/// The number of predictions that are in progress whatever memory they need. An estimate that is too high must
-/// not stop all of them, because it is corrected by those that are in progress.
+/// The number of predictions that are in progress although the memory which they are expected to need is not
+/// free. An estimate that is too high must not stop all of them, because it is corrected by those that are in
+/// progress.
 const FEW: u32 = 4;
 /// Before anything is known about a request it counts as this part of the account of requests.
 const UNKNOWN: u64 = 16;
+/// The end of the message of a prediction that waited in vain.
+pub(crate) const WAITED: &str = "this one waited until its deadline";
 
 /// The places of predictions in progress. Clones share them.
 ///
 /// A prediction gets a place if one is free, its caller is below its own limit, and the account of
 /// requests has room for the memory that such requests need. Otherwise it waits, and callers take
-/// turns. Predictions that wait for a model to come up have places of their own, so that callers of
-/// one slow model do not lock out all others.
+/// turns. A prediction that waits for anything else, such as a model that comes up, gives its place
+/// back and the memory that it has not taken, so that callers of one slow model do not lock out all
+/// others. The number of those that wait for a model has a limit of its own.
 #[derive(Debug, Clone)]
 pub(crate) struct Admission(Arc<Gate>);
 
@@ -64,7 +68,7 @@ pub(crate) struct Place {
     gate: Arc<Gate>,
     party: Party,
     share: Option<Share<Party>>,
-    /// `None` while it waits for a model.
+    /// `None` while it waits aside.
     working: Mutex<Option<Working>>,
     /// Held while the place is taken again.
     returning: tokio::sync::Mutex<()>,
@@ -73,6 +77,22 @@ pub(crate) struct Place {
 /// One of the places of predictions in progress.
 #[derive(Debug)]
 struct Working(Arc<Gate>);
+
+/// The place of a prediction that has waited aside, with the memory that is reserved for it.
+#[derive(Debug)]
+struct Back {
+    // It is released before the place, so that the next one finds room.
+    reserved: Charge,
+    working: Working,
+}
+
+/// The result of a wait aside.
+pub(crate) struct Aside<T> {
+    pub(crate) result: T,
+    /// The memory that is reserved for the rest; `None` if the place had been taken again by another
+    /// part of the call.
+    pub(crate) reserved: Option<Charge>,
+}
 
 /// The reason why a prediction does not get a place.
 #[derive(Debug, Clone, Copy)]
@@ -143,7 +163,7 @@ impl Admission {
         } else {
             overloaded(Limit::Memory, "the memory for requests is in use")
         };
-        failure.map_message(|message| format!("{message}; this one waited until its deadline"))
+        failure.map_message(|message| format!("{message}; {WAITED}"))
     }
 }
 
@@ -162,12 +182,33 @@ impl Gate {
     /// Takes what a prediction needs beside a place.
     fn needed(&self, party: &Party, peer: &Peer) -> Result<(Share<Party>, Charge), Full> {
         let share = self.per_caller.take(|| party.clone()).ok_or(Full::Caller)?;
+        let reserved = self.reserve(party, self.needs_of(peer)).map_err(Full::Memory)?;
+        Ok((share, reserved))
+    }
+
+    /// The memory that a request of this peer is expected to need.
+    fn needs_of(&self, peer: &Peer) -> u64 {
+        peer.habit().needs.get().or_else(|| self.needs.get()).unwrap_or_default()
+    }
+
+    /// Reserves memory for a prediction that has a place. If `bytes` are not free, a few get as much
+    /// as a request about which nothing is known.
+    fn reserve(&self, party: &Party, bytes: u64) -> Result<Charge, Lack> {
         let owner = Owner::of(party);
-        let needs = peer.habit().needs.get().or_else(|| self.needs.get()).unwrap_or_default();
-        match self.requests.reserve(owner, needs) {
-            Ok(reserved) => Ok((share, reserved)),
-            Err(_) if self.working.taken() <= FEW => Ok((share, self.requests.open(owner))),
-            Err(lack) => Err(Full::Memory(lack)),
+        match self.requests.reserve(owner, bytes) {
+            Err(_) if self.working.taken() <= FEW => {
+                self.requests.reserve(owner, bytes.min(self.requests.limit() / UNKNOWN))
+            }
+            reserved => reserved,
+        }
+    }
+
+    /// Reserves memory for a prediction that comes back. If nobody else is in progress, no memory
+    /// would become free for it, and it goes on with what there is.
+    fn reserve_again(&self, party: &Party, bytes: u64) -> Result<Charge, Lack> {
+        match self.reserve(party, bytes) {
+            Err(_) if self.working.taken() <= 1 => Ok(self.requests.open(Owner::of(party))),
+            reserved => reserved,
         }
     }
 
@@ -196,27 +237,45 @@ impl Drop for Working {
 }
 
 impl Place {
-    /// Releases the place while it waits for `model`, so that other predictions can use it, then
-    /// takes a place again as soon as one is free, before others of its caller. The parts of a call
-    /// may wait at the same time: they share one place.
+    /// Waits for a model as [`Self::aside`] does, unless as many as allowed wait for one already.
     ///
     /// # Errors
     /// `OVERLOADED` when too many predictions wait already, or the failure of `model`.
-    pub(crate) async fn aside<T>(
+    pub(crate) async fn aside_for_model<T>(
         &self,
         model: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
-        let gate = &self.gate;
+        needs: impl FnOnce() -> u64,
+    ) -> Result<Aside<T>, Failure> {
         let full = || overloaded(Limit::Waiting, "as many calls as allowed wait for a model");
-        let _waiting = gate.aside.hold().ok_or_else(full)?;
+        let _waiting = self.gate.aside.hold().ok_or_else(full)?;
+        self.aside(model, needs).await
+    }
+
+    /// Releases the place while it waits, so that other predictions can use it, then takes a place
+    /// again as soon as one is free, with the memory that it `needs` then, before others of its
+    /// caller. The parts of a call may wait at the same time: they share one place.
+    ///
+    /// # Errors
+    /// The failure of `wait`.
+    pub(crate) async fn aside<T>(
+        &self,
+        wait: impl Future<Output = Result<T, Failure>>,
+        needs: impl FnOnce() -> u64,
+    ) -> Result<Aside<T>, Failure> {
         self.hold(None);
-        let model = model.await?;
+        let result = wait.await?;
         let _returning = self.returning.lock().await;
-        if !self.is_held() {
-            let mut back = gate.line_up(&self.party, |admit| Waiter::Returning { admit });
-            self.hold(back.admitted().await);
+        if self.is_held() {
+            return Ok(Aside { result, reserved: None });
         }
-        Ok(model)
+        let needs = needs();
+        let returning = |admit| Waiter::Returning { needs, admit };
+        let back = self.gate.line_up(&self.party, returning).admitted().await;
+        let reserved = back.map(|Back { reserved, working }| {
+            self.hold(Some(working));
+            reserved
+        });
+        Ok(Aside { result, reserved })
     }
 
     fn is_held(&self) -> bool {
@@ -228,6 +287,11 @@ impl Place {
         let before = std::mem::replace(&mut *held, working);
         drop(held);
         drop(before);
+    }
+
+    /// The memory that a request of this peer is expected to need.
+    pub(crate) fn needs_of(&self, peer: &Peer) -> u64 {
+        self.gate.needs_of(peer)
     }
 
     /// Records that a prediction needs so much memory at least.

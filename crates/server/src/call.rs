@@ -37,6 +37,8 @@ struct Inner {
     method: Method,
     started: Instant,
     deadline: Instant,
+    /// An earlier deadline, if the request's body gives one.
+    sooner: OnceLock<Instant>,
     held: OnceLock<Arc<Held>>,
     /// Set if it has a low priority.
     low: OnceLock<LowPlace>,
@@ -76,6 +78,7 @@ impl Call {
             method,
             started,
             deadline: by,
+            sooner: OnceLock::new(),
             held: OnceLock::new(),
             low: OnceLock::new(),
             turn: Turn::default(),
@@ -107,7 +110,13 @@ impl Call {
 
     /// The moment until which the caller waits.
     pub(crate) fn deadline(&self) -> Instant {
-        self.inner.deadline
+        self.inner.sooner.get().copied().unwrap_or(self.inner.deadline)
+    }
+
+    /// Records that the caller waits only until `by`, which is before the deadline.
+    pub(crate) fn ends_sooner(&self, by: Instant) {
+        // A request gives at most one time, so the cell is empty.
+        let _ = self.inner.sooner.set(by);
     }
 
     /// Records the caller.
@@ -148,17 +157,6 @@ impl Call {
     /// The call does not compute.
     pub(crate) fn held(&self) -> &Arc<Held> {
         self.inner.held.get().expect("the guard gives them to every call that computes")
-    }
-
-    /// Waits for `model` and lets other calls use this call's place meanwhile.
-    ///
-    /// # Errors
-    /// As [`Place::aside`](crate::admission::Place::aside).
-    pub(crate) async fn wait_for<T>(
-        &self,
-        model: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
-        self.held().place.aside(model).await
     }
 
     /// Records the caller's request id, for logs.

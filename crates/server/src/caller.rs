@@ -66,6 +66,15 @@ pub(crate) enum Party {
     Unknown(IpAddr),
 }
 
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(identity) => identity.fmt(f),
+            Self::Unknown(address) => address.fmt(f),
+        }
+    }
+}
+
 impl Kind {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

@@ -205,16 +205,16 @@ section! {
 }
 
 section! {
-    /// Limits of one caller's and one model's share of `server.max_in_flight` and
-    /// `server.max_waiting`. docs/security.md describes all limits.
+    /// Limits of one caller's and one model's share of `server.max_in_flight`. docs/security.md
+    /// describes all limits.
     Limits {
         /// The maximum number of concurrent predictions of one caller; 0: no limit. More wait, as
         /// beyond `server.max_in_flight`. Callers without a name are distinguished by address, over
         /// IPv6 by its first 64 bits. Default: a quarter of `server.max_in_flight`, at least 16.
         per_caller: Option<u32> = "" reloads;
-        /// The maximum number of concurrent predictions of one model, including those that wait for
-        /// it; 0: no limit. More are answered OVERLOADED. Default: half of `server.max_in_flight`,
-        /// at least 16.
+        /// The maximum number of concurrent predictions of one model, all its versions together; 0:
+        /// no limit. More wait, callers in turn, and are answered OVERLOADED if they still wait at
+        /// their deadline. Default: half of `server.max_in_flight`, at least 16.
         per_model: Option<u32> = "" reloads;
         /// Other numbers than `per_caller` for callers with a token or certificate, as in
         /// `{"token:gateway": 0}`.
@@ -222,8 +222,8 @@ section! {
         /// Other numbers than `per_model` for models, as in `{churn: 900}`.
         models: ModelLimits = "{}" reloads;
         /// The maximum number of names, tags and digests that one caller asks for within
-        /// `images.poll_interval` and that do not exist; at most 128 are looked up at a time. Models
-        /// that `models` lists do not count. 0: no limit.
+        /// `images.poll_interval` and that do not exist; at most 128 are looked up or brought up at a
+        /// time. Models that `models` lists do not count. 0: no limit.
         unknown_names: u32 = "1024" reloads;
     }
 }
@@ -264,7 +264,7 @@ section! {
         retain: Period = "7d" reloads;
         /// The maximum size of an unpacked image.
         max_unpacked: Size = "20GiB";
-        /// The maximum number of files and directories in an image.
+        /// The maximum number of files and directories that an image has in `/data`.
         max_entries: u32 = "100000";
     }
 }
@@ -292,7 +292,7 @@ section! {
         /// The maximum number of tags of a model that are followed because requests named them. For
         /// one more, the longest unused one is forgotten.
         max_tags: u32 = "64";
-        /// Registry hosts that are called without TLS.
+        /// Registry hosts that are called without TLS, `host` or `host:port`.
         plain_http: Vec<String> = "[]";
         /// Directory of Docker's `config.json` with the registries' credentials; otherwise
         /// `DOCKER_CONFIG`, then `~/.docker`.
@@ -327,6 +327,10 @@ section! {
         defaults: CanarySettings = "{}" reloads;
         /// Settings that override the label.
         overrides: CanarySettings = "{}" reloads;
+        /// File of a secret from which the arm of each routing key follows, for pods that share it:
+        /// a key then has the same arm in all of them. At least 16 bytes; read at the start.
+        /// Default: each process draws at random.
+        secret_file: Option<PathBuf> = "";
     }
 }
 

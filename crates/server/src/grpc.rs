@@ -131,8 +131,7 @@ impl Serving {
 impl App for Serving {
     type Body = Either<Reply, Body>;
 
-    const IS_MESSAGE: Option<fn(&str) -> bool> =
-        Some(|path| Message::of(FRONT.route(path).method).is_some());
+    const IS_DIRECT: bool = true;
 
     async fn answer(self, peer: Peer, request: HttpRequest<Arriving>) -> HttpResponse<Self::Body> {
         let route = FRONT.route(request.uri().path());

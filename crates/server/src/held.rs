@@ -8,14 +8,13 @@ use std::sync::{
 
 use axum::body::Body;
 use outrigger_budget::{Budget, Charge, Owner};
-use outrigger_core::{Failure, ModelName};
+use outrigger_core::Failure;
 
 use crate::{
-    admission::{Place, Seat},
+    admission::{Aside, Place, Seat},
     call::Part,
     caller::{Party, Peer},
-    limits::Share,
-    metrics::Counted,
+    metrics::{self, Counted, WaitsFor},
     sending::{self, hold},
 };
 
@@ -38,8 +37,7 @@ pub(crate) struct Held {
     /// The most that body and work took together.
     peak: AtomicU64,
     peer: Peer,
-    model: OnceLock<Share<ModelName>>,
-    pub(crate) place: Place,
+    place: Place,
     _counted: Counted,
 }
 
@@ -81,16 +79,51 @@ impl Held {
             other: OnceLock::new(),
             peak: AtomicU64::new(0),
             peer,
-            model: OnceLock::new(),
             place,
             _counted: counted,
         })
     }
 
-    /// Holds the model's share until the call ends.
-    pub(crate) fn count_for_model(&self, share: Share<ModelName>) {
-        // A call concerns one model, so the cell is empty.
-        let _ = self.model.set(share);
+    /// Waits for a model to come up, as [`Self::aside`] does.
+    ///
+    /// # Errors
+    /// `OVERLOADED` when as many calls as allowed wait for a model, or the failure of `model`.
+    pub(crate) async fn aside_for_model<T>(
+        &self,
+        model: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let _counted = metrics::waiting(WaitsFor::Model);
+        self.reserved.shrink(u64::MAX);
+        self.back(self.place.aside_for_model(model, || self.missing()).await)
+    }
+
+    /// Waits, and holds only what has been taken meanwhile: other calls use the place and the memory
+    /// that was reserved. Takes both again afterwards.
+    ///
+    /// # Errors
+    /// The failure of `wait`.
+    pub(crate) async fn aside<T>(
+        &self,
+        wait: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        self.reserved.shrink(u64::MAX);
+        self.back(self.place.aside(wait, || self.missing()).await)
+    }
+
+    fn back<T>(&self, aside: Result<Aside<T>, Failure>) -> Result<T, Failure> {
+        let Aside { result, reserved } = aside?;
+        if let Some(reserved) = reserved {
+            reserved.pass(&self.reserved, u64::MAX);
+        }
+        Ok(result)
+    }
+
+    /// The memory that the request is expected to take, and has not taken yet.
+    fn missing(&self) -> u64 {
+        let taken = self.taken();
+        let is_settled = taken > 0 && self.peak.load(Relaxed) == 0;
+        let needs = if is_settled { 0 } else { self.place.needs_of(&self.peer) };
+        needs.saturating_sub(taken)
     }
 
     /// Charges a body of which `arrived` bytes are there or set aside; `whole` is its length as the
@@ -257,5 +290,49 @@ impl Held {
         seat.reserved.shrink(u64::MAX);
         let counted = crate::metrics::in_flight(crate::front::Method::Predict);
         Self::new(seat, (&party, peer), budget, counted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use futures::poll;
+
+    use super::*;
+    use crate::{admission::Admission, front::Method, limits::Limit};
+
+    /// Callers of a process that knows nothing about its requests yet.
+    #[tokio::test]
+    async fn calls_that_wait_aside_hold_what_they_have_taken_and_reserve_the_rest_again() {
+        const CALLS: u32 = 200;
+        const BODY: usize = 2 << 10;
+        for memory in [64 << 20, 512 << 20, 8 << 30] {
+            let budget = Budget::new(memory);
+            let limit = Limit::new(0, "one caller", metrics::Limit::Caller);
+            let admission = Admission::new((4, CALLS), limit, budget.requests.clone());
+            let peer = Peer::new(([127, 0, 0, 1], 1).into(), None);
+            let party = peer.party();
+            let enter = || {
+                let seat = admission.enter(&party, &peer).expect("a place");
+                let counted = metrics::in_flight(Method::Predict);
+                let held = Held::new(seat, (&party, peer.clone()), &budget, counted);
+                held.receive(BODY, Some(BODY)).expect("room for its body");
+                held
+            };
+            let mut waiting = Vec::new();
+            for _ in 1..CALLS {
+                let held = enter();
+                let mut aside = Box::pin(async move {
+                    held.aside_for_model(pending::<Result<(), Failure>>()).await
+                });
+                assert!(poll!(aside.as_mut()).is_pending());
+                waiting.push(aside);
+            }
+            assert_eq!(budget.requests.used(), waiting.len() as u64 * BODY as u64);
+            let last = enter();
+            last.aside(async { Ok(()) }).await.expect("a place again");
+            assert_eq!(last.body.bytes() + last.reserved.bytes(), budget.requests.limit() / 16);
+        }
     }
 }

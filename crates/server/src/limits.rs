@@ -60,14 +60,6 @@ impl<K: Eq + Hash + Clone> Limit<K> {
         self.0.others.store(Arc::new(others));
     }
 
-    /// Takes a place for one more call.
-    ///
-    /// # Errors
-    /// `OVERLOADED` when the key is at its limit.
-    pub(crate) fn enter(&self, key: impl FnOnce() -> K) -> Result<Share<K>, Failure> {
-        self.take(key).ok_or_else(|| self.refusal())
-    }
-
     /// Takes a place for one more call; `None` if the key is at its limit.
     pub(crate) fn take(&self, key: impl FnOnce() -> K) -> Option<Share<K>> {
         let counts = &self.0;
@@ -90,12 +82,16 @@ impl<K: Eq + Hash + Clone> Limit<K> {
         Some(Share(Some((Arc::clone(counts), key))))
     }
 
+    /// The limit of `key`; 0 means no limit.
+    pub(crate) fn most(&self, key: &K) -> u32 {
+        let most = self.0.others.load().get(key).copied();
+        most.unwrap_or_else(|| self.0.most.load(Relaxed))
+    }
+
     /// True if `key` is at its limit.
     pub(crate) fn is_full(&self, key: &K) -> bool {
-        let counts = &self.0;
-        let most = counts.others.load().get(key).copied();
-        let most = most.unwrap_or_else(|| counts.most.load(Relaxed));
-        most > 0 && counts.shard(key).get(key).is_some_and(|count| *count >= most)
+        let most = self.most(key);
+        most > 0 && self.0.shard(key).get(key).is_some_and(|count| *count >= most)
     }
 
     /// The failure of a call that the limit refuses, which is counted.
@@ -135,12 +131,11 @@ mod tests {
     #[test]
     fn each_key_has_its_own_places_and_is_forgotten_with_its_last_call() {
         let limit = Limit::new(2, "a caller", metrics::Limit::Caller);
-        let held: Vec<_> = (0..2).map(|_| limit.enter(|| "a").unwrap()).collect();
-        let refused = limit.enter(|| "a").unwrap_err();
-        assert_eq!(refused.reason, Reason::Overloaded);
-        let other = limit.enter(|| "b").expect("another key");
+        let held: Vec<_> = (0..2).map(|_| limit.take(|| "a").unwrap()).collect();
+        assert!(limit.take(|| "a").is_none());
+        let other = limit.take(|| "b").expect("another key");
         drop(held);
-        let again = limit.enter(|| "a").expect("there is room again");
+        let again = limit.take(|| "a").expect("there is room again");
         drop((other, again));
         let counts = limit.0;
         let remembered = counts.shards.iter().map(|shard| shard.lock().unwrap().len());
@@ -150,16 +145,16 @@ mod tests {
     #[test]
     fn a_limit_that_changes_holds_for_later_calls() {
         let limit = Limit::new(0, "a caller", metrics::Limit::Caller);
-        let uncounted = limit.enter(|| "a").unwrap();
+        let uncounted = limit.take(|| "a").unwrap();
         limit.set(2, HashMap::new());
-        let held: Vec<_> = (0..2).map(|_| limit.enter(|| "a").unwrap()).collect();
+        let held: Vec<_> = (0..2).map(|_| limit.take(|| "a").unwrap()).collect();
         limit.set(1, HashMap::new());
-        assert!(limit.enter(|| "a").is_err(), "both may finish, and no other may begin");
+        assert!(limit.take(|| "a").is_none(), "both may finish, and no other may begin");
         drop((uncounted, held));
-        let last = limit.enter(|| "a").expect("both have finished");
-        assert!(limit.enter(|| "a").is_err());
+        let last = limit.take(|| "a").expect("both have finished");
+        assert!(limit.take(|| "a").is_none());
         limit.set(0, HashMap::new());
-        limit.enter(|| "a").expect("there is no limit");
+        limit.take(|| "a").expect("there is no limit");
         drop(last);
     }
 
@@ -167,19 +162,19 @@ mod tests {
     fn a_key_can_have_a_limit_of_its_own_or_none() {
         let limit = Limit::new(1, "a caller", metrics::Limit::Caller);
         limit.set(1, HashMap::from([("a", 2), ("b", 0)]));
-        let held: Vec<_> = ["a", "a", "c"].map(|key| limit.enter(|| key).unwrap()).into();
-        assert!(["a", "c"].iter().all(|key| limit.enter(|| *key).is_err()));
-        let uncounted: Vec<_> = (0..9).map(|_| limit.enter(|| "b").unwrap()).collect();
+        let held: Vec<_> = ["a", "a", "c"].map(|key| limit.take(|| key).unwrap()).into();
+        assert!(["a", "c"].iter().all(|key| limit.take(|| *key).is_none()));
+        let uncounted: Vec<_> = (0..9).map(|_| limit.take(|| "b").unwrap()).collect();
         limit.set(0, HashMap::from([("a", 2)]));
-        assert!(limit.enter(|| "a").is_err(), "both are still there");
-        limit.enter(|| "c").expect("there is no limit");
+        assert!(limit.take(|| "a").is_none(), "both are still there");
+        limit.take(|| "c").expect("there is no limit");
         drop((held, uncounted));
     }
 
     #[test]
     fn without_a_limit_nothing_is_counted() {
         let limit: Limit<&str> = Limit::new(0, "a caller", metrics::Limit::Caller);
-        let held: Vec<_> = (0..1000).map(|_| limit.enter(|| unreachable!()).unwrap()).collect();
+        let held: Vec<_> = (0..1000).map(|_| limit.take(|| unreachable!()).unwrap()).collect();
         assert!(held.iter().all(|share| share.0.is_none()));
     }
 }

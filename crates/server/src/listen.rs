@@ -1,20 +1,17 @@
 //! Listeners: they bind their addresses before anything else starts, and close connections in
 //! order.
 
+mod ahead;
 mod arriving;
+mod bodies;
 mod conversation;
 mod direct;
+mod endings;
 mod frames;
-mod inbox;
-mod intake;
-mod link;
-mod parser;
 mod places;
 mod respond;
-mod streams;
 mod unread;
 mod windows;
-mod writer;
 
 use std::{
     io,
@@ -39,13 +36,12 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
-use self::conversation::Conversation;
 pub(crate) use self::{
-    arriving::Arriving,
-    inbox::unread,
+    arriving::{Arriving, unread},
     places::{Places, Shares, raise_descriptors},
     unread::Unread,
 };
+use self::{conversation::Conversation, endings::Endings};
 use crate::{caller::Peer, metrics, runtimes::Seats, sending::counted, tls::Acceptor};
 
 /// HTTP/2 flow control, in calm. A request of a megabyte must not wait for window updates: a stream's
@@ -81,9 +77,9 @@ pub(crate) trait App: Clone + Send + Sync + 'static {
     /// The body type of its responses.
     type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
 
-    /// Returns true for paths whose requests are read as one message ([`Arriving::message`]). An
-    /// application that has such paths is served over HTTP/2 without hyper.
-    const IS_MESSAGE: Option<fn(&str) -> bool> = None;
+    /// True if requests wait at their headers, with their bodies at the senders. Such an application is
+    /// served over HTTP/2 without hyper.
+    const IS_DIRECT: bool = false;
 
     /// Answers a request of `peer`.
     fn answer(
@@ -166,6 +162,7 @@ impl Listener {
             send_timeout: self.send_timeout,
             builder: protocol(),
             unread,
+            endings: Endings::of(self.name),
             stop: stop.clone(),
         };
         let connections = TaskTracker::new();
@@ -207,11 +204,13 @@ async fn accept(listener: &TcpListener, places: &Places) -> (TcpStream, SocketAd
     }
 }
 
-/// HTTP/1, and HTTP/2 with prior knowledge as gRPC uses it.
+/// HTTP/1, and HTTP/2 with prior knowledge as gRPC uses it. Answers have no `date`: hyper panics where
+/// the clock is beyond the year 9999.
 fn protocol() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http2()
+        .auto_date_header(false)
         .timer(TokioTimer::new())
         .max_frame_size(FRAME)
         .max_header_list_size(HEADERS)
@@ -219,7 +218,11 @@ fn protocol() -> Builder<TokioExecutor> {
         .max_pending_accept_reset_streams(GIVEN_UP)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT);
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT);
+    builder
+        .http1()
+        .auto_date_header(false)
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS_TIMEOUT);
     builder
 }
 
@@ -238,8 +241,12 @@ fn with_windows(mut builder: Builder<TokioExecutor>, share: usize) -> Builder<To
 #[cfg(test)]
 mod crowds;
 #[cfg(test)]
+mod cuts;
+#[cfg(test)]
 mod floods;
 #[cfg(test)]
 mod messages;
+#[cfg(test)]
+mod replay;
 #[cfg(test)]
 mod tests;

@@ -89,9 +89,11 @@ pub const METRICS: &[Metric] = &[
         name: WAITING,
         kind: MetricKind::Gauge,
         labels: &["for"],
-        help: "Predictions that wait for their turn, by what they wait for: version (a crowded \
-               version), place (server.max_in_flight, limits.per_caller, memory for requests) or \
-               room (that others leave for those of low priority). The bodies of most are unread.",
+        help: "Predictions that wait, by what they wait for: version (a crowded version, \
+               limits.per_model), place (server.max_in_flight, limits.per_caller, memory for \
+               requests), model (that is being loaded, or whose engine is away) or room (that \
+               others leave for those of low priority). The bodies of most that wait for their \
+               turn are unread.",
     },
     Metric {
         name: TREATMENTS,
@@ -117,8 +119,8 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Counter,
         labels: &["limit"],
         help: "Requests refused as OVERLOADED before they were worked on, by limit: in_flight \
-               (server.max_in_flight) and caller (limits.per_caller), for which it waited until \
-               its deadline, waiting (server.max_waiting), model (limits.per_model), \
+               (server.max_in_flight), caller (limits.per_caller) and model (limits.per_model), for \
+               which it waited until its deadline, waiting (server.max_waiting), \
                unknown_names, deadline (it would have been answered too late), memory (there is \
                no room for one more that waits, or for what one needed that waited until its \
                deadline) or priority (others left no room until its deadline).",
@@ -140,9 +142,12 @@ pub const METRICS: &[Metric] = &[
         name: ENDED,
         kind: MetricKind::Counter,
         labels: &["listener", "cause"],
-        help: "Connections that the server ended, by listener and cause: places (all were taken, \
-               and this was the longest idle one of the peer with the most), or flood (HTTP/2 \
-               frames that ask for nothing).",
+        help: "Connections that ended for a cause, by listener and cause: places (all were taken, \
+               and this was the longest idle one of the peer with the most), flood (HTTP/2 \
+               frames that ask for nothing), an error of the peer in HTTP/2 (protocol, \
+               flow_control, frame_size, compression, or calm for too much of what costs the \
+               server), peer (it reported an error of the server), or http1 (bytes that are no \
+               HTTP).",
     },
     Metric {
         name: HANDSHAKES,
@@ -290,7 +295,7 @@ pub(crate) fn call_ended(ended: &Ended) {
         _ => requests().increment(1),
     }
     calls.duration.record(took);
-    if let Some(latency) = front.latency.filter(|_| method.runs() && reason == OK) {
+    if let Some(latency) = front.latency.filter(|_| method.runs()) {
         latency.record(by, took);
     }
 }

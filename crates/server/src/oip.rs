@@ -137,7 +137,7 @@ impl Serving {
 impl App for Serving {
     type Body = Either<Reply, Body>;
 
-    const IS_MESSAGE: Option<fn(&str) -> bool> = Some(|path| path == INFER);
+    const IS_DIRECT: bool = true;
 
     async fn answer(self, peer: Peer, request: Request<Arriving>) -> Response<Self::Body> {
         let path = request.uri().path();

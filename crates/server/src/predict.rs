@@ -194,6 +194,7 @@ impl Predictor {
                 && attempts.may_wait()
             {
                 attempts = attempts.again(&self.models, failure.clone()).await?;
+                self.enter(call, attempts.lease()).await?;
                 continue;
             }
             if let Some(result) = attempts.settle(result) {
@@ -232,7 +233,7 @@ impl Predictor {
     ) -> Result<E::Answer, Failure> {
         let (lease, terms) = (attempts.lease(), attempts.terms());
         let latency = exchange.latency();
-        let stages = latency.map(Latency::stages).unwrap_or_default();
+        let stages = latency.map(|_| StageTimes::recorded()).unwrap_or_default();
         let start = Instant::now();
         let outputs = run(call, lease, terms, packed, &stages).await;
         if call.is_low() {

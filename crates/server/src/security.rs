@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     auth::{Auth, TokenFiles},
-    config::{self, Config, OperatorFile, Transport},
+    config::{self, Config, OperatorFile, Right, Rights, Transport},
     live::{FileError, Live, Watched},
     tls::{Acceptor, Files},
 };
@@ -30,7 +30,9 @@ impl Security {
         let operator = operator(&config.auth)?.map(Arc::new);
         let auth = Auth::new(&config.auth, tokens.clone(), operator.clone());
         let security = Self { tls, tokens, operator, auth };
-        security.warn(config);
+        for (listener, warning) in security.warnings(config) {
+            tracing::warn!(listener, "{warning}");
+        }
         Ok(security)
     }
 
@@ -47,23 +49,35 @@ impl Security {
         tls.into_iter().chain(tokens).chain(operator).collect()
     }
 
-    /// Warns about tokens that would be sent without TLS: a connection in plain text reveals them.
-    fn warn(&self, config: &Config) {
-        let (server, tls) = (&config.server, &config.tls);
+    /// Warnings by listener, about tokens that would be sent without TLS, as a connection in plain text
+    /// reveals them, and about changes that anybody on the network may make.
+    fn warnings(&self, config: &Config) -> Vec<(&'static str, &'static str)> {
+        let (server, tls, auth) = (&config.server, &config.tls, &config.auth);
+        let (none, anonymous) = (Rights::default(), auth.anonymous_rights());
+        let own = anonymous.and(auth.xgboost_serving);
         let listeners = [
-            ("grpc", Some(server.grpc), tls.grpc),
-            ("http", Some(server.http), tls.http),
-            ("admin", Some(server.admin), tls.admin),
-            ("xgboost_serving", server.xgboost_serving, tls.xgboost_serving),
-            ("oip", server.oip, tls.oip),
+            ("grpc", Some(server.grpc), tls.grpc, none),
+            ("http", Some(server.http), tls.http, none),
+            ("admin", Some(server.admin), tls.admin, anonymous),
+            ("xgboost_serving", server.xgboost_serving, tls.xgboost_serving, own),
+            ("oip", server.oip, tls.oip, none),
         ];
-        for (listener, address, transport) in listeners {
-            let Some(address) = address else { continue };
-            let plain = self.acceptor(transport).is_none() && !address.ip().is_loopback();
-            if self.tokens.is_some() && plain {
-                tracing::warn!(listener, "this listener accepts bearer tokens without TLS");
+        let mut warnings = Vec::new();
+        for (listener, address, transport, open) in listeners {
+            if address.is_none_or(|address| address.ip().is_loopback()) {
+                continue;
+            }
+            let takes_tokens =
+                self.tokens.is_some() || listener == "admin" && self.operator.is_some();
+            if takes_tokens && self.acceptor(transport).is_none() {
+                warnings.push((listener, "this listener accepts bearer tokens without TLS"));
+            }
+            let is_mutual = self.tls.is_some() && transport == Transport::Mutual;
+            if open.hold(Right::Change) && !is_mutual {
+                warnings.push((listener, "anybody who reaches this listener may change models"));
             }
         }
+        warnings
     }
 }
 
@@ -89,6 +103,31 @@ fn operator(auth: &config::Auth) -> Result<Option<Live<OperatorFile>>, FileError
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn listeners_that_give_more_than_they_seem_to_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let warned = |change: &dyn Fn(&mut Config)| {
+            let mut config = Config::default();
+            config.auth.token_file = Some(directory.path().join("token"));
+            change(&mut config);
+            let warnings = Security::open(&config).unwrap().warnings(&config);
+            warnings.into_iter().map(|(listener, _)| listener).collect::<Vec<_>>()
+        };
+        let anywhere = || "0.0.0.0:9901".parse().unwrap();
+        let none: [&str; 0] = [];
+        assert_eq!(warned(&|_| {}), none);
+        assert_eq!(warned(&|it| it.server.admin = anywhere()), ["admin"], "the operator's token");
+        let change = || Some(Rights::all());
+        assert_eq!(warned(&|it| it.auth.anonymous = change()), none, "on loopback");
+        assert_eq!(
+            warned(&|it| {
+                (it.auth.token_file, it.auth.anonymous) = (None, change());
+                (it.server.admin, it.server.xgboost_serving) = (anywhere(), Some(anywhere()));
+            }),
+            ["admin", "xgboost_serving"]
+        );
+    }
 
     #[test]
     fn a_configured_token_file_must_be_usable() {

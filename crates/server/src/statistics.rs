@@ -6,7 +6,7 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicU32, AtomicU64,
+            AtomicBool, AtomicU32, AtomicU64,
             Ordering::{Relaxed, SeqCst},
         },
     },
@@ -155,6 +155,8 @@ impl Version {
 pub(crate) struct Observed {
     version: Arc<Version>,
     is_ended: bool,
+    /// True if the engine has answered.
+    is_run: AtomicBool,
     started: Instant,
     queued: Duration,
     input: AtomicU64,
@@ -179,6 +181,7 @@ impl Observed {
         Self {
             version,
             is_ended: false,
+            is_run: AtomicBool::new(false),
             started,
             queued: started.elapsed(),
             input: AtomicU64::new(0),
@@ -192,8 +195,9 @@ impl Observed {
         measured(&self.input, work)
     }
 
-    /// Measures the work on the outputs for this number of rows.
+    /// Measures the work on the outputs for this number of rows, which the engine has answered.
     pub(crate) fn output<T>(&self, rows: usize, work: impl FnOnce() -> T) -> T {
+        self.is_run.store(true, Relaxed);
         self.rows.store(rows as u64, Relaxed);
         measured(&self.output, work)
     }
@@ -204,8 +208,10 @@ impl Observed {
             Ok(_) => self.answered(),
             Err(failure) => {
                 self.failed();
-                // Faults of requests say nothing about the version.
-                if matches!(failure.reason.code(), Code::Internal | Code::Unavailable) {
+                // Faults of requests say nothing about the version, nor do scores that are not
+                // valid: an engine that answers works, and one caller's values may be the cause.
+                let is_fault = matches!(failure.reason.code(), Code::Internal | Code::Unavailable);
+                if is_fault && !*self.is_run.get_mut() {
                     self.version.failures.fetch_add(1, SeqCst);
                 }
             }

@@ -45,6 +45,8 @@ pub(crate) struct Attempts<'c> {
     terms: Terms,
     /// The arm that the call was assigned to, if the tag has a trial.
     tried: Option<Tried<'c>>,
+    /// The time since which attempts have not reached the engine.
+    unsent_since: Option<Instant>,
 }
 
 impl<'c> Attempts<'c> {
@@ -52,7 +54,8 @@ impl<'c> Attempts<'c> {
         let tried = lease.is_tried().then(|| Tried::begin(call, lease.clone()));
         let canary = tried.as_ref().filter(|_| lease.arm() == Arm::Canary);
         let deadline = canary.map_or(call.deadline(), |canary| canary.by);
-        Self { call, lease, terms: Terms { deadline, degraded: None }, tried }
+        let terms = Terms { deadline, degraded: None };
+        Self { call, lease, terms, tried, unsent_since: None }
     }
 
     /// The lease of the current attempt.
@@ -77,16 +80,21 @@ impl<'c> Attempts<'c> {
     /// # Errors
     /// `failure` if there is no such attempt, or the failure of the version.
     pub(crate) async fn again(self, models: &Handle, failure: Failure) -> Result<Self, Failure> {
-        let Self { call, lease, terms, tried } = self;
+        let Self { call, lease, terms, tried, unsent_since } = self;
         // Reports the failure.
         drop(tried);
         if terms.deadline <= Instant::now() {
             return Err(failure);
         }
         let interrupted = lease.interrupted();
-        let lease = call.wait_for(models.again(&interrupted, terms.deadline)).await?;
+        // Others wait behind it for the same engine.
+        call.lose_turn();
+        let unsent_since = unsent_since.or_else(|| Some(Instant::now()));
+        let unsent_since = unsent_since.filter(|_| !failure.is_cut_off);
+        let again = models.again(&interrupted, unsent_since, terms.deadline);
+        let lease = call.held().aside_for_model(again).await?;
         let lease = lease.ok_or(failure)?;
-        Ok(Self { call, lease, terms, tried: None })
+        Ok(Self { call, lease, terms, tried: None, unsent_since })
     }
 
     /// The final result of the call; `None` if another attempt follows.

@@ -10,6 +10,7 @@ use outrigger_net::timeout_at;
 use tokio::time::Instant;
 
 use crate::{
+    admission::WAITED,
     call::Call,
     caller::Party,
     front::Method,
@@ -23,6 +24,8 @@ use crate::{
 /// The memory of a request that waits at its headers, in bytes: its stream, its task and its
 /// headers.
 const WAITING: u64 = 5 << 10;
+
+const CROWDED: &str = "the version has as many calls in progress as it can work on";
 
 /// A wait, which is counted. The memory of the waiting request is charged meanwhile.
 struct Wait<'a> {
@@ -128,22 +131,51 @@ impl RequestLimits {
         let (party, deadline) = (call.caller().party(), call.deadline());
         let (caller, is_first) = (self.hash(&party), call.has_lost_its_turn());
         let ask = Ask { caller, now: Instant::now(), deadline, is_first };
-        let running = match load.enter(&ask).map_err(late)? {
-            Entry::Running(running) => running,
-            Entry::Waiting(mut waiting) => {
-                let _wait = self.wait(call, WaitsFor::Version, (!is_read).then_some(&party))?;
-                let admitted = timeout_at(waiting.latest(), waiting.admitted()).await;
-                admitted.unwrap_or_else(|_| Err(waiting.late())).map_err(late)?
+        let mut waiting = match load.enter(&ask).map_err(|late| self.late(late))? {
+            Entry::Running(running) => {
+                if is_read {
+                    running.begins_at_once();
+                }
+                call.enters(running);
+                return Ok(());
             }
+            Entry::Waiting(waiting) => waiting,
         };
-        if is_read {
-            running.begins_at_once();
+        let _wait = self.wait(call, WaitsFor::Version, Some(&party))?;
+        let turn = async {
+            let admitted = timeout_at(waiting.latest(), waiting.admitted()).await;
+            admitted.unwrap_or_else(|_| Err(waiting.late())).map_err(|late| self.late(late))
+        };
+        if !is_read {
+            call.enters(turn.await?);
+            return Ok(());
         }
+        let running = call.held().aside(turn).await?;
+        running.begins(Instant::now());
         call.enters(running);
         Ok(())
     }
 
-    /// Begins a wait of `call`, whose memory is charged to `party` if its body is unread.
+    /// The failure of a request that waits, or would wait, until its deadline.
+    fn late(&self, late: Late) -> Failure {
+        let failure = match late {
+            Late::Engine(failure) => return failure,
+            Late::Model => {
+                let failure = self.per_model.refusal();
+                return failure.map_message(|message| format!("{message}; {WAITED}"));
+            }
+            Late::Crowd(None) => Failure::new(Reason::Overloaded, format!("{CROWDED}; {WAITED}")),
+            Late::Crowd(Some(wait)) => {
+                let message =
+                    format!("the answer would take about {wait:.0?}, beyond the deadline");
+                Failure::new(Reason::Overloaded, message).retry_after(wait)
+            }
+        };
+        metrics::refused(Limit::Deadline);
+        failure
+    }
+
+    /// Begins a wait of `call`, whose memory is charged to `party` if it has no place meanwhile.
     fn wait<'a>(
         &self,
         call: &'a Call,
@@ -159,11 +191,4 @@ impl RequestLimits {
         let counted = metrics::waiting(waits_for);
         Ok(Wait { call, began: Instant::now(), _charge: charge, _counted: counted })
     }
-}
-
-/// The failure of a request that would be answered too late.
-fn late(Late { wait }: Late) -> Failure {
-    metrics::refused(Limit::Deadline);
-    let message = format!("the answer would take about {wait:.0?}, beyond the deadline");
-    Failure::new(Reason::Overloaded, message).retry_after(wait)
 }

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use outrigger_core::{Failure, Reason};
+use outrigger_core::{Failure, ModelName, Reason, Selector};
 use tokio::time::Instant;
 
 use crate::{
@@ -39,10 +39,15 @@ struct Inner {
     callers: Mutex<HashMap<Party, Spent>>,
 }
 
+/// A model, and the tag or digest of it.
+pub(crate) type Name = (ModelName, Selector);
+
 /// The unknown names of one caller.
 #[derive(Debug)]
 struct Spent {
-    pending: u32,
+    /// The names that are being looked up or brought up, each with the number of its requests. Those
+    /// without a request are left by requests that ended before that had an outcome.
+    pending: HashMap<Name, u32>,
     /// Names that turned out not to exist since `began`.
     absent: u32,
     began: Instant,
@@ -53,6 +58,8 @@ struct Spent {
 pub(crate) struct Asking {
     names: UnknownNames,
     party: Party,
+    name: Name,
+    has_outcome: bool,
 }
 
 impl UnknownNames {
@@ -66,11 +73,17 @@ impl UnknownNames {
         self.0.most.store(most, Relaxed);
     }
 
-    /// Begins a request of `party` for an unknown name.
+    /// Begins a request of `party` for an unknown name. Further requests for a name that is being
+    /// looked up for the same caller cost nothing. `is_awaited`: the name has no outcome yet.
     ///
     /// # Errors
     /// `OVERLOADED` when the budget is spent.
-    pub(crate) fn ask(&self, party: Party) -> Result<Asking, Failure> {
+    pub(crate) fn ask(
+        &self,
+        party: Party,
+        name: Name,
+        is_awaited: impl Fn(&Name) -> bool,
+    ) -> Result<Asking, Failure> {
         let (most, now) = (self.0.most.load(Relaxed), Instant::now());
         let mut callers = self.callers();
         if callers.len() >= CALLERS && !callers.contains_key(&party) {
@@ -78,25 +91,29 @@ impl UnknownNames {
         }
         let is_known = callers.len() < CALLERS || callers.contains_key(&party);
         let party = if is_known { party } else { OTHERS };
-        let new = || Spent { pending: 0, absent: 0, began: now };
+        let new = || Spent { pending: HashMap::new(), absent: 0, began: now };
         let spent = callers.entry(party.clone()).or_insert_with(new);
         if now - spent.began >= self.0.window {
             (spent.absent, spent.began) = (0, now);
         }
-        let is_spent = spent.pending.saturating_add(spent.absent) >= most;
-        if most > 0 && (is_spent || spent.pending >= PENDING) {
+        if spent.pending.len() >= PENDING as usize || spent.pending.len() >= most as usize {
+            spent.pending.retain(|name, requests| *requests > 0 || is_awaited(name));
+        }
+        let pending = u32::try_from(spent.pending.len()).unwrap_or(u32::MAX);
+        let is_spent = pending.saturating_add(spent.absent) >= most || pending >= PENDING;
+        if most > 0 && is_spent && !spent.pending.contains_key(&name) {
             metrics::refused(Limit::UnknownNames);
             let message = "this caller has asked for too many models and tags that do not exist";
             let wait = self.0.window.saturating_sub(now - spent.began);
             return Err(Failure::new(Reason::Overloaded, message).retry_after(wait));
         }
-        spent.pending += 1;
+        *spent.pending.entry(name.clone()).or_default() += 1;
         drop(callers);
-        Ok(Asking { names: self.clone(), party })
+        Ok(Asking { names: self.clone(), party, name, has_outcome: false })
     }
 
     fn is_over(&self, spent: &Spent, now: Instant) -> bool {
-        spent.pending == 0 && now - spent.began >= self.0.window
+        spent.pending.values().all(|requests| *requests == 0) && now - spent.began >= self.0.window
     }
 
     fn callers(&self) -> MutexGuard<'_, HashMap<Party, Spent>> {
@@ -106,11 +123,13 @@ impl UnknownNames {
 
 impl Asking {
     /// Ends the request with its result; a name that does not exist counts until the window ends.
-    pub(crate) fn end<T>(self, result: &Result<T, Failure>) {
-        use Reason::{DigestNotFound, ModelNotFound, TagNotFound};
+    pub(crate) fn end<T>(mut self, result: &Result<T, Failure>) {
+        use Reason::{DigestNotFound, ModelLoading, ModelNotFound, TagNotFound};
+        self.has_outcome = result.as_ref().err().is_none_or(|it| it.reason != ModelLoading);
         let Err(failure) = result else { return };
         if matches!(failure.reason, ModelNotFound | TagNotFound | DigestNotFound)
             && let Some(spent) = self.names.callers().get_mut(&self.party)
+            && spent.pending.get(&self.name) == Some(&1)
         {
             spent.absent += 1;
         }
@@ -121,8 +140,13 @@ impl Drop for Asking {
     fn drop(&mut self) {
         let mut callers = self.names.callers();
         let Some(spent) = callers.get_mut(&self.party) else { return };
-        spent.pending -= 1;
-        if spent.pending == 0 && spent.absent == 0 {
+        if let Some(requests) = spent.pending.get_mut(&self.name) {
+            *requests -= 1;
+            if *requests == 0 && self.has_outcome {
+                spent.pending.remove(&self.name);
+            }
+        }
+        if spent.pending.is_empty() && spent.absent == 0 {
             callers.remove(&self.party);
         }
     }
@@ -136,6 +160,16 @@ mod tests {
         Party::Unknown(Ipv4Addr::new(10, 0, 0, last).into())
     }
 
+    fn name(number: u32) -> Name {
+        let latest = Selector::Tag("latest".parse().expect("a valid tag"));
+        (format!("model-{number}").parse().expect("a valid name"), latest)
+    }
+
+    /// Asks for a name that has an outcome when its requests have ended.
+    fn ask(names: &UnknownNames, party: Party, name: Name) -> Result<Asking, Failure> {
+        names.ask(party, name, |_| false)
+    }
+
     fn absent() -> Result<(), Failure> {
         Err(Failure::new(Reason::ModelNotFound, "there is none"))
     }
@@ -144,28 +178,45 @@ mod tests {
     async fn names_that_do_not_exist_spend_the_budget_until_the_window_ends() {
         let names = UnknownNames::new(Duration::from_secs(30));
         names.set(3);
-        for _ in 0..3 {
-            names.ask(party(1)).expect("within the budget").end(&absent());
+        for number in 0..3 {
+            ask(&names, party(1), name(number)).expect("within the budget").end(&absent());
         }
         tokio::time::advance(Duration::from_secs(10)).await;
-        let refused = names.ask(party(1)).expect_err("it is spent");
+        let refused = ask(&names, party(1), name(9)).expect_err("it is spent");
         assert_eq!(refused.reason, Reason::Overloaded);
         assert_eq!(refused.retry_after, Some(Duration::from_secs(20)));
-        names.ask(party(2)).expect("another caller").end(&absent());
+        ask(&names, party(2), name(9)).expect("another caller").end(&absent());
         tokio::time::advance(Duration::from_secs(20)).await;
-        drop(names.ask(party(1)).expect("the budget is renewed"));
+        drop(ask(&names, party(1), name(9)).expect("the budget is renewed"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn names_that_exist_count_only_while_they_are_looked_up() {
         let names = UnknownNames::new(Duration::from_secs(30));
         names.set(2);
-        let mut asking: Vec<_> = (0..2).map(|_| names.ask(party(1)).unwrap()).collect();
-        assert!(names.ask(party(1)).is_err());
+        let mut asking: Vec<_> =
+            (0..2).map(|it| ask(&names, party(1), name(it)).unwrap()).collect();
+        assert!(ask(&names, party(1), name(2)).is_err());
+        asking.push(ask(&names, party(1), name(0)).expect("it is being looked up already"));
         asking.pop().into_iter().for_each(|it| it.end(&Ok(())));
-        asking.push(names.ask(party(1)).expect("one was found"));
-        drop(asking);
+        assert!(ask(&names, party(1), name(2)).is_err(), "both are still looked up");
+        asking.pop().into_iter().for_each(|it| it.end(&Ok(())));
+        asking.push(ask(&names, party(1), name(2)).expect("one was found"));
+        asking.into_iter().for_each(|it| it.end(&Ok(())));
         assert_eq!(names.callers().len(), 0, "nothing is kept of a caller without unknown names");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_whose_requests_have_ended_count_until_they_have_an_outcome() {
+        let names = UnknownNames::new(Duration::from_secs(30));
+        names.set(2);
+        let loading = || Err::<(), _>(Failure::new(Reason::ModelLoading, "it is being loaded"));
+        for number in 0..2 {
+            ask(&names, party(1), name(number)).expect("within the budget").end(&loading());
+        }
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(names.ask(party(1), name(2), |_| true).is_err());
+        drop(names.ask(party(1), name(2), |it| *it == name(1)).expect("one has been refused"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -174,11 +225,11 @@ mod tests {
         names.set(2);
         for number in 0..10_000_u32 {
             let party = Party::Unknown(Ipv4Addr::from_bits(number + 1).into());
-            names.ask(party).into_iter().for_each(|it| it.end(&absent()));
+            ask(&names, party, name(1)).into_iter().for_each(|it| it.end(&absent()));
         }
         assert!(names.callers().len() <= CALLERS + 1);
         tokio::time::advance(Duration::from_secs(30)).await;
-        drop(names.ask(party(1)));
+        drop(ask(&names, party(1), name(9)));
         assert!(names.callers().len() <= 1, "all others are over");
     }
 }

@@ -7,7 +7,7 @@ mod remote;
 mod tfserving;
 mod trees;
 
-use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use axum::Router;
 use bytesize::ByteSize;
@@ -25,6 +25,7 @@ use crate::{
     Error, auth,
     compression::{self, Policy},
     config::{Config, Kinds},
+    file_error::FileError,
     grpc::{self, Access, Canaries, Models, Serving, Validations},
     guard::Guard,
     health::{self, Readiness},
@@ -143,7 +144,10 @@ pub(crate) fn connect(
     let engines = engines(config, kinds, runtimes, &store, (&limits.budget, &tracer))?;
     let (models, service) = {
         let _on = runtimes.lifecycle.enter();
-        let lifecycle_config = lifecycle_config(config, &limits, &tracer);
+        let mut lifecycle_config = lifecycle_config(config, &limits, &tracer);
+        if let Some(path) = &config.canary.secret_file {
+            lifecycle_config.salt = salt(path)?;
+        }
         lifecycle::start(lifecycle_config, client, store, engines)?
     };
     let (readiness, end) = (Readiness::new(models.clone()), CancellationToken::new());
@@ -328,6 +332,16 @@ fn lifecycle_config(config: &Config, limits: &RequestLimits, tracer: &Tracer) ->
         tracer: tracer.clone(),
         ..lifecycle::Config::default()
     }
+}
+
+/// The salt of canaries that pods with the same file share.
+fn salt(path: &Path) -> Result<lifecycle::Salt, FileError> {
+    let secret = std::fs::read(path).map_err(|error| FileError::new(path, error))?;
+    let secret = secret.trim_ascii();
+    if secret.len() < 16 {
+        return Err(FileError::new(path, "holds a secret of less than 16 bytes"));
+    }
+    Ok(lifecycle::Salt::of_secret(secret))
 }
 
 /// The models and their settings for the lifecycle, at the start and at each reload.

@@ -124,7 +124,7 @@ impl Serving {
 impl App for Serving {
     type Body = Either<Reply, Body>;
 
-    const IS_MESSAGE: Option<fn(&str) -> bool> = Some(|path| platform(path).is_some());
+    const IS_DIRECT: bool = true;
 
     async fn answer(self, peer: Peer, request: Request<Arriving>) -> Response<Self::Body> {
         if !is_grpc(request.headers()) {

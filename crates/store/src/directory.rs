@@ -154,7 +154,7 @@ impl Files {
         Ok(content.finish())
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Listed> {
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Listed> {
         self.files.iter()
     }
 

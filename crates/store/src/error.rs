@@ -174,8 +174,6 @@ pub enum EntryProblem {
     Kind(&'static str),
     #[error("it is of unknown type {0:#04x}")]
     UnknownKind(u8),
-    #[error("entries of its kind have no content, but its header states {0} bytes")]
-    Content(u64),
     #[error("its path contains {0:?}, which is not a directory")]
     NotADirectory(String),
     #[error("its link target is empty")]

@@ -5,10 +5,10 @@
 //! An engine never loads a (name, version) twice, and it may outlive the control plane, the journal
 //! and even the volume. A new version is therefore the present time in milliseconds since 1970, or
 //! the last version plus one if that is larger. The last version is the largest of those in the
-//! journal, in `serving/` and in the desired set; it is written to disk before it is used. So a
-//! version is never smaller than the time of its creation, and a later one is larger even if
-//! journal and volume were lost in between. A number could repeat only if the clock were set back
-//! as well.
+//! journal, in `serving/` and in the desired set; it is written to disk before it is used, if there
+//! is room. So a version is never smaller than the time of its creation, and a later one is larger
+//! even if journal and volume were lost in between. A number could repeat only if the clock were set
+//! back as well.
 
 mod copies;
 pub(crate) mod seal;
@@ -124,12 +124,18 @@ impl Journal {
     }
 
     /// Assigns a version that no process has used before. It is written to disk before it is
-    /// returned.
+    /// returned, unless the disk is full: the models in the store must be served then too, and the
+    /// clock keeps the number from being used again.
     pub fn next_version(&self) -> Result<Version> {
         let mut last = self.inner.last.lock().unwrap_or_else(PoisonError::into_inner);
         let next = following(*last, now()).ok_or(Error::VersionsExhausted(*last))?;
         let content = serde_json::to_vec(&Versions { last: next }).expect("a number");
-        copies::write(&self.path(VERSIONS), content)?;
+        match copies::write(&self.path(VERSIONS), content) {
+            Err(error @ Error::NoSpace { .. }) => {
+                tracing::warn!(%error, "the disk is full: models in the store are served");
+            }
+            written => written?,
+        }
         *last = next;
         Ok(Version(next))
     }

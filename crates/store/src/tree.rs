@@ -157,6 +157,11 @@ impl Tree {
         self.last_used
     }
 
+    /// The directory with all that the image has in `/data`, as this process sees it.
+    pub fn data_dir(&self) -> PathBuf {
+        self.path.join("data")
+    }
+
     /// The model's directory, as this process sees it.
     pub fn model_dir(&self) -> PathBuf {
         self.path.join(&self.sidecar.model)

@@ -21,7 +21,7 @@ use outrigger_core::{Digest, LayerKind};
 
 use self::{
     archive::Archive,
-    name::shown,
+    name::{is_ignored, shown},
     root::{Fault, Root},
     seal::{Links, Parts},
     source::{Budget, Source},
@@ -47,11 +47,10 @@ pub struct Package {
 
 impl Store {
     /// Unpacks the layers of an image, which are in the store, to its tree. Entries outside of
-    /// `/data` are checked but not written. Concurrent calls for the same digest wait and return
-    /// the same tree. A failure leaves nothing behind.
+    /// `/data` are ignored. Concurrent calls for the same digest wait and return the same tree. A
+    /// failure leaves nothing behind.
     ///
-    /// Every entry must be a file, a directory, or a link to a target within the image; under
-    /// `/data`, a link must also point to something under `/data`.
+    /// Every entry under `/data` must be a file, a directory, or a link to something under `/data`.
     ///
     /// # Errors
     /// [`Error::Entry`], [`Error::Layer`] and [`Error::Package`] if the image is at fault;
@@ -165,6 +164,9 @@ impl Unpacking<'_> {
             count: &mut self.entries,
         };
         while let Some(entry) = archive.next()? {
+            if is_ignored(&entry.name) {
+                continue;
+            }
             entries.add(1)?;
             writer.entry(&entry, &mut archive).map_err(|fault| match fault {
                 Fault::Failed(error) => error,

@@ -15,6 +15,15 @@ pub struct Column {
     pub kind: Kind,
 }
 
+/// A column of a type that no cell has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The name of its type.
+    pub of: String,
+}
+
 /// The type of a column's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {

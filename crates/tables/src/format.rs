@@ -13,8 +13,7 @@ pub enum Format {
     Csv,
     /// A JSON object on each line (JSON Lines).
     Jsonl,
-    /// Apache Parquet, not compressed or with Snappy, Zstandard or gzip. Scores are written with
-    /// Snappy.
+    /// Apache Parquet. Scores are written with Snappy.
     Parquet,
 }
 
@@ -59,6 +58,12 @@ impl Format {
     pub fn endings() -> String {
         Self::ENDINGS.map(|(name, _)| format!(".{name}")).join(", ")
     }
+}
+
+/// The names of the columns whose values are parts of a path, as in `day=2026-11-29/a.parquet`.
+pub fn partitions(path: &Path) -> impl Iterator<Item = &str> {
+    let parts = path.parent().into_iter().flat_map(Path::components);
+    parts.filter_map(|part| Some(part.as_os_str().to_str()?.split_once('=')?.0))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod format;
 mod json;
 mod limits;
 mod new_file;
+mod quotes;
 mod read;
 mod records;
 mod root;
@@ -20,16 +21,17 @@ mod text;
 mod write;
 
 pub use cell::Cell;
-pub use column::{Column, Kind, Names};
+pub use column::{Column, Kind, LeftOut, Names};
 pub use error::{Error, Problem, may_pass};
-pub use format::Format;
+pub use format::{Format, partitions};
 pub use limits::Limits;
+pub use new_file::Unfinished;
 pub use read::{
     Malformed, Reader, Row,
     blob::{ReadAt, Stat},
     parquet::ranges::{Batches, Table, bytes_of_rows},
 };
-pub use root::Root;
+pub use root::{Directory, Root};
 pub use text::{
     Found, Index, Infer, Leaf, Lists, Scan, Seen, Source, TextBatch, TextColumn, TextFile,
     TextRows, Wanted, is_json,

@@ -3,15 +3,26 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
     io,
-    os::fd::OwnedFd,
     path::PathBuf,
 };
 
-use rustix::fs::{self, AtFlags};
+use rustix::{
+    fs::{self, AtFlags, Mode, OFlags, RenameFlags},
+    io::Errno,
+};
 use tempfile::NamedTempFile;
 
-use crate::root::parent;
+use crate::{
+    Directory,
+    root::{MODE, UNFINISHED, parent},
+};
+
+/// The attempts at a name that no other file has.
+const ATTEMPTS: u32 = 10;
+const CREATE_FILE: OFlags =
+    OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::CLOEXEC);
 
 /// A file that is written under another name until it is complete. Dropping it removes it.
 #[derive(Debug)]
@@ -33,8 +44,8 @@ pub(crate) enum Place {
 /// A name that is removed from its directory when the value is dropped, unless the file has got
 /// another name: then another process may have created a file of this name.
 #[derive(Debug)]
-pub(crate) struct Unfinished {
-    directory: OwnedFd,
+pub struct Unfinished {
+    directory: Directory,
     name: OsString,
     is_renamed: bool,
 }
@@ -66,30 +77,69 @@ impl NewFile {
             Place::Below { mut unfinished, name } => {
                 match replace {
                     true => unfinished.rename(&name),
-                    false => unfinished.link(&name),
+                    false => unfinished.rename_new(&name),
                 }?;
-                Ok(fs::fsync(&unfinished.directory)?)
+                unfinished.sync()
             }
         }
     }
 }
 
 impl Unfinished {
-    /// The name of a file that was created in `directory`.
-    pub(crate) fn new(directory: OwnedFd, name: OsString) -> Self {
-        Self { directory, name, is_renamed: false }
+    /// Creates a file in `directory` under a name that no other file there has.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub fn begin(directory: Directory) -> io::Result<(Self, File)> {
+        for _ in 0..ATTEMPTS {
+            // Processes in other containers, which have the same number, write there too.
+            let number = RandomState::new().build_hasher().finish();
+            let name = OsString::from(format!("{UNFINISHED}{number:016x}"));
+            match fs::openat(&directory, &name, CREATE_FILE, Mode::from_raw_mode(MODE)) {
+                Ok(file) => return Ok((Self { directory, name, is_renamed: false }, file.into())),
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(io::Error::other("too many unfinished files in the directory"))
     }
 
-    /// Gives the file another name; one that has it is replaced.
-    fn rename(&mut self, name: &OsStr) -> io::Result<()> {
+    /// Gives the file another name in its directory; one that has it is replaced.
+    ///
+    /// # Errors
+    /// The file system failed.
+    pub fn rename(&mut self, name: &OsStr) -> io::Result<()> {
         fs::renameat(&self.directory, &self.name, &self.directory, name)?;
         self.is_renamed = true;
         Ok(())
     }
 
-    /// Gives the file a further name, which no file has.
-    fn link(&self, name: &OsStr) -> io::Result<()> {
-        Ok(fs::linkat(&self.directory, &self.name, &self.directory, name, AtFlags::empty())?)
+    /// Gives the file another name in its directory, which no file has.
+    ///
+    /// # Errors
+    /// A file has it (`AlreadyExists`), or the file system failed.
+    pub fn rename_new(&mut self, name: &OsStr) -> io::Result<()> {
+        let Self { directory, name: before, .. } = self;
+        let flags = RenameFlags::NOREPLACE;
+        match fs::renameat_with(&*directory, &*before, &*directory, name, flags) {
+            // Not every file system has this call.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                Ok(fs::linkat(&*directory, &*before, &*directory, name, AtFlags::empty())?)
+            }
+            renamed => {
+                renamed?;
+                self.is_renamed = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes the names of the directory to the disk.
+    ///
+    /// # Errors
+    /// The file system failed.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(fs::fsync(&self.directory)?)
     }
 }
 
@@ -111,17 +161,17 @@ mod tests {
     #[test]
     fn a_renamed_file_leaves_its_earlier_name_to_others() {
         let scratch = tempfile::tempdir().expect("a directory");
-        let [before, after] = ["before", "after"].map(|name| scratch.path().join(name));
-        for is_renamed in [true, false] {
-            fs::write(&before, "own").expect("a file");
-            let directory = File::open(scratch.path()).expect("a directory").into();
-            let mut unfinished = Unfinished::new(directory, "before".into());
+        for is_renamed in [false, true] {
+            let directory = Directory::open(scratch.path()).expect("a directory");
+            let (mut unfinished, _) = Unfinished::begin(directory).expect("begun");
+            let before = scratch.path().join(&unfinished.name);
             if is_renamed {
                 unfinished.rename("after".as_ref()).expect("renamed");
                 fs::write(&before, "of another process").expect("a file");
             }
             drop(unfinished);
-            assert_eq!((before.exists(), after.exists()), (is_renamed, true));
+            assert_eq!(before.exists(), is_renamed);
+            assert_eq!(scratch.path().join("after").exists(), is_renamed);
         }
     }
 }

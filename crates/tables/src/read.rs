@@ -5,12 +5,11 @@ pub(crate) mod csv;
 mod jsonl;
 pub(crate) mod parquet;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
-use crate::{Cell, Column, Error, Format, Limits, Names, Root, error::Cause};
+use crate::{
+    Cell, Column, Error, Format, LeftOut, Limits, Names, Root, error::Cause, format::partitions,
+};
 
 /// One row.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -42,6 +41,7 @@ pub struct Reader {
     /// The last row. Its memory is used again for the next one.
     row: Row,
     source: Source,
+    left_out: Vec<LeftOut>,
 }
 
 #[derive(Debug)]
@@ -66,7 +66,21 @@ impl Reader {
             })
         };
         let source = open().map_err(|cause| Error::new(path, cause))?;
-        Ok(Self { path: path.to_owned(), row: Row::default(), source })
+        let mut reader =
+            Self { path: path.to_owned(), row: Row::default(), source, left_out: Vec::new() };
+        if let Source::Parquet(source) = &reader.source {
+            reader.left_out = source.left_out().to_vec();
+        }
+        let columns = reader.columns();
+        let is_column = |name: &&str| {
+            columns.is_none_or(|columns| columns.iter().any(|column| *column.name == **name))
+        };
+        let of_path = partitions(path).filter(|name| !is_column(name));
+        let of = "a part of the file's path".to_owned();
+        let of_path = of_path.map(|name| LeftOut { name: name.into(), of: of.clone() });
+        let of_path: Vec<_> = of_path.collect();
+        reader.left_out.extend(of_path);
+        Ok(reader)
     }
 
     /// The columns of all rows; `None` if each row names its own.
@@ -78,12 +92,10 @@ impl Reader {
         }
     }
 
-    /// The columns that are not read, because cells have no such type (dates, for example).
-    pub fn left_out(&self) -> &[Arc<str>] {
-        match &self.source {
-            Source::Csv(_) | Source::Jsonl(_) => &[],
-            Source::Parquet(source) => source.left_out(),
-        }
+    /// The columns that are not read: cells have no such type (dates, for example), or directories are
+    /// named after their values (`day=2026-11-29`).
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
     }
 
     /// The part of the file that has been read, from 0 to 1, for a progress bar.
@@ -101,7 +113,7 @@ impl Reader {
     /// # Errors
     /// The file cannot be read any further.
     pub fn read(&mut self) -> Result<Option<Result<&mut Row, Malformed>>, Error> {
-        let Self { path, row, source } = self;
+        let Self { path, row, source, .. } = self;
         let number = row.number + 1;
         let parsed = match source {
             Source::Csv(source) => source.read(row),

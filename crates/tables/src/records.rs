@@ -5,10 +5,12 @@ use std::{
     io::{self, BufRead as _, BufReader, Read},
 };
 
+use crate::quotes::Quotes;
+
 /// The mark at the beginning of some files in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Counts the bytes that are read, and limits those of a row.
+/// Counts the bytes that are read, limits those of a row, and follows the quotes of CSV.
 #[derive(Debug)]
 pub(crate) struct Counted<R> {
     input: R,
@@ -19,6 +21,8 @@ pub(crate) struct Counted<R> {
     row: usize,
     /// The number of bytes that may still be read.
     allowed: usize,
+    /// The quotes so far; `None` if the input is not CSV.
+    quotes: Option<Quotes>,
 }
 
 impl Counted<File> {
@@ -30,12 +34,17 @@ impl Counted<File> {
 
 impl<R> Counted<R> {
     pub(crate) fn new(input: R, size: u64, row: usize) -> Self {
-        Self { input, size, read: 0, row, allowed: usize::MAX }
+        Self { input, size, read: 0, row, allowed: usize::MAX, quotes: None }
     }
 
     /// Allows one more row to be read.
     pub(crate) fn allow_row(&mut self) {
         self.allowed = self.row;
+    }
+
+    /// The same of CSV: a quote that is not closed is an error after the rows before it.
+    pub(crate) fn with_quotes(self) -> Self {
+        Self { quotes: Some(Quotes::default()), ..self }
     }
 
     /// The bytes that were read, and those of the whole input.
@@ -46,14 +55,26 @@ impl<R> Counted<R> {
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(quotes) = &mut self.quotes {
+            quotes.check(false)?;
+        }
         if self.allowed == 0 {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, too_long(self.row)));
         }
         let room = buffer.len().min(self.allowed);
         let read = self.input.read(&mut buffer[..room])?;
+        let bytes = &buffer[..read];
+        let has_mark = self.read == 0 && bytes.starts_with(BYTE_ORDER_MARK);
+        let mark = if has_mark { BYTE_ORDER_MARK.len() } else { 0 };
         self.allowed -= read;
         self.read += read as u64;
-        Ok(read)
+        let Some(quotes) = &mut self.quotes else { return Ok(read) };
+        let valid = mark + quotes.follow(&bytes[mark..]);
+        // The rows before a fault are read first.
+        if valid == 0 {
+            quotes.check(room > 0)?;
+        }
+        Ok(valid)
     }
 }
 

@@ -1,10 +1,13 @@
 //! The directory that the paths of files lead to.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     fs::{File, Permissions},
     io,
-    os::{fd::OwnedFd, unix::fs::PermissionsExt as _},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::PermissionsExt as _,
+    },
     path::{Component, Path},
     sync::Arc,
 };
@@ -18,18 +21,19 @@ use tempfile::Builder;
 use crate::new_file::{NewFile, Place, Unfinished};
 
 /// The permissions of a new file, before those that the process masks are removed.
-const MODE: u32 = 0o666;
+pub(crate) const MODE: u32 = 0o666;
 /// The beginning of the name of a file that is not complete.
-const UNFINISHED: &str = ".outrigger-";
-/// The attempts at a name that no other file has.
-const ATTEMPTS: u32 = 1000;
+pub(crate) const UNFINISHED: &str = ".outrigger-";
 const OPEN_DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// Does not wait for the writer of a pipe, which is refused after it was opened.
 const OPEN_FILE: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
-const CREATE_FILE: OFlags =
-    OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::CLOEXEC);
+
+/// An open directory. Paths below it are walked from it, one name at a time, and symbolic links are
+/// refused. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Directory(Arc<OwnedFd>);
 
 /// The directory that the paths of files lead to.
 #[derive(Debug, Clone, Default)]
@@ -37,9 +41,61 @@ pub enum Root {
     /// Paths may lead anywhere.
     #[default]
     Any,
-    /// Paths lead to files below one directory: they are walked from the open directory, one name at
-    /// a time, and symbolic links are refused.
-    Below(Arc<OwnedFd>),
+    /// Paths lead to files below one directory.
+    Below(Directory),
+}
+
+impl Directory {
+    /// Opens the directory at `path`.
+    ///
+    /// # Errors
+    /// It is not a directory, or cannot be opened.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        // Its own path may have symbolic links: the operator chose it.
+        let flags = OPEN_DIRECTORY.difference(OFlags::NOFOLLOW);
+        Ok(Self(fs::openat(CWD, path, flags, Mode::empty())?.into()))
+    }
+
+    /// The directory at `path` below this one.
+    ///
+    /// # Errors
+    /// It cannot be opened, or a link is on the path.
+    pub fn directory(&self, path: &Path) -> io::Result<Self> {
+        self.descend(&names(path)?)
+    }
+
+    /// The directory of the file at `path` below this one, and the name of the file.
+    ///
+    /// # Errors
+    /// The directory cannot be opened, or a link is on the path.
+    pub fn place<'p>(&self, path: &'p Path) -> io::Result<(Self, &'p OsStr)> {
+        let names = names(path)?;
+        let (name, parents) = names.split_last().ok_or_else(outside)?;
+        Ok((self.descend(parents)?, *name))
+    }
+
+    /// Opens the regular file at `path` for reading.
+    ///
+    /// # Errors
+    /// It cannot be opened, is something else, or a link is on the path.
+    pub fn file(&self, path: &Path) -> io::Result<File> {
+        let (parent, name) = self.place(path)?;
+        regular(fs::openat(&parent, name, OPEN_FILE, Mode::empty()).map_err(refusal)?)
+    }
+
+    fn descend(&self, names: &[&OsStr]) -> io::Result<Self> {
+        let open = |directory: Self, name: &&OsStr| {
+            let opened = fs::openat(&directory, *name, OPEN_DIRECTORY, Mode::empty());
+            Ok(Self(opened.map_err(refusal)?.into()))
+        };
+        names.iter().try_fold(self.clone(), open)
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 impl Root {
@@ -48,27 +104,17 @@ impl Root {
     /// # Errors
     /// It is not a directory, or cannot be opened.
     pub fn below(path: &Path) -> io::Result<Self> {
-        // Its own path may have symbolic links: the operator chose it.
-        let flags = OPEN_DIRECTORY.difference(OFlags::NOFOLLOW);
-        Ok(Self::Below(fs::openat(CWD, path, flags, Mode::empty())?.into()))
+        Directory::open(path).map(Self::Below)
     }
 
-    /// Opens a file for reading.
+    /// Opens a regular file for reading.
     pub(crate) fn open(&self, path: &Path) -> io::Result<File> {
-        let file = match self {
-            Self::Any => File::open(path)?,
-            Self::Below(root) => {
-                let (parent, name) = walk(root, path)?;
-                fs::openat(&parent, name, OPEN_FILE, Mode::empty()).map_err(refusal)?.into()
-            }
-        };
-        let metadata = file.metadata()?;
-        if metadata.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
         match self {
-            Self::Below(_) if !metadata.is_file() => Err(not_a_file()),
-            _ => Ok(file),
+            Self::Any => {
+                let flags = OPEN_FILE.difference(OFlags::NOFOLLOW);
+                regular(fs::openat(CWD, path, flags, Mode::empty())?)
+            }
+            Self::Below(directory) => directory.file(path),
         }
     }
 
@@ -85,10 +131,10 @@ impl Root {
                 (Place::Path { file, path: path.to_owned() }, handle)
             }
             Self::Below(root) => {
-                let (directory, name) = walk(root, path)?;
+                let (directory, name) = root.place(path)?;
                 let existing = fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
                 check_existing(existing, replace)?;
-                let (unfinished, file) = unfinished(directory)?;
+                let (unfinished, file) = Unfinished::begin(directory)?;
                 (Place::Below { unfinished, name: name.to_owned() }, file)
             }
         };
@@ -118,25 +164,29 @@ fn not_a_file() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
-/// Opens the directory of the file at `path` below `root`; returns the name of the file, too.
-fn walk<'p>(root: &OwnedFd, path: &'p Path) -> io::Result<(OwnedFd, &'p OsStr)> {
+/// The file, if it is a regular one.
+fn regular(file: OwnedFd) -> io::Result<File> {
+    let file = File::from(file);
+    match file.metadata()?.file_type() {
+        of if of.is_file() => Ok(file),
+        of if of.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        _ => Err(not_a_file()),
+    }
+}
+
+/// The names on a path that stays below a directory.
+fn names(path: &Path) -> io::Result<Vec<&OsStr>> {
+    let name = |component| match component {
+        Component::Normal(name) => Some(Ok(name)),
+        Component::CurDir => None,
+        _ => Some(Err(outside())),
+    };
+    path.components().filter_map(name).collect()
+}
+
+fn outside() -> io::Error {
     let message = "the path must be relative and must not contain `..`";
-    let outside = || io::Error::new(io::ErrorKind::InvalidInput, message);
-    let mut names = Vec::new();
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => names.push(name),
-            Component::CurDir => {}
-            _ => return Err(outside()),
-        }
-    }
-    let (name, parents) = names.split_last().ok_or_else(outside)?;
-    let mut directory = root.try_clone()?;
-    for parent in parents {
-        directory =
-            fs::openat(&directory, *parent, OPEN_DIRECTORY, Mode::empty()).map_err(refusal)?;
-    }
-    Ok((directory, name))
+    io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
 fn refusal(error: Errno) -> io::Error {
@@ -147,19 +197,6 @@ fn refusal(error: Errno) -> io::Error {
         }
         error => error.into(),
     }
-}
-
-/// Creates a file under a name that no other file in the directory has.
-fn unfinished(directory: OwnedFd) -> io::Result<(Unfinished, File)> {
-    for attempt in 0..ATTEMPTS {
-        let name = OsString::from(format!("{UNFINISHED}{}-{attempt}", std::process::id()));
-        match fs::openat(&directory, &name, CREATE_FILE, Mode::from_raw_mode(MODE)) {
-            Ok(file) => return Ok((Unfinished::new(directory, name), file.into())),
-            Err(Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(io::Error::other("too many unfinished files in the directory"))
 }
 
 #[cfg(test)]

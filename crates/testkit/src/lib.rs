@@ -1,6 +1,8 @@
 //! Fakes, builders and fixtures for tests; each module with dependencies is a feature.
 
 pub mod allocator;
+#[cfg(feature = "remote")]
+pub mod elsewhere;
 #[cfg(feature = "engine")]
 pub mod engine;
 #[cfg(feature = "http2")]

@@ -6,9 +6,10 @@
 pub mod identity;
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     future::pending,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -20,9 +21,9 @@ use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     task::{JoinHandle, JoinSet},
-    time::sleep,
+    time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -65,6 +66,8 @@ pub enum Answer {
     Close,
 }
 
+/// The time in which a client closes its side of a connection.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Any port of this machine.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -74,8 +77,13 @@ type Script = dyn Fn(&Seen) -> Answer + Send + Sync;
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
-    running: JoinHandle<()>,
+    protocol: (Protocol, Option<TlsAcceptor>),
+    running: Mutex<JoinHandle<()>>,
+    connections: Connections,
 }
+
+/// The open connections, by number.
+type Connections = Arc<Mutex<BTreeMap<usize, std::net::TcpStream>>>;
 
 struct Shared {
     script: Mutex<Arc<Script>>,
@@ -161,8 +169,41 @@ impl Server {
         let listener = TcpListener::bind(at).await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared { script: Mutex::new(script), seen: Mutex::default() });
-        let running = tokio::spawn(serve(listener, (protocol, tls), Arc::clone(&shared)));
-        Self { address, shared, running }
+        let connections = Connections::default();
+        let how = (protocol, tls.clone());
+        let running = serve(listener, how, Arc::clone(&shared), Arc::clone(&connections));
+        let running = Mutex::new(tokio::spawn(running));
+        Self { address, shared, protocol: (protocol, tls), running, connections }
+    }
+
+    /// Ends the server: connections break, and nothing listens. Returns once its clients have noticed
+    /// it, so that none sends a request that is lost.
+    ///
+    /// # Panics
+    /// If a client keeps its connection.
+    pub async fn stop(&self) {
+        let ended = std::mem::replace(&mut *lock(&self.running), tokio::spawn(async {}));
+        ended.abort();
+        ended.await.ok();
+        let open = std::mem::take(&mut *lock(&self.connections));
+        for stream in open.into_values() {
+            stream.shutdown(Shutdown::Write).ok();
+            let mut stream = TcpStream::from_std(stream).expect("a socket");
+            let mut rest = tokio::io::sink();
+            let closed = tokio::io::copy(&mut stream, &mut rest);
+            timeout(PATIENCE, closed).await.expect("the client closes the connection").ok();
+        }
+    }
+
+    /// Starts the server again at the same address.
+    ///
+    /// # Panics
+    /// If the port is not free any more.
+    pub async fn resume(&self) {
+        let listener = TcpListener::bind(self.address).await.expect("the port is free");
+        let (shared, connections) = (Arc::clone(&self.shared), Arc::clone(&self.connections));
+        let running = serve(listener, self.protocol.clone(), shared, connections);
+        *lock(&self.running) = tokio::spawn(running);
     }
 
     /// The port.
@@ -193,7 +234,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.running.abort();
+        lock(&self.running).abort();
     }
 }
 
@@ -201,13 +242,18 @@ async fn serve(
     listener: TcpListener,
     (protocol, tls): (Protocol, Option<TlsAcceptor>),
     shared: Arc<Shared>,
+    open: Connections,
 ) {
     let mut connections = JoinSet::new();
-    loop {
+    for number in 0.. {
         tokio::select! {
             accepted = listener.accept() => {
                 let (stream, _) = accepted.expect("the listener works until it is dropped");
+                let stream = stream.into_std().expect("a socket");
+                lock(&open).insert(number, stream.try_clone().expect("a socket"));
+                let stream = TcpStream::from_std(stream).expect("a socket");
                 let (tls, shared) = (tls.clone(), Arc::clone(&shared));
+                let open = Arc::clone(&open);
                 connections.spawn(async move {
                     match tls {
                         None => converse(stream, protocol, shared).await,
@@ -218,6 +264,7 @@ async fn serve(
                             }
                         }
                     }
+                    lock(&open).remove(&number);
                 });
             }
             Some(_) = connections.join_next() => {}

@@ -166,11 +166,11 @@ impl Registry {
         let state = self.shared.lock();
         let manifest = state.repositories.get(name).and_then(|all| all.manifest(digest));
         let size = manifest.map_or(0, |manifest| manifest.body.len());
-        let (os, architecture) = platform.split_once('/').expect("os/architecture");
-        json!({
-            "mediaType": OCI_IMAGE, "digest": digest.to_string(), "size": size,
-            "platform": {"os": os, "architecture": architecture},
-        })
+        let mut entry = json!({"mediaType": OCI_IMAGE, "digest": digest.to_string(), "size": size});
+        if let Some((os, architecture)) = platform.split_once('/') {
+            entry["platform"] = json!({"os": os, "architecture": architecture});
+        }
+        entry
     }
 
     /// Stores a blob.

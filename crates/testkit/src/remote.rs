@@ -77,6 +77,7 @@ enum Reply {
     Model(Model),
     Outputs(Vec<Values>),
     Failed(String),
+    Refused(String),
     NotServed(ServableId),
     NotReady,
 }

@@ -60,6 +60,8 @@ pub struct ServingMachine {
     /// The configuration sent last, unless the engine is known not to have taken it.
     sent: Option<Sent>,
     reachable: Option<bool>,
+    /// The time of the last answer to a probe.
+    answered_at: Option<Moment>,
     down_since: Option<Moment>,
     restarts: u64,
     failure: Option<Failure>,
@@ -164,6 +166,7 @@ impl ServingMachine {
             push_failures: 0,
             sent: None,
             reachable: None,
+            answered_at: None,
             down_since: None,
             restarts: 0,
             failure: None,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
 use bytesize::ByteSize;
-use outrigger_core::{DType, Digest, LayerKind, Shape, TensorSpec};
+use outrigger_core::{DType, Digest, LayerKind, Shape, TensorSpec, printable};
 use outrigger_features::Metadata;
 use outrigger_lifecycle::ModelFiles;
 use outrigger_oci::{Client, Progress, Reference, signature::PublicKey};
@@ -212,10 +212,10 @@ impl Report {
         let (packed, unpacked) = (size(self.packed_bytes), size(self.unpacked_bytes));
         writeln!(text, "size       {packed} packed, {unpacked} on disk")?;
         for (name, value) in &self.labels {
-            writeln!(text, "label      {name}={value}")?;
+            writeln!(text, "label      {}", printable(format!("{name}={value}")))?;
         }
         if let Some(uplift) = &self.uplift {
-            writeln!(text, "uplift     {uplift}")?;
+            writeln!(text, "uplift     {}", printable(uplift.clone()))?;
         }
         let mut layers = Table::new(&["LAYER", "KIND", "SIZE"]);
         for layer in &self.layers {

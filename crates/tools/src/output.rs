@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use outrigger_core::printable;
 use outrigger_proto::outrigger::v1::FILE_DESCRIPTOR_SET;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 
@@ -17,9 +18,9 @@ impl Table {
         Self { rows: vec![heading.iter().map(|cell| cell.to_string()).collect()] }
     }
 
-    /// Adds a row of as many cells as the heading has.
+    /// Adds a row of as many cells as the heading has. A cell is one line, whatever it has.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows.push(cells.into_iter().map(printable).collect());
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -88,6 +89,8 @@ mod tests {
         let mut table = Table::new(&["MODEL", "STATE"]);
         table.row(["a-long-name".to_owned(), "NEW".to_owned()]);
         assert_eq!(table.to_string(), "MODEL        STATE\na-long-name  NEW\n");
+        table.row(["a\nb".to_owned(), "\u{1b}[2J".to_owned()]);
+        assert!(table.to_string().ends_with("\na\\nb         \\u{1b}[2J\n"), "{table}");
     }
 
     #[test]

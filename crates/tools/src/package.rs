@@ -1,22 +1,22 @@
 //! Packs, pushes and pulls packages: `outrigger push`, `pull`.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    path::Path,
-};
+use std::{collections::BTreeMap, fs, path::Path};
 
-use outrigger_core::{Digest, Failure, Reason};
-use outrigger_oci::{Client, ImageToPush, Progress, Reference, build};
+use outrigger_core::{Digest, Failure, Layouts, Reason};
+use outrigger_oci::{
+    Client, ImageToPush, Progress, Reference,
+    build::{self, BuildError, Origin},
+};
 use outrigger_run::{Framework, layouts};
 
 use crate::{
     Error,
-    fetch::{self, Source, blocking},
+    fetch::{self, Fetched, Source, blocking},
 };
 
 /// Packs `directory`, which mirrors `/data` and holds a model of one of `frameworks`, and pushes
-/// it. The same files and labels give the same digest.
+/// it. The same files and labels give the same digest. A directory that was pulled and not changed is
+/// pushed as the image that it was, if that image can still be read.
 pub async fn push(
     client: &Client,
     directory: &Path,
@@ -24,8 +24,36 @@ pub async fn push(
     labels: BTreeMap<String, String>,
     frameworks: &[Framework],
 ) -> Result<Digest, Error> {
-    let image = pack(directory, labels, frameworks).await?;
+    let packed = pack(directory, labels, frameworks).await?;
+    let original = original(client, directory, packed.digest()).await?;
+    let image = original.unwrap_or(packed);
     Ok(client.push(reference, &image).await.map_err(|error| error.failure())?)
+}
+
+/// The image that a directory was pulled from, if the directory's digest says that nothing was
+/// changed, and packing gives another image than that.
+async fn original(
+    client: &Client,
+    directory: &Path,
+    packed: Digest,
+) -> Result<Option<ImageToPush>, Error> {
+    let directory = directory.to_owned();
+    let read = move || Origin::read(&directory).map_err(unbuilt);
+    let unchanged =
+        |origin: &Origin| origin.packed == Some(packed) && origin.image.digest() != Some(packed);
+    let Some(origin) = blocking(read).await?.filter(unchanged) else { return Ok(None) };
+    match client.download(&origin.image).await {
+        Ok(image) => Ok(Some(image)),
+        Err(error) => {
+            let (image, error) = (&origin.image, error.failure());
+            eprintln!("outrigger: packed anew, because {image} cannot be read: {error}");
+            Ok(None)
+        }
+    }
+}
+
+fn unbuilt(error: BuildError) -> Failure {
+    Failure::because(error.reason(), &error)
 }
 
 /// Packs `directory` into layers.
@@ -35,15 +63,12 @@ pub(crate) async fn pack(
     frameworks: &[Framework],
 ) -> Result<ImageToPush, Error> {
     let (directory, layouts) = (directory.to_owned(), layouts(frameworks));
-    let build = move || {
-        build::image_from_dir(&directory, labels, &layouts)
-            .map_err(|error| Failure::because(error.reason(), &error))
-    };
+    let build = move || build::image_from_dir(&directory, labels, &layouts).map_err(unbuilt);
     blocking(build).await
 }
 
-/// Pulls an image and writes its package to `directory`, which must not exist yet and can
-/// be pushed again. Returns the image's digest.
+/// Pulls an image and writes what it has in `/data` to `directory`, which must not exist yet and can
+/// be pushed again, with a note of the image's labels. Returns the image's digest.
 pub async fn pull(
     client: &Client,
     reference: &Reference,
@@ -56,54 +81,52 @@ pub async fn pull(
     }
     let fetched =
         fetch::fetch(client, &Source::Image(reference.clone()), frameworks, progress).await?;
-    let (tree, directory) = (fetched.tree.clone(), directory.to_owned());
-    blocking(move || write(&tree, &directory)).await?;
-    Ok(fetched.image.digest)
+    let digest = fetched.image.digest;
+    let (directory, layouts) = (directory.to_owned(), layouts(frameworks));
+    blocking(move || write(&fetched, &directory, &layouts)).await?;
+    Ok(digest)
 }
 
-/// Writes a tree to a temporary directory beside the target, then renames it.
-fn write(tree: &outrigger_store::Tree, directory: &Path) -> Result<(), Failure> {
+/// Writes an image's files to a temporary directory beside the target, then renames it.
+fn write(fetched: &Fetched, directory: &Path, layouts: &Layouts) -> Result<(), Failure> {
     let io = |error: std::io::Error| {
         Failure::new(Reason::Internal, format!("{}: {error}", directory.display()))
     };
-    let unreadable = |error: outrigger_store::Error| Failure::because(error.reason(), &error);
     let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     let staging = tempfile::Builder::new().prefix(".outrigger-").tempdir_in(parent).map_err(io)?;
     // A subdirectory, because only the owner may read the temporary directory itself,
     // which is deleted on any error.
     let package = staging.path().join("package");
-    fs::create_dir(&package).map_err(io)?;
-    fs::write(package.join("metadata.json"), tree.metadata_bytes().map_err(unreadable)?)
-        .map_err(io)?;
-    if let Some(golden) = tree.golden() {
-        let mut copy = File::create(package.join("golden.jsonl")).map_err(io)?;
-        std::io::copy(&mut File::open(golden).map_err(io)?, &mut copy).map_err(io)?;
+    let data = fetched.tree.data_dir();
+    let model = fs::canonicalize(fetched.tree.model_dir()).map_err(io)?;
+    copy(&data, &package).map_err(io)?;
+    for layout in layouts.all() {
+        // The model's directory may be a link to another one.
+        let linked = fs::canonicalize(data.join(layout.directory)).ok();
+        let held = package.join(layout.directory);
+        if let Some(target) = linked.filter(|target| model.starts_with(target) && !held.exists()) {
+            copy(&target, &held).map_err(io)?;
+        }
     }
-    if let Some(profile) = tree.profile_bytes().map_err(unreadable)? {
-        fs::write(package.join("profile.json"), profile).map_err(io)?;
-    }
-    copy(&tree.model_dir(), &package.join(unversioned(tree.model()))).map_err(io)?;
+    let mut origin = Origin::of(&fetched.image);
+    origin.write(&package).map_err(unbuilt)?;
+    let packed = build::image_from_dir(&package, BTreeMap::new(), layouts).map_err(unbuilt)?;
+    origin.packed = Some(packed.digest());
+    origin.write(&package).map_err(unbuilt)?;
     fs::rename(package, directory).map_err(io)
 }
 
-/// The path of a model in its package, relative to `/data`, without the directory of a
-/// version.
-fn unversioned(model: &Path) -> &Path {
-    let path = model.strip_prefix("data").unwrap_or(model);
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let is_version = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-    path.parent().filter(|_| is_version).unwrap_or(path)
-}
-
+/// Copies files, those behind links too, and directories. Links to directories are left out: they
+/// could lead in a circle.
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
-        if fs::metadata(entry.path())?.is_dir() {
+        if entry.file_type()?.is_dir() {
             copy(&entry.path(), &target)?;
-        } else {
+        } else if fs::metadata(entry.path())?.is_file() {
             fs::copy(entry.path(), target)?;
         }
     }

@@ -5,7 +5,7 @@ mod server;
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
-use outrigger_core::{Digest, Failure, Reason};
+use outrigger_core::{Digest, Failure, Reason, printable};
 use outrigger_features::Plan;
 use outrigger_lifecycle::{Gate, Golden, ModelFiles, training_profile};
 use outrigger_oci::{Client, Progress};
@@ -204,6 +204,7 @@ impl Report {
                 Outcome::Skipped { detail } => ("skipped", detail.clone()),
                 Outcome::Failed { reason, message } => ("FAILED", format!("{reason}: {message}")),
             };
+            let detail = printable(detail);
             writeln!(text, "{verdict:8} {name}: {detail}").expect("writing to a string");
         }
         if let Some(rows) = &self.rows {

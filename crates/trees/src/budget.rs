@@ -107,6 +107,15 @@ impl Budget {
         Ok(())
     }
 
+    /// Appends a text.
+    ///
+    /// # Errors
+    /// As [`Self::charge`].
+    pub(crate) fn push_text(&mut self, texts: &mut Vec<String>, text: String) -> Result<(), Error> {
+        self.charge::<u8>(text.capacity())?;
+        self.push(texts, text)
+    }
+
     /// A vector of `count` times the same element.
     ///
     /// # Errors

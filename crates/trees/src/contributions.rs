@@ -25,7 +25,7 @@ use std::{fmt, ops::Range};
 use crate::{
     AnyRows,
     forest::Forest,
-    rows::{Input, Row},
+    rows::{Input, Memory, Row},
     slots::Slots,
 };
 pub(crate) use covers::Covers;
@@ -143,9 +143,9 @@ impl Explainer<'_> {
         let mut walk = Walk::new(&quadrature, levels, proceed);
         let Some(bases) = self.base_values(&mut walk) else { return false };
         let mut sums = vec![0.0; columns];
-        let mut found = Vec::new();
+        let mut memory = Memory::default();
         // Only models of XGBoost have covers.
-        let rows = Input::new(rows, self.slots, Some(self.features), &mut found);
+        let rows = Input::new(rows, self.slots, None, Some(self.features), &mut memory);
         let mut is_done = true;
         rows.for_each(|at, row| {
             is_done = is_done && self.explain_row(row, &mut walk, &bases, &mut sums);

@@ -10,7 +10,7 @@ use crate::{
     Error,
     budget::Budget,
     compact::{Compact, used},
-    kernel::{Choice, Kind, ObliviousWork, permutes},
+    kernel::{Choice, Kind, ObliviousWork, Places, permutes},
     oblivious::Oblivious,
     real::Real,
     rows::{Input, Row},
@@ -18,7 +18,7 @@ use crate::{
     tree::Tree,
 };
 pub(crate) use leaves::LeafId;
-use leaves::{Ids, Sums, VectorSums};
+use leaves::{Sums, VectorSums};
 pub(crate) use view::{Split, View};
 
 /// The trees of a model.
@@ -137,14 +137,26 @@ impl Forest {
                 }
             }),
             Self::Compact(compact, choice) => {
-                let id = |_, leaf| compact.ids[leaf as usize];
-                let mut ids = Ids::by_row(trees.clone(), id, out);
-                choice.run(compact, rows, trees, &mut ids);
+                let find = |rows: Input<'_>, trees, places: &mut Places<'_>| {
+                    choice.run(compact, rows, trees, places);
+                };
+                for_each_part(rows, trees.clone(), find, |row, part, places| {
+                    let out = &mut out[row * trees.len() + part.start - trees.start..];
+                    for (out, place) in out.iter_mut().zip(places) {
+                        *out = LeafId::of(compact.ids[*place as usize]);
+                    }
+                });
             }
             Self::Oblivious(all, kind) => {
-                let id = |tree, leaf| leaf - all.first_leaf(tree) as u32;
-                let mut ids = Ids::by_row(trees.clone(), id, out);
-                kind.oblivious(&ObliviousWork { all, rows, trees }, &mut ids);
+                let find = |rows: Input<'_>, trees, places: &mut Places<'_>| {
+                    kind.oblivious(&ObliviousWork { all, rows, trees }, places);
+                };
+                for_each_part(rows, trees.clone(), find, |row, part, places| {
+                    let out = &mut out[row * trees.len() + part.start - trees.start..];
+                    for ((out, place), tree) in out.iter_mut().zip(places).zip(part) {
+                        *out = LeafId::of(*place - all.first_leaf(tree) as u32);
+                    }
+                });
             }
         }
     }
@@ -152,7 +164,7 @@ impl Forest {
     /// Writes the place of the leaf of each of `trees` among all nodes in the order of
     /// [`Self::for_each_node`], tree after tree.
     pub(crate) fn leaf_places(&self, rows: Input<'_>, trees: Range<usize>, out: &mut [u32]) {
-        let (count, place) = (rows.len(), |_, leaf| leaf);
+        let count = rows.len();
         match self {
             Self::Any(all) => {
                 let before: usize = all[..trees.start].iter().map(|tree| tree.nodes.len()).sum();
@@ -165,12 +177,12 @@ impl Forest {
                 });
             }
             Self::Compact(compact, choice) => {
-                let mut ids = Ids::by_tree(trees.clone(), count, place, out);
-                choice.run(compact, rows, trees, &mut ids);
+                let mut places = Places::by_tree(trees.clone(), count, out);
+                choice.run(compact, rows, trees, &mut places);
             }
             Self::Oblivious(all, kind) => {
-                let mut ids = Ids::by_tree(trees.clone(), count, place, out);
-                kind.oblivious(&ObliviousWork { all, rows, trees }, &mut ids);
+                let mut places = Places::by_tree(trees.clone(), count, out);
+                kind.oblivious(&ObliviousWork { all, rows, trees }, &mut places);
             }
         }
     }
@@ -190,6 +202,33 @@ impl Forest {
             Self::Any(trees) => trees.iter().map(Tree::memory).sum(),
             Self::Compact(compact, _) => compact.memory(),
             Self::Oblivious(oblivious, _) => oblivious.memory(),
+        }
+    }
+}
+
+/// Rows and trees whose leaves are found at once: the memory for their places is bounded.
+const ROWS: usize = 64;
+const TREES: usize = 256;
+
+/// Finds the places of leaves, part by part: `find` writes those of some rows and trees, and `take`
+/// gets the number of each row, the trees, and their places.
+fn for_each_part(
+    rows: Input<'_>,
+    trees: Range<usize>,
+    mut find: impl FnMut(Input<'_>, Range<usize>, &mut Places<'_>),
+    mut take: impl FnMut(usize, Range<usize>, &[u32]),
+) {
+    let mut places = vec![0; ROWS.min(rows.len()) * TREES.min(trees.len())];
+    for first in (0..rows.len()).step_by(ROWS) {
+        let some = first..rows.len().min(first + ROWS);
+        for tree in trees.clone().step_by(TREES) {
+            let part = tree..trees.end.min(tree + TREES);
+            let places = &mut places[..some.len() * part.len()];
+            let input = rows.slice(some.clone());
+            find(input, part.clone(), &mut Places::by_row(part.clone(), places));
+            for (row, places) in some.clone().zip(places.chunks_exact(part.len())) {
+                take(row, part.clone(), places);
+            }
         }
     }
 }

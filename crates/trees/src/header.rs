@@ -14,6 +14,7 @@ pub struct Header {
     library: Library,
     features: usize,
     names: Vec<String>,
+    categories: Vec<(Option<usize>, Vec<String>)>,
     outputs: usize,
     pub(crate) objective: Objective,
     /// The first tree of each iteration, and the number of trees.
@@ -43,6 +44,7 @@ impl Header {
             library: content.library,
             features: content.features,
             names: std::mem::take(&mut content.names),
+            categories: std::mem::take(&mut content.categories),
             outputs: content.outputs(),
             objective: Objective::named(&content.objective, content.version()),
             iterations: std::mem::take(&mut content.iterations),
@@ -64,6 +66,21 @@ impl Header {
     /// The names of the features, as in the file; empty if it has none.
     pub fn feature_names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The categories of features as texts in the order of their codes, each list with its column:
+    /// those of XGBoost since 3.1. LightGBM's file has the order of the columns alone, which are those
+    /// that had categories in the training's frame of pandas.
+    pub fn categories(&self) -> &[(Option<usize>, Vec<String>)] {
+        &self.categories
+    }
+
+    /// A remark about the file for whoever checks or loads the model.
+    pub fn remark(&self) -> Option<&'static str> {
+        (self.library == Library::Catboost && self.names.is_empty()).then_some(
+            "the file has no names of features, as those of CatBoost 1.0: the order of the features in \
+             metadata.json is not compared with that of the training",
+        )
     }
 
     /// Outputs of a row: classes or targets.
@@ -120,8 +137,12 @@ impl Header {
 
     /// Bytes held outside of the value itself.
     pub(crate) fn memory(&self) -> usize {
-        let names: usize = self.names.iter().map(String::capacity).sum();
-        let names = names + size_of::<String>() * self.names.capacity();
-        names + size_of::<u32>() * self.iterations.capacity()
+        let lists = self.categories.iter().map(|(_, words)| words).chain([&self.names]);
+        let of_list = |words: &Vec<String>| {
+            let texts: usize = words.iter().map(String::capacity).sum();
+            texts + size_of::<String>() * words.capacity()
+        };
+        let lists: usize = lists.map(of_list).sum();
+        lists + size_of::<u32>() * self.iterations.capacity()
     }
 }

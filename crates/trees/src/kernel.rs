@@ -12,6 +12,7 @@ mod block;
 mod choice;
 mod lanes;
 mod oblivious;
+mod places;
 mod portable;
 mod row;
 mod step;
@@ -25,6 +26,7 @@ use crate::{compact::Compact, rows::Input};
 pub(crate) use choice::Kernel;
 pub(crate) use choice::{Choice, Kind, permutes};
 pub(crate) use oblivious::ObliviousWork;
+pub(crate) use places::{Places, begin};
 pub(crate) use vectors::{LANES, Slot, Vectors};
 
 /// Receives the leaves that a kernel finds, as places in the arrays of all nodes. For each row the

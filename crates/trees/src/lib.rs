@@ -28,6 +28,7 @@ mod model;
 mod numbering;
 mod objective;
 mod oblivious;
+mod ranks;
 mod read;
 mod real;
 mod rows;

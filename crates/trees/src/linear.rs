@@ -11,7 +11,7 @@ use crate::{
     Error,
     budget::Budget,
     error::invalid,
-    rows::Row,
+    rows::AnyRows,
     tree::{Tree, ZERO},
 };
 
@@ -33,6 +33,21 @@ pub(crate) struct Linear {
     coefficients: Vec<f64>,
     /// The feature of each coefficient; 0 beside a constant.
     features: Vec<u32>,
+}
+
+/// Linear models with the rows whose values they take: trees may have other numbers for them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LinearRows<'a> {
+    pub(crate) linear: &'a Linear,
+    pub(crate) rows: AnyRows<'a>,
+}
+
+impl LinearRows<'_> {
+    /// [`Linear::value`] for the row with this number.
+    #[inline]
+    pub(crate) fn value(&self, place: usize, plain: f64, row: usize) -> f64 {
+        self.linear.value(place, plain, |feature| self.rows.value(row, feature))
+    }
 }
 
 impl Linear {
@@ -105,7 +120,7 @@ impl Linear {
     /// The value that the leaf at `place` among the nodes of all trees has for a row. `plain` is
     /// the value of a leaf without a model, and of one that uses a feature that the row lacks.
     #[inline]
-    pub(crate) fn value(&self, place: usize, plain: f64, row: Row<'_>) -> f64 {
+    fn value(&self, place: usize, plain: f64, of_row: impl Fn(usize) -> f64) -> f64 {
         let range = self.range(place);
         let features = &self.features[range.clone()];
         let ([constant, coefficients @ ..], [_, features @ ..]) =
@@ -115,12 +130,12 @@ impl Linear {
         };
         let mut sum = *constant;
         for (coefficient, feature) in coefficients.iter().zip(features) {
-            let value = row.value(*feature as usize);
+            let value = of_row(*feature as usize);
             if value.is_nan() {
                 return plain;
             }
             // LightGBM drops such numbers when it takes a row.
-            let value = if value.abs() <= ZERO { 0.0 } else { f64::from(value) };
+            let value = if value.abs() <= f64::from(ZERO) { 0.0 } else { value };
             sum += coefficient * value;
         }
         sum
@@ -167,14 +182,18 @@ mod tests {
         (leaf == 0).then_some(LeafModel { constant: 3.0, features, coefficients })
     }
 
+    /// The values of a row by their features.
+    fn row_of(row: &[f32]) -> impl Fn(usize) -> f64 {
+        |feature| row.get(feature).map_or(f64::NAN, |value| f64::from(*value))
+    }
+
     #[test]
     fn nodes_without_a_model_have_their_plain_values() {
         let mut linear = Linear::default();
         // One tree without models is before the first one with models, and one behind it.
         linear.add(3, &tree(), model, &mut budget()).expect("models");
         linear.add(9, &tree(), model, &mut budget()).expect("models");
-        let row = Row::Dense(&[7.0, 4.0]);
-        let values = (0..14).map(|place| linear.value(place, -1.0, row));
+        let values = (0..14).map(|place| linear.value(place, -1.0, row_of(&[7.0, 4.0])));
         let with_model = [5, 11].map(|place| (place, 12.0));
         let is_expected = |(place, value)| match with_model.iter().find(|(at, _)| *at == place) {
             Some((_, expected)) => value == *expected,
@@ -187,7 +206,7 @@ mod tests {
     fn a_missing_feature_leads_to_the_plain_value_and_a_tiny_one_is_zero() {
         let mut linear = Linear::default();
         linear.add(0, &tree(), model, &mut budget()).expect("models");
-        let value = |row: &[f32]| linear.value(2, -1.0, Row::Dense(row));
+        let value = |row: &[f32]| linear.value(2, -1.0, row_of(row));
         assert_eq!(value(&[0.0, f32::NAN]), -1.0);
         assert_eq!(value(&[0.0]), -1.0);
         assert_eq!(value(&[f32::NAN, 1.0]), 5.25, "no feature of the model is missing");
@@ -196,8 +215,8 @@ mod tests {
         let steep = |_| Some(LeafModel { constant: 3.0, features: &[1], coefficients: constant });
         let mut linear = Linear::default();
         linear.add(0, &tree(), steep, &mut budget()).expect("models");
-        assert_eq!(linear.value(2, -1.0, Row::Dense(&[0.0, ZERO])), 3.0);
-        assert!(linear.value(2, -1.0, Row::Dense(&[0.0, ZERO.next_up()])) > 4.0);
+        assert_eq!(linear.value(2, -1.0, row_of(&[0.0, ZERO])), 3.0);
+        assert!(linear.value(2, -1.0, row_of(&[0.0, ZERO.next_up()])) > 4.0);
     }
 
     #[test]

@@ -11,8 +11,9 @@ use crate::{
     double::Double,
     forest::Forest,
     linear::Linear,
+    ranks::Ranks,
     read::{self, Extent},
-    rows::Input,
+    rows::{Input, Memory},
     slots::Slots,
 };
 
@@ -29,6 +30,8 @@ pub struct Model {
     base: Vec<f32>,
     forest: Forest,
     slots: Slots,
+    /// The numbers that stand for values, of a model that compares in f64.
+    ranks: Option<Ranks>,
     /// The covers of the trees; None if the file has none.
     covers: Option<Covers>,
     /// The way from sums to values, if leaves are f64.
@@ -46,7 +49,30 @@ impl Model {
     /// # Errors
     /// [`Error`]. A file that is malformed in any way is an error.
     pub fn read(source: &mut dyn BufRead, size: u64, limits: &Limits) -> Result<Self, Error> {
-        let (mut content, mut budget) = read::read(source, size, limits, Extent::All)?;
+        Self::read_extent(source, size, limits, Extent::All)
+    }
+
+    /// Reads a model as [`Self::read`] does, for rows of f64: a model of LightGBM compares values as
+    /// they are then, those of f32 too.
+    ///
+    /// # Errors
+    /// As [`Self::read`], and [`Error::Unsupported`] if a feature of LightGBM has categories from
+    /// 2^24 on, or both categories and thresholds.
+    pub fn read_for_f64(
+        source: &mut dyn BufRead,
+        size: u64,
+        limits: &Limits,
+    ) -> Result<Self, Error> {
+        Self::read_extent(source, size, limits, Extent::Doubles)
+    }
+
+    fn read_extent(
+        source: &mut dyn BufRead,
+        size: u64,
+        limits: &Limits,
+        extent: Extent,
+    ) -> Result<Self, Error> {
+        let (mut content, mut budget) = read::read(source, size, limits, extent)?;
         content.complete(&mut budget)?;
         let header = Header::new(&mut content);
         let objective = header.objective;
@@ -60,6 +86,12 @@ impl Model {
             Some(_) => None,
             None => Covers::take(&mut content.trees, &mut budget)?,
         };
+        let ranks = match (content.library, extent) {
+            (Library::Lightgbm, Extent::Doubles) => {
+                Some(Ranks::replace(&mut content.trees, &mut budget)?)
+            }
+            _ => None,
+        };
         let forest = match content.oblivious {
             Some(oblivious) => Forest::oblivious(oblivious),
             None => Forest::new(content.trees, &mut budget)?,
@@ -70,6 +102,7 @@ impl Model {
             base: content.base,
             forest,
             slots,
+            ranks,
             covers,
             double: content.double,
             linear: Some(content.linear).filter(|linear| !linear.is_empty()),
@@ -129,8 +162,9 @@ impl Model {
     /// # Panics
     /// Panics if the length of `out` is not the number of rows times [`Self::columns`].
     pub fn predict<'a>(&self, rows: impl Into<AnyRows<'a>>, options: &Options, out: &mut [f32]) {
-        let mut found = Vec::new();
-        self.predict_input(self.input(rows.into(), options.output, &mut found), options, out);
+        let (rows, mut memory) = (rows.into(), Memory::default());
+        let input = self.input(rows, options.output, &mut memory);
+        self.predict_input(rows, input, options, out);
     }
 
     /// Values for [`Self::leaf_places`]: the result of `value` for each place, called with a tree and
@@ -168,29 +202,25 @@ impl Model {
     pub fn leaf_places(&self, rows: SparseRows<'_>, out: &mut [u32]) {
         let trees = 0..self.width(Output::Leaf);
         assert_eq!(out.len(), rows.len() * trees.len(), "the length of the output");
-        let mut found = Vec::new();
-        let rows = self.input(rows.into(), Output::Leaf, &mut found);
+        let mut memory = Memory::default();
+        let rows = self.input(rows.into(), Output::Leaf, &mut memory);
         self.forest.leaf_places(rows, trees, out);
     }
 
-    /// The rows as the trees take them for an output; `found` holds memory of it.
-    fn input<'a>(
-        &'a self,
-        rows: AnyRows<'a>,
-        output: Output,
-        found: &'a mut Vec<u32>,
-    ) -> Input<'a> {
+    /// The rows as the trees take them for an output.
+    fn input<'a>(&'a self, rows: AnyRows<'a>, output: Output, memory: &'a mut Memory) -> Input<'a> {
         // XGBoost's prediction of leaves does not count entries.
         let is_counted = self.library() == Library::Xgboost && output != Output::Leaf;
-        Input::new(rows, &self.slots, is_counted.then(|| self.features()), found)
+        let counted = is_counted.then(|| self.features());
+        Input::new(rows, &self.slots, self.ranks.as_ref(), counted, memory)
     }
 
-    fn predict_input(&self, rows: Input<'_>, options: &Options, out: &mut [f32]) {
+    fn predict_input(&self, all: AnyRows<'_>, rows: Input<'_>, options: &Options, out: &mut [f32]) {
         let columns = self.columns(options);
         assert_eq!(out.len(), rows.len() * columns, "the length of the output");
         if self.double.is_some() && options.output != Output::Leaf {
             let mut wide = vec![0.0; out.len()];
-            self.predict_double(rows, options, &mut wide);
+            self.predict_double(all, rows, options, &mut wide);
             out.iter_mut().zip(wide).for_each(|(out, value)| *out = value as f32);
             return;
         }
@@ -226,8 +256,8 @@ impl Model {
         iterations: Option<Range<u32>>,
         out: &mut [u32],
     ) {
-        let mut found = Vec::new();
-        let rows = self.input(rows.into(), Output::Leaf, &mut found);
+        let mut memory = Memory::default();
+        let rows = self.input(rows.into(), Output::Leaf, &mut memory);
         let trees = self.header.trees(&Options { output: Output::Leaf, iterations });
         assert_eq!(out.len(), rows.len() * trees.len(), "the length of the output");
         self.forest.leaves(rows, trees, out);
@@ -265,7 +295,8 @@ impl Model {
         let covers = self.covers.as_ref().map_or(0, Covers::memory);
         let double = self.double.as_ref().map_or(0, Double::memory);
         let linear = self.linear.as_ref().map_or(0, Linear::memory);
-        let parts = self.forest.memory() + self.slots.memory() + covers + double + linear;
+        let ranks = self.ranks.as_ref().map_or(0, Ranks::memory);
+        let parts = self.forest.memory() + self.slots.memory() + covers + double + linear + ranks;
         size_of::<Self>() + self.header.memory() + parts + 4 * words
     }
 

@@ -28,6 +28,8 @@ pub(crate) enum Extent {
     /// All but the trees, which are counted.
     Header,
     All,
+    /// All, for rows of f64.
+    Doubles,
 }
 
 /// Reads `extent` of a model file of `size` bytes. Its format is recognised by its first bytes.
@@ -43,12 +45,14 @@ pub(crate) fn read(
         [b'{', b'"' | b'}', ..] if is_catboost(source.window(64)?) => {
             catboost::read(&mut Json::new(source), &mut budget)?
         }
-        [b'{', b'"' | b'}', ..] => document::read(&mut Json::new(source), extent, &mut budget)?,
+        [b'{', b'"' | b'}', ..] => {
+            document::read(&mut Json::of_xgboost(source), extent, &mut budget)?
+        }
         [b'{', _] => document::read(&mut Ubjson::new(source), extent, &mut budget)?,
         [b't', b'r']
             if matches!(source.window(5)?, [b't', b'r', b'e', b'e', b'\r' | b'\n', ..]) =>
         {
-            lightgbm::read(&mut Lines::new(source), &mut budget)?
+            lightgbm::read(Lines::new(source), extent, &mut budget)?
         }
         [b'C', b'B'] if source.window(4)?.starts_with(b"CBM1") => return Err(catboost::binary()),
         _ => binary::read(&mut source, extent, &mut budget)?,

@@ -4,21 +4,24 @@ use std::ops::Range;
 
 use crate::{
     SparseRows,
+    ranks::Ranks,
     slots::{Placed, Slots},
 };
 
 /// Dense rows of features, one after the other. NaN is a missing value; infinities are values like
 /// any other. A row that is narrower than the model lacks the last features, and columns beyond the
-/// model's are ignored.
+/// model's are ignored. Values of f64 are compared as the model's library compares them: exactly by
+/// a model of LightGBM that [`Model::read_for_f64`](crate::Model::read_for_f64) has read, else
+/// rounded to f32.
 #[derive(Debug, Clone, Copy)]
-pub struct Rows<'a> {
-    values: &'a [f32],
+pub struct Rows<'a, T = f32> {
+    values: &'a [T],
     width: usize,
 }
 
-impl<'a> Rows<'a> {
+impl<'a, T> Rows<'a, T> {
     /// Rows of `width` columns each. None unless `values` consists of whole rows.
-    pub fn new(values: &'a [f32], width: usize) -> Option<Self> {
+    pub fn new(values: &'a [T], width: usize) -> Option<Self> {
         let whole = values.len().checked_rem(width).unwrap_or(values.len()) == 0;
         whole.then_some(Self { values, width })
     }
@@ -38,7 +41,12 @@ impl<'a> Rows<'a> {
         self.width
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &'a [f32]> {
+    /// The values of all rows.
+    pub(crate) fn values(&self) -> &'a [T] {
+        self.values
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'a [T]> {
         self.values.chunks_exact(self.width.max(1))
     }
 
@@ -48,7 +56,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The row `at`.
-    pub(crate) fn row(&self, at: usize) -> &'a [f32] {
+    pub(crate) fn row(&self, at: usize) -> &'a [T] {
         &self.values[at * self.width..][..self.width]
     }
 }
@@ -58,6 +66,8 @@ impl<'a> Rows<'a> {
 pub enum AnyRows<'a> {
     /// A value for each feature.
     Dense(Rows<'a>),
+    /// A value for each feature, in f64.
+    Doubles(Rows<'a, f64>),
     /// Some features, each with its value.
     Sparse(SparseRows<'a>),
 }
@@ -67,6 +77,7 @@ impl AnyRows<'_> {
     pub fn len(&self) -> usize {
         match self {
             Self::Dense(rows) => rows.len(),
+            Self::Doubles(rows) => rows.len(),
             Self::Sparse(rows) => rows.len(),
         }
     }
@@ -75,11 +86,30 @@ impl AnyRows<'_> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// The value of a feature in the row `at`. NaN is missing.
+    pub(crate) fn value(&self, at: usize, feature: usize) -> f64 {
+        let value = match self {
+            Self::Dense(rows) => rows.row(at).get(feature).map(|value| f64::from(*value)),
+            Self::Doubles(rows) => rows.row(at).get(feature).copied(),
+            Self::Sparse(rows) => {
+                let is_of = |(id, value): &(u64, f32)| *id == feature as u64 && !value.is_nan();
+                rows.row(at).filter(is_of).last().map(|(_, value)| value.into())
+            }
+        };
+        value.unwrap_or(f64::NAN)
+    }
 }
 
 impl<'a> From<Rows<'a>> for AnyRows<'a> {
     fn from(rows: Rows<'a>) -> Self {
         Self::Dense(rows)
+    }
+}
+
+impl<'a> From<Rows<'a, f64>> for AnyRows<'a> {
+    fn from(rows: Rows<'a, f64>) -> Self {
+        Self::Doubles(rows)
     }
 }
 
@@ -97,20 +127,49 @@ pub(crate) enum Input<'a> {
     Sparse(Placed<'a>),
 }
 
+/// Memory of rows as a model takes them.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// The slots of the ids of sparse rows.
+    found: Vec<u32>,
+    /// Values in place of those of the rows.
+    values: Vec<f32>,
+}
+
 impl<'a> Input<'a> {
-    /// The rows of a model whose splits use the features of `slots`. `counted` is the number of its
-    /// features if it is one of XGBoost, which counts the entries of a sparse row; `found` holds
-    /// memory of the result.
+    /// The rows of a model whose splits use the features of `slots`, and compare what stands for
+    /// values in `ranks`, if there are any. `counted` is the number of its features if it is one of
+    /// XGBoost, which counts the entries of a sparse row.
     pub(crate) fn new(
         rows: AnyRows<'a>,
         slots: &'a Slots,
+        ranks: Option<&Ranks>,
         counted: Option<usize>,
-        found: &'a mut Vec<u32>,
+        Memory { found, values }: &'a mut Memory,
     ) -> Self {
-        match rows {
-            AnyRows::Dense(rows) => Self::Dense(rows),
-            AnyRows::Sparse(rows) => Self::Sparse(slots.place(rows, counted, found)),
-        }
+        let width = match (rows, ranks) {
+            (AnyRows::Sparse(rows), None) => {
+                return Self::Sparse(slots.place(rows, counted, found));
+            }
+            (AnyRows::Sparse(rows), Some(ranks)) => {
+                *values = ranks.of_weights(rows);
+                return Self::Sparse(slots.place(rows.with_weights(values), counted, found));
+            }
+            (AnyRows::Dense(rows), None) => return Self::Dense(rows),
+            (AnyRows::Dense(rows), Some(ranks)) => {
+                *values = ranks.of_rows(rows);
+                rows.width
+            }
+            (AnyRows::Doubles(rows), Some(ranks)) => {
+                *values = ranks.of_rows(rows);
+                rows.width
+            }
+            (AnyRows::Doubles(rows), None) => {
+                values.extend(rows.values.iter().map(|value| *value as f32));
+                rows.width
+            }
+        };
+        Self::Dense(Rows { values, width })
     }
 
     /// The number of rows.
@@ -203,7 +262,7 @@ mod tests {
         assert!(Rows::new(&[1.0; 5], 2).is_none());
         assert!(Rows::new(&[1.0; 5], 0).is_none());
         assert_eq!(Rows::new(&[1.0; 6], 2).map(|rows| rows.len()), Some(3));
-        assert_eq!(Rows::new(&[], 0).map(|rows| rows.len()), Some(0));
-        assert_eq!(Rows::new(&[], 3).map(|rows| rows.iter().count()), Some(0));
+        assert_eq!(Rows::<f32>::new(&[], 0).map(|rows| rows.len()), Some(0));
+        assert_eq!(Rows::<f32>::new(&[], 3).map(|rows| rows.iter().count()), Some(0));
     }
 }

@@ -134,7 +134,7 @@ mod tests {
                 for beyond in [1 << 30, 1 << 32, u64::MAX] {
                     prop_assert_eq!(slots.get(beyond), None);
                 }
-                prop_assert!(slots.features().into_iter().eq(features.iter().map(|it| (*it).into())));
+                prop_assert!(slots.features().into_iter().eq(features.iter().map(|it| u64::from(*it))));
                 prop_assert_eq!(slots.memory() as u64, budget.held());
             }
         }

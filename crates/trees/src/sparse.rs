@@ -45,6 +45,18 @@ impl<'a> SparseRows<'a> {
         Self { mask: u32::MAX.into(), ..self }
     }
 
+    /// The results of `map` for the ids and weights of all entries.
+    pub(crate) fn map_weights(&self, map: impl Fn(u64, f32) -> f32) -> Vec<f32> {
+        let entries = self.ids.iter().zip(self.weights);
+        entries.map(|(id, weight)| map(*id & self.mask, *weight)).collect()
+    }
+
+    /// The same rows with other weights, one for each entry.
+    pub(crate) fn with_weights(self, weights: &'a [f32]) -> Self {
+        debug_assert_eq!(weights.len(), self.weights.len(), "a weight for each entry");
+        Self { weights, ..self }
+    }
+
     /// Some of the rows.
     ///
     /// # Panics

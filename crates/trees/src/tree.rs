@@ -80,6 +80,8 @@ pub(crate) struct Tree {
     /// The values of the leaves in the order of the nodes, if they are in f64: [`Self::width`] of
     /// each.
     doubles: Box<[f64]>,
+    /// The threshold in f64 of each split in the order of the nodes, of models that compare in f64.
+    pub(crate) thresholds: Box<[f64]>,
     /// The part of the cover of each split that its left child has, in the order of the splits.
     /// Empty if the file has no covers.
     pub(crate) left_parts: Box<[f32]>,
@@ -107,6 +109,23 @@ impl Tree {
             !self.categories.contains(node.content, value)
         } else {
             value < node.value()
+        }
+    }
+
+    /// The splits with their thresholds in f64.
+    pub(crate) fn splits(&self) -> impl Iterator<Item = (Node, f64)> {
+        let splits = self.nodes.iter().filter(|node| !node.is_leaf());
+        splits.copied().zip(self.thresholds.iter().copied())
+    }
+
+    /// Replaces the thresholds in f64 by those in f32 that `threshold` returns for a feature and
+    /// its threshold.
+    pub(crate) fn replace_thresholds(&mut self, threshold: impl Fn(usize, f64) -> f32) {
+        let splits = self.nodes.iter_mut().filter(|node| !node.is_leaf());
+        for (node, found) in splits.zip(std::mem::take(&mut self.thresholds)) {
+            if !node.is_categorical() {
+                node.content = threshold(node.feature(), found).to_bits();
+            }
         }
     }
 

@@ -116,6 +116,38 @@ fn leaves_are_equal() {
 }
 
 #[test]
+fn rows_of_f64_are_compared_as_lightgbm_compares_them() {
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for path in fixtures() {
+        let (tables, file) = (expected(&path), fs::read(&path).expect("a file"));
+        let size = file.len() as u64;
+        let model = Model::read_for_f64(&mut &file[..], size, &Limits::default()).expect("a model");
+        // Rows of f32 have the results of the fixtures too, as numbers of either type.
+        let single = tables.get("rows").map(|(width, rows)| {
+            (*width, rows.iter().map(|value| f64::from(*value as f32)).collect())
+        });
+        let cases = [(single.as_ref(), ""), (tables.get("doubles"), "doubles-")];
+        for (rows, names) in cases {
+            let Some((width, rows)) = rows else { continue };
+            for (name, output) in [("margin", Output::Margin), ("leaf", Output::Leaf)] {
+                let Some((_, expected)) = tables.get(&format!("{names}{name}")) else { continue };
+                let mut found = vec![f64::NAN; expected.len()];
+                let rows = Rows::new(rows, *width).expect("whole rows");
+                model.predict_f64(rows, &options(output), &mut found);
+                let near =
+                    |(a, b): (&f64, &f64)| is_same((a, b)) || (a - b).abs() <= MARGIN * b.abs();
+                if !found.iter().zip(expected).all(near) {
+                    wrong.push(format!("{path:?} {names}{name}"));
+                }
+                count += usize::from(!names.is_empty());
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert_eq!(count, 10, "results of rows of f64");
+}
+
+#[test]
 fn results_of_some_iterations_are_equal() {
     let some = |model: &Model, iterations| {
         let output = match model.library() {
@@ -145,6 +177,7 @@ fn models_that_are_not_supported_are_refused_with_the_remedy() {
     let cases = [
         ("catboost-1.2.10/categories.json", "categorical features (1, 3)"),
         ("catboost-1.2.10/binary.cbm", "format=\"json\""),
+        ("catboost-1.2.10/no-rows-of-a-class.json", "MultiClass with 4 classes"),
     ];
     for (name, remedy) in cases {
         let error = read(&fixture(name)).expect_err(name);

@@ -16,7 +16,14 @@ fn read(file: &[u8]) -> Result<Model, Error> {
 
 /// Scores rows with a model, if the file is one.
 fn use_it(file: &[u8]) -> bool {
+    let size = file.len() as u64;
     let Ok(model) = read(file) else { return false };
+    let doubles = [f64::NAN, 0.0, 1e300, -1.0, f64::INFINITY];
+    if let Ok(model) = Model::read_for_f64(&mut &*file, size, &Limits::default()) {
+        let mut out = vec![0.0; model.width(Output::Margin)];
+        let options = Options { output: Output::Margin, iterations: None };
+        model.predict(Rows::new(&doubles, 5).expect("a row"), &options, &mut out);
+    }
     let values = [f32::NAN, 0.0, 1.0, -1.0, f32::INFINITY].repeat(17);
     let rows = Rows::new(&values, 5).expect("whole rows");
     for output in [Output::Value, Output::Margin, Output::Leaf] {
@@ -74,6 +81,7 @@ tree_sizes=1 1
 
 Tree=0
 num_leaves=3
+num_cat=0
 split_feature=1 0
 threshold=0.5 7
 decision_type=8 2
@@ -84,6 +92,7 @@ is_linear=0
 
 Tree=1
 num_leaves=2
+num_cat=1
 split_feature=0
 threshold=0
 decision_type=1
@@ -99,6 +108,7 @@ end of trees
 /// A tree with one split.
 const CATBOOST: &str = r#"{"features_info": {"float_features": [
 {"feature_id": "age", "feature_index": 0, "flat_feature_index": 0, "nan_value_treatment": "AsIs"}]},
+"model_info": {"params": {"loss_function": {"type": "RMSE"}}},
 "oblivious_trees": [{"leaf_values": [1.5, 2.5],
 "splits": [{"border": 0.5, "float_feature_index": 0, "split_type": "FloatFeature"}]}],
 "scale_and_bias": [1, [0.25]]}"#;
@@ -106,6 +116,7 @@ const CATBOOST: &str = r#"{"features_info": {"float_features": [
 /// A tree with a split and a split in its right node.
 const NESTED: &str = r#"{"features_info": {"float_features": [
 {"feature_id": "age", "feature_index": 0, "flat_feature_index": 1, "nan_value_treatment": "AsTrue"}]},
+"model_info": {"params": {"loss_function": {"type": "RMSE"}}},
 "scale_and_bias": [2, [0.25]],
 "trees": [{"left": {"value": 1, "weight": 3}, "right": {"left": {"value": 2}, "right": {"value": 4},
 "split": {"border": 1.5, "float_feature_index": 0, "split_type": "FloatFeature"}},
@@ -162,7 +173,17 @@ fn errors_say_what_is_wrong_with_a_model_of_lightgbm() {
         ("feature_names=age", "feature_names=age b", "3 names for 2 features"),
         ("sigmoid:1", "sigmoid:-1", "the sigmoid of its objective is \"-1\""),
         ("tree_sizes=1 1", "tree_sizes=1", "tree_sizes"),
-        ("num_leaves=3", "num_leaves=0", "a tree has 0 leaves"),
+        ("num_leaves=3", "num_leaves=0", "num_leaves is missing or 0"),
+        ("num_leaves=3\n", "", "num_leaves is missing or 0"),
+        ("num_cat=0\n", "", "a tree has no num_cat"),
+        ("version=v4\n", "", "it has no version"),
+        ("feature_names=age price\n", "", "it has no feature_names"),
+        ("split_feature=1 0\n", "", "split_feature has 0 elements"),
+        ("left_child=1 -1\n", "", "left_child has 0 elements"),
+        ("right_child=-2 -3\n", "", "right_child has 0 elements"),
+        ("leaf_value=0.1 0.2 0.3\n", "", "leaf_value has 0 elements"),
+        ("cat_boundaries=0 1\n", "", "cat_boundaries has 0 elements"),
+        ("cat_threshold=6\n", "", "cat_threshold has 0 elements"),
         ("num_leaves=3", "num_leaves=4000000000", "a tree has 4000000000 leaves"),
         ("num_leaves=3", "num_leaves=2", "split_feature has 2 elements for 2 leaves"),
         ("threshold=0.5 7", "threshold=0.5", "threshold has 1 elements for 3 leaves"),
@@ -181,11 +202,11 @@ fn errors_say_what_is_wrong_with_a_model_of_lightgbm() {
         ("is_linear=0", "is_linear=1", "leaf_const has 0 elements for 3 leaves"),
         ("threshold=0\n", "threshold=1\n", "a tree has no set of categories 1"),
         ("threshold=0\n", "threshold=nan\n", "a tree has no set of categories NaN"),
-        ("cat_boundaries=0 1", "cat_boundaries=1 0", "cat_boundaries descends"),
-        ("cat_boundaries=0 1", "cat_boundaries=0 2", "not in the file"),
-        ("cat_boundaries=0 1", "cat_boundaries=0 18446744073709551615", "not in the file"),
+        ("cat_boundaries=0 1", "cat_boundaries=2 1", "cat_boundaries descends"),
+        ("cat_boundaries=0 1", "cat_boundaries=0 2", "cat_threshold has 1 elements"),
+        ("cat_boundaries=0 1", "cat_boundaries=0 18446744073709551615", "cat_threshold has 1"),
         ("Tree=1", "Three=1", "split_feature has 3 elements for 2 leaves"),
-        ("end of trees", "", "it ends too early"),
+        ("end of trees", "", "it has no \"end of trees\""),
     ];
     for (old, new, expected) in cases {
         assert_refused(LIGHTGBM, old, new, expected);
@@ -228,7 +249,7 @@ fn leaves_may_have_linear_models() {
     let infinite = file.replace("leaf_coeff=0.5", "leaf_coeff=-inf");
     assert_eq!(predict(&infinite, &[1.0, 0.0]), f64::NEG_INFINITY);
     // A single leaf has a model without features.
-    let leaf = "Tree=1\nnum_leaves=1\nleaf_value=5\nis_linear=1\nleaf_const=7\nnum_features=0\n";
+    let leaf = "Tree=1\nnum_leaves=1\nnum_cat=0\nleaf_value=5\nis_linear=1\nleaf_const=7\nnum_features=0\n";
     let (file, _) = file.split_once("Tree=1").expect("a tree");
     let file = format!("{file}{leaf}leaf_features= \nleaf_coeff= \n\nend of trees\n");
     assert_eq!(predict(&file, &[1.0, 0.0]), 1.5 + 7.0);
@@ -237,6 +258,7 @@ fn leaves_may_have_linear_models() {
 #[test]
 fn errors_say_what_is_wrong_with_linear_models_of_leaves() {
     let cases = [
+        ("is_linear=1\n", "", "leaf_const has no is_linear"),
         ("leaf_const=1 2 3\n", "", "leaf_const has 0 elements"),
         ("leaf_const=1 2 3", "leaf_const=1 2 3 4", "leaf_const has 4 elements for 3 leaves"),
         ("leaf_const=1", "leaf_const=one", "\"one\" is no number here"),
@@ -256,7 +278,7 @@ fn errors_say_what_is_wrong_with_linear_models_of_leaves() {
         // A second tree without a split has no features.
         (
             "leaf_coeff=0.5   4 -1  ",
-            "leaf_coeff=0.5   4 -1\n\nTree=2\nnum_leaves=1\nleaf_value=5\nis_linear=1\n\
+            "leaf_coeff=0.5   4 -1\n\nTree=2\nnum_leaves=1\nnum_cat=0\nleaf_value=5\nis_linear=1\n\
              leaf_const=7\nnum_features=1\nleaf_features=0\nleaf_coeff=1",
             "feature 0, on which the tree does not split",
         ),
@@ -283,6 +305,22 @@ fn errors_say_what_is_wrong_with_a_model_of_catboost() {
         ("\"flat_feature_index\": 0", "\"flat_feature_index\": 4000000000", "out of range"),
         ("\"float_features\"", "\"text_features\"", "text features (age)"),
         ("\"oblivious_trees\"", "\"trees\"", "neither a split of two nodes nor a leaf"),
+        ("\"oblivious_trees\"", "\"others\"", "no oblivious_trees"),
+        ("\"features_info\"", "\"ctr_data\": {}, \"other\"", "it has no features_info"),
+        ("\"float_features\"", "\"other\"", "features_info has no float_features"),
+        ("\"feature_index\"", "\"other\"", "a float feature has no feature_index"),
+        ("\"flat_feature_index\"", "\"other\"", "a float feature has no flat_feature_index"),
+        ("\"nan_value_treatment\"", "\"other\"", "a float feature has no nan_value_treatment"),
+        ("\"model_info\"", "\"other\"", "it has no model_info"),
+        ("\"params\"", "\"other\"", "model_info has no params"),
+        ("\"loss_function\"", "\"other\"", "no params with a loss_function"),
+        ("\"type\"", "\"other\"", "loss_function has no type"),
+        ("\"RMSE\"", "\"Other\"", "its loss is Other, which is not known"),
+        ("\"splits\"", "\"other\"", "a tree has no splits"),
+        ("\"leaf_values\"", "\"other\"", "a tree has no leaf_values"),
+        ("\"border\"", "\"other\"", "a split has no border"),
+        ("\"scale_and_bias\"", "\"other\"", "it has no scale_and_bias"),
+        ("[1, [0.25]]", "[1]", "scale_and_bias has no bias"),
     ];
     for (old, new, expected) in cases {
         assert_refused(CATBOOST, old, new, expected);
@@ -306,7 +344,7 @@ fn errors_say_what_is_wrong_with_trees_that_are_not_symmetric() {
         ("\"FloatFeature\"", "\"OneHotFeature\"", "a split of the type \"OneHotFeature\""),
         ("[0.25]", "[0.25, 1]", "a bias for 2 outputs, and 1"),
         ("\"flat_feature_index\": 1", "\"flat_feature_index\": 4000000000", "out of range"),
-        ("\"features_info\"", "\"model_info\"", "but 0 are known"),
+        ("\"float_features\": [", "\"float_features\": [], \"other\": [", "but 0 are known"),
         ("\"trees\"", other, "only some of its trees are symmetric"),
     ];
     for (old, new, expected) in cases {

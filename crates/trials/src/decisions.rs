@@ -18,17 +18,8 @@ const MOST: usize = 500;
 pub(crate) struct Decisions(pub(crate) VecDeque<CanaryDecision>);
 
 impl Decisions {
-    /// Logs, counts and stores a decision.
+    /// Stores a decision.
     pub(crate) fn add(&mut self, decision: CanaryDecision) {
-        metrics::decided(&decision);
-        // Audited even if the judge decided: it changes the answers that callers get.
-        tracing::info!(
-            target: AUDIT,
-            outcome = decision.outcome.as_str(), by = %decision.by, reason = %decision.reason,
-            model.name = %decision.model, model.tag = %decision.tag,
-            model.digest = %decision.canary,
-            "a canary is decided"
-        );
         self.0.push_front(decision);
         self.0.truncate(MOST);
     }
@@ -43,6 +34,19 @@ impl Decisions {
             for_good && it.model == key.name && it.canary == canary
         })
     }
+}
+
+/// Logs and counts a decision.
+pub(crate) fn report(decision: &CanaryDecision) {
+    metrics::decided(decision);
+    // Audited even if the judge decided: it changes the answers that callers get.
+    tracing::info!(
+        target: AUDIT,
+        outcome = decision.outcome.as_str(), by = %decision.by, reason = %decision.reason,
+        model.name = %decision.model, model.tag = %decision.tag,
+        model.digest = %decision.canary,
+        "a canary is decided"
+    );
 }
 
 /// Creates a decision with the current time.

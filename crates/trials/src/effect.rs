@@ -2,7 +2,7 @@
 
 use outrigger_core::{Digest, machines::TagKey};
 
-use crate::{jobs::Job, record::CanaryRecord};
+use crate::jobs::Job;
 
 /// An effect to carry out after a step of the trials.
 #[derive(Debug)]
@@ -18,6 +18,4 @@ pub enum Effect {
     Removed(TagKey),
     /// Run a job with the registry.
     Run(Job),
-    /// Write the record to the journal.
-    Save(CanaryRecord),
 }

@@ -5,6 +5,7 @@
 //! each trial. [`Split`] and its parts run on the threads that serve requests.
 
 mod aside;
+mod callers;
 mod config;
 mod context;
 mod decisions;
@@ -20,6 +21,7 @@ mod pair;
 mod profile;
 mod promotion;
 mod record;
+mod reports;
 mod running;
 mod set;
 mod settings;
@@ -36,10 +38,12 @@ pub use exposure::Exposure;
 pub use jobs::{Completion, Job, MayPush, Registry};
 pub use judge::{Evidence, Judge, LocalJudge};
 pub use labels::{OTHER, limit_models, model_label};
+pub use outrigger_canary::Salt;
 pub use pair::Pair;
 pub use profile::Profiled;
 pub use promotion::Reply;
 pub use record::CanaryRecord;
+pub use reports::Reports;
 pub use split::{Answered, Chosen, OnCanary, Servable, Split};
 pub use trials::{Arms, Trials};
 pub use views::{

@@ -176,6 +176,14 @@ pub(crate) fn share(key: &TagKey, share: Option<Share>) {
     set(CANARY_SHARE, key, share.map_or(0.0, Share::probability));
 }
 
+/// Resets the gauges of a trial that has ended.
+pub(crate) fn trial_ends(key: &TagKey) {
+    share(key, None);
+    sizes_fit(key, true);
+    held_back(key, false);
+    time_used(key, 0.0, false);
+}
+
 pub(crate) fn tried(name: &ModelName, records: &[Recorded]) {
     let mut requests = BTreeMap::<(Arm, &str), u64>::new();
     let mut shadows = BTreeMap::<&str, u64>::new();

@@ -10,6 +10,8 @@ use std::{
 
 use outrigger_canary::{Arm, Draw, Exposures, Observation, Pair, Share};
 
+use crate::callers::Callers;
+
 /// The number of threads that can record outcomes without sharing a shard.
 const SHARDS: usize = 64;
 /// The number of outcomes that a shard holds until the collection, which runs once a second.
@@ -23,6 +25,7 @@ const FEATURES: u32 = 100;
 pub(crate) struct Outcomes {
     shards: Box<[Shard]>,
     exposures: Exposures,
+    pub(crate) callers: Callers,
     /// The number of outcomes dropped because the shard was full.
     lost: AtomicU64,
     shadows: Shadows,
@@ -58,12 +61,14 @@ pub(crate) enum Recorded {
 struct Shard([Mutex<Vec<Recorded>>; 2]);
 
 impl Outcomes {
-    /// Creates an empty record for a trial that has seen the keys in `exposures`.
-    pub(crate) fn new(exposures: Exposures) -> Self {
+    /// Creates an empty record for a trial that has seen the keys in `exposures`, and requests of
+    /// these callers.
+    pub(crate) fn new(exposures: Exposures, callers: Callers) -> Self {
         let shards = (0..SHARDS).map(|_| Shard::default());
         Self {
             shards: shards.collect(),
             exposures,
+            callers,
             lost: AtomicU64::new(0),
             shadows: Shadows::default(),
             features: [FEATURES; 2].map(AtomicU32::new),
@@ -170,7 +175,7 @@ mod tests {
     #[test]
     fn nothing_is_lost_while_it_is_collected() {
         const EACH: usize = 20_000;
-        let outcomes = Arc::new(Outcomes::new(Exposures::new()));
+        let outcomes = Arc::new(Outcomes::new(Exposures::new(), Callers::default()));
         let recording = || {
             let outcomes = Arc::clone(&outcomes);
             thread::spawn(move || (0..EACH).for_each(|_| outcomes.record(record())))
@@ -186,7 +191,7 @@ mod tests {
 
     #[test]
     fn features_are_looked_at_in_a_bounded_number_of_requests_of_each_arm() {
-        let outcomes = Outcomes::new(Exposures::new());
+        let outcomes = Outcomes::new(Exposures::new(), Callers::default());
         let wanted = |arm| (0..1000).filter(|_| outcomes.wants_features(arm)).count();
         assert_eq!((wanted(Arm::Live), wanted(Arm::Live)), (FEATURES as usize, 0));
         assert_eq!(wanted(Arm::Canary), FEATURES as usize);
@@ -196,7 +201,7 @@ mod tests {
 
     #[test]
     fn outcomes_without_room_are_counted() {
-        let outcomes = Outcomes::new(Exposures::new());
+        let outcomes = Outcomes::new(Exposures::new(), Callers::default());
         (0..2 * MOST + 3).for_each(|_| outcomes.record(record()));
         assert_eq!((outcomes.take_lost(), outcomes.take_lost()), (3, 0));
         assert_eq!(outcomes.take().len(), 2 * MOST);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use outrigger_core::{Failure, Moment, Reason, machines::TagKey};
 use tokio::sync::oneshot;
 
-use crate::{jobs::promote::Push, views::By};
+use crate::{jobs::promote::Push, record::Decided, views::By};
 
 /// The channel for the answer to a person's request.
 pub type Reply = oneshot::Sender<Result<(), Failure>>;
@@ -46,9 +46,12 @@ impl Promotion {
         Self::Moved { by, missed: false }
     }
 
-    /// True if the promotion is decided, or waits for a person's decision.
-    pub(crate) fn is_decided(&self) -> bool {
-        !matches!(self, Self::Undecided)
+    /// The decision that a later process continues from.
+    pub(crate) fn decided(&self) -> Option<Decided> {
+        match self {
+            Self::Recommended => Some(Decided::Recommended),
+            promotion => promotion.by().cloned().map(Decided::Promoted),
+        }
     }
 
     /// True if the registry's tag is being moved, or is moved.

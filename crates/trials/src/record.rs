@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use outrigger_canary::{Exposures, Progress};
+use outrigger_canary::{Exposures, Progress, Salt};
 use outrigger_core::{Digest, ModelName, Tag, machines::TagKey};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    callers::Callers,
     pair::Pair,
     views::{By, CanaryDecision},
 };
@@ -29,6 +30,10 @@ struct TrialRecord {
     progress: Progress,
     #[serde(default)]
     exposures: Exposures,
+    #[serde(default)]
+    salt: Option<Salt>,
+    #[serde(default)]
+    callers: Callers,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     decided: Option<Decided>,
 }
@@ -39,11 +44,14 @@ pub(crate) struct Paused {
     pub(crate) pair: Pair,
     pub(crate) progress: Progress,
     pub(crate) exposures: Exposures,
+    /// `None` if it has not begun, or began in a version whose salt was no secret: it gets another.
+    pub(crate) salt: Option<Salt>,
+    pub(crate) callers: Callers,
     pub(crate) decided: Option<Decided>,
 }
 
 /// The decision about a trial that has not ended yet.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Decided {
     Recommended,
@@ -53,8 +61,14 @@ pub(crate) enum Decided {
 impl Paused {
     /// Creates a trial without any outcomes.
     pub(crate) fn new(pair: Pair) -> Self {
-        let (progress, exposures) = (Progress::default(), Exposures::new());
-        Self { pair, progress, exposures, decided: None }
+        Self {
+            pair,
+            progress: Progress::default(),
+            exposures: Exposures::new(),
+            salt: None,
+            callers: Callers::default(),
+            decided: None,
+        }
     }
 }
 
@@ -75,14 +89,15 @@ impl CanaryRecord {
 
 impl TrialRecord {
     fn new(key: TagKey, paused: Paused) -> Self {
-        let Paused { pair: Pair { live, canary }, progress, exposures, decided } = paused;
+        let Paused { pair: Pair { live, canary }, progress, exposures, salt, callers, decided } =
+            paused;
         let TagKey { name: model, tag } = key;
-        Self { model, tag, live, canary, progress, exposures, decided }
+        Self { model, tag, live, canary, progress, exposures, salt, callers, decided }
     }
 
     fn into_paused(self) -> (TagKey, Paused) {
-        let Self { model, tag, live, canary, progress, exposures, decided } = self;
+        let Self { model, tag, live, canary, progress, exposures, salt, callers, decided } = self;
         let pair = Pair { live, canary };
-        (TagKey { name: model, tag }, Paused { pair, progress, exposures, decided })
+        (TagKey { name: model, tag }, Paused { pair, progress, exposures, salt, callers, decided })
     }
 }

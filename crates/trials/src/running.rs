@@ -5,7 +5,7 @@ mod report;
 use std::{sync::Arc, time::Duration};
 
 use outrigger_canary::{
-    Arm, Cause, Conclusion, Deviation, Mode, Settings, Trial, statistics::Comparison,
+    Arm, Cause, Conclusion, Deviation, Mode, Salt, Settings, Trial, statistics::Comparison,
 };
 use outrigger_core::{Failure, Moment, machines::TagKey};
 
@@ -20,6 +20,7 @@ use crate::{
     profile::Profiled,
     promotion::{Moving, Promotion},
     record::{Decided, Paused},
+    reports::Reports,
     views::{By, DeviationView, VerdictView},
 };
 
@@ -34,7 +35,7 @@ pub(crate) struct Running {
     pub(crate) pair: Pair,
     pub(crate) canary_tag: TagKey,
     pub(crate) trial: Trial,
-    pub(crate) salt: Arc<str>,
+    pub(crate) salt: Salt,
     pub(crate) outcomes: Arc<Outcomes>,
     pub(crate) calls: Arc<Calls>,
     /// The profiles of live and of the canary.
@@ -60,6 +61,8 @@ pub(crate) struct Start {
     pub(crate) key: TagKey,
     pub(crate) canary_tag: TagKey,
     pub(crate) settings: Arc<Settings>,
+    /// The salt of a trial that has none yet.
+    pub(crate) salt: Salt,
     /// The profiles of live and of the canary.
     pub(crate) profiles: [Option<Arc<Profiled>>; 2],
 }
@@ -67,16 +70,16 @@ pub(crate) struct Start {
 impl Running {
     /// Starts a trial, or continues a paused one.
     pub(crate) fn new(start: Start, paused: Paused, now: Moment) -> Self {
-        let Start { number, key, canary_tag, settings, profiles } = start;
-        let Paused { pair, progress, exposures, decided } = paused;
+        let Start { number, key, canary_tag, settings, salt, profiles } = start;
+        let Paused { pair, progress, exposures, salt: earlier, callers, decided } = paused;
         let trial = Trial::new(settings, progress, rand::random(), now);
         Self {
             number,
             key,
             pair,
             canary_tag,
-            salt: pair.canary.to_string().into(),
-            outcomes: Arc::new(Outcomes::new(exposures)),
+            salt: earlier.unwrap_or(salt),
+            outcomes: Arc::new(Outcomes::new(exposures, callers)),
             calls: Arc::default(),
             profiles,
             promotion: match decided {
@@ -99,10 +102,9 @@ impl Running {
             pair: self.pair,
             progress: self.trial.progress(now),
             exposures: self.outcomes.exposures().clone(),
-            decided: match &self.promotion {
-                Promotion::Recommended => Some(Decided::Recommended),
-                promotion => promotion.by().cloned().map(Decided::Promoted),
-            },
+            salt: Some(self.salt),
+            callers: self.outcomes.callers.clone(),
+            decided: self.promotion.decided(),
         }
     }
 
@@ -139,6 +141,7 @@ impl Running {
         &mut self,
         judge: &mut dyn Judge,
         now: Moment,
+        reports: &mut Reports,
     ) -> (bool, Option<Conclusion>) {
         let before = self.trial.share();
         self.trial.advance(now);
@@ -146,10 +149,10 @@ impl Running {
         let verdict = self.evidence(now).map(|evidence| judge.verdict(&evidence));
         let conclusion = self.trial.follow(verdict, now);
         self.report_sizes();
-        self.report_held_back();
+        self.report_held_back(reports);
         self.report_skew();
         self.report_time(conclusion, now);
-        (self.report_share(before), conclusion)
+        (self.report_share(before, reports), conclusion)
     }
 
     fn evidence(&self, now: Moment) -> Option<Evidence<'_>> {

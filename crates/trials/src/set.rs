@@ -5,19 +5,20 @@ use std::{
     sync::Arc,
 };
 
-use outrigger_canary::Mode;
+use outrigger_canary::{Mode, Salt, Share};
 use outrigger_core::{Digest, Failure, ModelName, Reason, machines::TagKey};
 
 use crate::{
     config::CanaryDefaults,
     context::Context,
-    decisions::{Decisions, decision},
+    decisions::{self, Decisions, decision},
     effect::Effect,
     jobs::{Job, Kind, removal::is_not_found, verdicts::Verdict},
     metrics,
     pair::Pair,
     promotion::{Promotion, Reply, promoted, refuse},
     record::{Decided, Paused},
+    reports::Reports,
     running::{Running, Start},
     settings::Packages,
     views::{By, CanaryDecision, CanaryOutcome, VerdictView},
@@ -29,6 +30,7 @@ const REMOVED: &str = "the canary's tag was removed";
 #[derive(Default)]
 pub(crate) struct TrialSet {
     pub(crate) config: CanaryDefaults,
+    salt: Salt,
     /// The running trials by live tag.
     pub(crate) running: BTreeMap<TagKey, Running>,
     /// Paused trials: those of an earlier process, and those of tags without requests.
@@ -38,13 +40,15 @@ pub(crate) struct TrialSet {
     pub(crate) changed: BTreeSet<ModelName>,
     /// Effects to carry out, in this order.
     pub(crate) effects: Vec<Effect>,
+    /// Log lines and metrics for the time when the routes are in force.
+    pub(crate) reports: Reports,
     /// The number of the last trial.
     last: u64,
 }
 
 impl TrialSet {
-    pub(crate) fn new(config: CanaryDefaults) -> Self {
-        Self { config, ..Self::default() }
+    pub(crate) fn new(config: CanaryDefaults, salt: Salt) -> Self {
+        Self { config, salt, ..Self::default() }
     }
 
     /// Starts a trial, or continues a paused one.
@@ -55,18 +59,24 @@ impl TrialSet {
             Err(failure) => return self.refuse(key, canary_tag, pair, &failure),
         };
         let paused = self.paused.remove(key).filter(|it| it.pair == pair);
-        tracing::info!(
-            model.name = %key.name, model.tag = %key.tag, model.digest = %pair.canary,
-            live = %pair.live, resumed = paused.is_some(),
-            "a canary is on trial"
-        );
+        let is_resumed = paused.is_some();
         let paused = paused.unwrap_or_else(|| Paused::new(pair));
         self.last += 1;
         let (number, profiles) = (self.last, packages.into_profiles());
-        let start = Start { number, key: key.clone(), canary_tag, settings, profiles };
+        let Pair { live, canary } = pair;
+        let salt = self.salt.of_trial(&format!("{}:{} {live} {canary}", key.name, key.tag));
+        let start = Start { number, key: key.clone(), canary_tag, settings, salt, profiles };
         let decided = paused.decided.clone();
         let mut running = Running::new(start, paused, cx.now());
-        metrics::trial_begins(key, running.trial.share());
+        self.reports.add({
+            let key = key.clone();
+            let share = running.trial.share();
+            let held_back = running.trial.is_held_back();
+            move || {
+                metrics::held_back(&key, held_back);
+                report_begin(&key, share, pair, is_resumed);
+            }
+        });
         let effect = match decided {
             Some(Decided::Promoted(by)) => Some(running.move_tag(by, true)),
             Some(Decided::Recommended) | None => running.look_for_verdict(),
@@ -82,10 +92,16 @@ impl TrialSet {
             running.collect(cx.now());
         }
         let Some(running) = self.end(key) else { return };
-        tracing::info!(
-            model.name = %key.name, model.tag = %key.tag, model.digest = %running.pair.canary,
-            "the canary's trial is paused: its tag has no requests, or canaries are off"
-        );
+        self.reports.add({
+            let key = key.clone();
+            let canary = running.pair.canary;
+            move || {
+                tracing::info!(
+                    model.name = %key.name, model.tag = %key.tag, model.digest = %canary,
+                    "the canary's trial is paused: its tag has no requests, or canaries are off"
+                );
+            }
+        });
         self.paused.insert(key.clone(), running.paused(cx.now()));
     }
 
@@ -103,11 +119,16 @@ impl TrialSet {
         running.promotion.retract();
         running.promotion.refuse_aborts(&not_found(key));
         self.changed.insert(key.name.clone());
-        metrics::share(key, None);
-        metrics::sizes_fit(key, true);
-        metrics::held_back(key, false);
-        metrics::time_used(key, 0.0, false);
+        let key = key.clone();
+        self.reports.add(move || metrics::trial_ends(&key));
         Some(running)
+    }
+
+    /// Stores a decision, to be reported when its routes are in force.
+    fn record(&mut self, decision: CanaryDecision) {
+        let reported = decision.clone();
+        self.reports.add(move || decisions::report(&reported));
+        self.decisions.add(decision);
     }
 
     /// Recommends the canary's promotion to people, once per trial.
@@ -118,7 +139,7 @@ impl TrialSet {
         }
         running.promotion = Promotion::Recommended;
         let (pair, verdict) = (running.pair, running.verdict());
-        self.decisions.add(decision(key, pair, CanaryOutcome::Recommended, by, verdict));
+        self.record(decision(key, pair, CanaryOutcome::Recommended, by, verdict));
     }
 
     /// Makes the canary live in the place that the trial's mode names.
@@ -164,7 +185,7 @@ impl TrialSet {
         let running = self.end(key)?;
         let decision =
             decision(key, running.pair, CanaryOutcome::RolledBack, by, running.verdict());
-        self.decisions.add(decision.clone());
+        self.record(decision.clone());
         self.reject(running.canary_tag.clone(), running.pair.canary);
         Some((running, decision))
     }
@@ -182,7 +203,7 @@ impl TrialSet {
         failure: &Failure,
     ) {
         let by = By::judge(failure.to_string());
-        self.decisions.add(decision(key, pair, CanaryOutcome::Refused, by, None));
+        self.record(decision(key, pair, CanaryOutcome::Refused, by, None));
         self.reject(canary_tag, pair.canary);
     }
 
@@ -196,7 +217,7 @@ impl TrialSet {
         let by = running.promotion.by().cloned();
         let by = by.unwrap_or_else(|| By::registry("the tag was moved to the canary"));
         let decision = decision(key, running.pair, CanaryOutcome::Promoted, by, running.verdict());
-        self.decisions.add(decision.clone());
+        self.record(decision.clone());
         self.reject(running.canary_tag.clone(), running.pair.canary);
         self.publish_verdict(&running, &decision);
     }
@@ -246,7 +267,7 @@ impl TrialSet {
         verdict: Option<VerdictView>,
     ) {
         let by = By::registry(why);
-        self.decisions.add(decision(key, pair, CanaryOutcome::Superseded, by, verdict));
+        self.record(decision(key, pair, CanaryOutcome::Superseded, by, verdict));
     }
 
     /// Shares a decision with other control planes, if the trial's mode uses the registry.
@@ -311,6 +332,16 @@ impl TrialSet {
     fn is_paused(&self, live: &TagKey, canary: Digest) -> bool {
         self.paused.get(live).is_some_and(|it| it.pair.canary == canary)
     }
+}
+
+/// Logs and counts the beginning of a trial.
+fn report_begin(key: &TagKey, share: Option<Share>, pair: Pair, is_resumed: bool) {
+    metrics::trial_begins(key, share);
+    tracing::info!(
+        model.name = %key.name, model.tag = %key.tag, model.digest = %pair.canary,
+        live = %pair.live, resumed = is_resumed,
+        "a canary is on trial"
+    );
 }
 
 /// The failure of a decision about a canary that is not on trial.

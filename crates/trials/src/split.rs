@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
-use outrigger_canary::{Draw, Observation, Outcome, Share};
+use outrigger_canary::{Draw, Observation, Outcome, Salt, Share};
 use outrigger_core::{Arm, ModelKey, Tensor};
 use outrigger_features::{Arrived, Packed};
 use outrigger_score::Scorer;
@@ -35,9 +35,7 @@ pub struct Split<S> {
     pub(crate) canary: Arc<S>,
     /// The canary's share; `None` while only live is measured.
     pub(crate) share: Option<Share>,
-    /// The salt of the draws, the canary's digest: draws are independent between canaries, and
-    /// equal in every process.
-    pub(crate) salt: Arc<str>,
+    pub(crate) salt: Salt,
     pub(crate) outcomes: Arc<Outcomes>,
     /// The canary's calls in flight.
     pub(crate) calls: Arc<Calls>,
@@ -92,9 +90,28 @@ pub struct Answered<'a> {
 }
 
 impl<S: Servable> Split<S> {
-    /// The arm of a request with that key. Without a key the arm is random.
+    /// The arm of a request with that key. Without a key the arm is random. The trial does not count
+    /// the key later: whoever knows its arm could choose the request by it.
     pub fn arm(&self, key: &str) -> Arm {
-        self.share.map_or(Arm::Live, |share| self.draw(key).arm(share))
+        let Some(share) = self.share else { return Arm::Live };
+        let draw = self.draw(key);
+        if !key.is_empty() {
+            self.outcomes.is_first(draw);
+        }
+        draw.arm(share)
+    }
+
+    /// True if the trial counts another request of `caller`: one caller alone must not decide it.
+    /// This depends on earlier requests only, so the comparison stays valid.
+    pub fn admits(&self, caller: &str) -> bool {
+        let caller = Draw::of_key(&self.salt, caller);
+        match self.share {
+            Some(_) => self.outcomes.callers.admits(caller),
+            None => {
+                self.outcomes.callers.measure(caller);
+                true
+            }
+        }
     }
 
     fn draw(&self, key: &str) -> Draw {

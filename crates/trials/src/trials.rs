@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use outrigger_canary::{Cause, Conclusion, Mode, Share};
+use outrigger_canary::{Cause, Conclusion, Mode, Salt, Share};
 use outrigger_core::{
     Digest, Failure, ModelKey, ModelName, Moment, Reason,
     machines::{Answer, TagKey, of_name},
@@ -28,6 +28,7 @@ use crate::{
     judge::Judge,
     pair::Pair,
     promotion::Reply,
+    reports::Reports,
     set::{TrialSet, not_found},
     split::{Servable, Split},
     views::{Act, By, Canaries, CanaryView},
@@ -59,11 +60,12 @@ pub struct Arms {
 }
 
 impl Trials {
-    /// Creates an empty set of trials, and the worker to run beside it.
-    pub fn new(config: CanaryDefaults, judge: Box<dyn Judge>) -> (Self, Worker) {
+    /// Creates an empty set of trials, and the worker to run beside it. Processes with the same
+    /// `salt` give a routing key the same arm.
+    pub fn new(config: CanaryDefaults, salt: Salt, judge: Box<dyn Judge>) -> (Self, Worker) {
         let (aside, worker) = aside();
         let trials = Self {
-            set: TrialSet::new(config),
+            set: TrialSet::new(config, salt),
             judge,
             judge_at: None,
             views: BTreeMap::new(),
@@ -90,6 +92,11 @@ impl Trials {
         std::mem::take(&mut self.set.effects)
     }
 
+    /// Log lines and metrics about changes of routes, to be written once these are in force.
+    pub fn reports(&mut self) -> &mut Reports {
+        &mut self.set.reports
+    }
+
     /// Takes the models whose routes or views may have changed.
     #[must_use]
     pub fn take_changed(&mut self) -> BTreeSet<ModelName> {
@@ -97,7 +104,7 @@ impl Trials {
     }
 
     /// Collects outcomes, judges the trials, and acts on the verdicts. Must be followed by
-    /// [`Self::show`].
+    /// [`Self::show`], once the routes are in force.
     pub fn judge(&mut self, cx: &dyn Context) {
         self.judge_at = None;
         let keys: Vec<_> = self.set.running.keys().cloned().collect();
@@ -109,7 +116,7 @@ impl Trials {
     fn judge_one(&mut self, key: &TagKey, now: Moment) {
         let Some(running) = self.set.running.get_mut(key) else { return };
         running.collect(now);
-        let (is_changed, conclusion) = running.judge(&mut *self.judge, now);
+        let (is_changed, conclusion) = running.judge(&mut *self.judge, now, &mut self.set.reports);
         if is_changed {
             self.set.changed.insert(key.name.clone());
         }
@@ -250,7 +257,7 @@ impl Trials {
             live,
             canary,
             share: arms.share,
-            salt: Arc::clone(&running.salt),
+            salt: running.salt,
             outcomes: Arc::clone(&running.outcomes),
             calls: Arc::clone(&running.calls),
             shadow: running.trial.settings().shadow,

@@ -46,7 +46,7 @@ pub(crate) fn put_typed(
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
     if let Cell::Object(members) = cell
-        && of != Some(Type::Sparse)
+        && matches!(of, None | Some(Type::Unknown))
     {
         return members.iter().try_for_each(|(key, cell)| {
             put_feature((features, entity), &format!("{name}.{key}"), cell, out)

@@ -30,6 +30,8 @@ struct Known {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Type {
     Number,
+    /// A number that may be NaN.
+    AnyNumber,
     Integer,
     Flag,
     Text,
@@ -77,6 +79,11 @@ impl Features {
         self.known.is_some()
     }
 
+    /// False if the model is known to have no features.
+    pub(crate) fn may_be_any(&self) -> bool {
+        self.known.as_ref().is_none_or(|known| known.iter().any(|it| !it.types.is_empty()))
+    }
+
     /// The type of this feature of `entity`; `None` if the model does not have it.
     pub(crate) fn type_of(&self, entity: Entity, name: &str) -> Option<Type> {
         match &self.known {
@@ -111,7 +118,10 @@ impl Type {
             (Encoding::HashBuckets(_), _) => Self::Text,
             (Encoding::Vocabulary { words: Words::Texts(_), .. }, _) => Self::Text,
             (Encoding::Vocabulary { words: Words::Integers(_), .. }, _) => Self::Integer,
-            (Encoding::Plain, DType::Float32 | DType::Float64) => Self::Number,
+            (Encoding::Plain, DType::Float32 | DType::Float64) => match feature.allow_non_finite {
+                true => Self::AnyNumber,
+                false => Self::Number,
+            },
             (Encoding::Plain, DType::Int32 | DType::Int64) => Self::Integer,
             (Encoding::Plain, DType::Bool) => Self::Flag,
             // Features have no other types.

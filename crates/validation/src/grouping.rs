@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, mem, sync::Arc};
 
-use outrigger_core::Failure;
+use outrigger_core::{Failure, Reason};
 use outrigger_features::metadata::Entity;
-use outrigger_tables::{Cell, Column, Malformed, Names, Row};
+use outrigger_tables::{Cell, Column, LeftOut, Malformed, Names, Row};
 
 use crate::{
     encode::{put_id, put_treatment, put_typed, request},
@@ -32,6 +32,8 @@ pub(crate) struct Grouping {
     open: Option<Open>,
     /// The user whose rows do not fit in a request, and the failure of those that follow.
     refused: Option<(Cell, Failure)>,
+    /// True if a column was a feature, or a part of a request.
+    has_feature: bool,
     /// The columns that are neither reserved nor features of the model.
     pub(crate) ignored: BTreeSet<String>,
 }
@@ -67,6 +69,7 @@ impl Grouping {
             roles,
             open: None,
             refused: None,
+            has_feature: false,
             ignored: BTreeSet::new(),
         }
     }
@@ -80,8 +83,11 @@ impl Grouping {
                 return self.add_failed(row, malformed(message), done);
             }
         };
-        let roles = self.roles(&row.names);
+        let (roles, is_new) = self.roles(&row.names);
         let form = self.form.unwrap_or_else(|| Form::of(row, &roles));
+        if is_new {
+            self.note(&roles, form);
+        }
         let head = head(row, &roles, form);
         match form {
             Form::Row => self.add_row(row, &roles, head, done),
@@ -110,13 +116,70 @@ impl Grouping {
         self.ignored.extend(names.take(room).map(|name| cut(name.to_string())));
     }
 
-    fn roles(&mut self, names: &Names) -> Arc<Roles> {
-        if !Arc::ptr_eq(&self.roles.names, names) {
-            self.roles = Arc::new(Roles::new(names, &self.reserved, &self.features));
-            let roles = Arc::clone(&self.roles);
-            self.ignore(roles.ignored.iter().map(|index| &names[*index]));
+    /// Takes the columns of a file that states them, before its rows.
+    pub(crate) fn take_columns(&mut self, names: &Names) {
+        let (roles, _) = self.roles(names);
+        self.note(&roles, self.form.unwrap_or(Form::Row));
+    }
+
+    /// Requires that no column with the name of a feature has a type that cannot be read. The others
+    /// are ignored.
+    ///
+    /// # Errors
+    /// One has.
+    pub(crate) fn check_left_out(&mut self, columns: &[LeftOut]) -> Result<(), Failure> {
+        let may_hold = |name| {
+            self.features.are_known()
+                && [Entity::User, Entity::Treatment]
+                    .iter()
+                    .any(|of| self.features.may_hold(*of, name))
+        };
+        if let Some(LeftOut { name, of }) = columns.iter().find(|column| may_hold(&column.name)) {
+            let message = format!(
+                "the column {name:?} is {of}: a feature is read from columns of numbers, booleans, texts \
+                 and lists of them"
+            );
+            return Err(Failure::new(Reason::FeatureType, message));
         }
-        Arc::clone(&self.roles)
+        self.ignore(columns.iter().map(|column| &column.name));
+        Ok(())
+    }
+
+    /// Requires that a column of the file is a feature.
+    ///
+    /// # Errors
+    /// None is.
+    pub(crate) fn check_features(&self) -> Result<(), Failure> {
+        if self.has_feature || !self.features.may_be_any() {
+            return Ok(());
+        }
+        let found = match self.ignored.is_empty() {
+            true => "none".to_owned(),
+            false => {
+                self.ignored.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+            }
+        };
+        let message = format!("no column of the file is a feature of the model; it has {found}");
+        Err(Failure::new(Reason::FeatureMissing, message))
+    }
+
+    /// Notes which columns of rows of this form are scored.
+    fn note(&mut self, roles: &Roles, form: Form) {
+        if form == Form::Request {
+            self.has_feature = true;
+            return;
+        }
+        self.has_feature |= !roles.of_user.is_empty() || !roles.of_treatment.is_empty();
+        self.ignore(roles.ignored.iter().map(|index| &roles.names[*index]));
+    }
+
+    /// The roles of columns with these names, and true if they differ from those of the row before.
+    fn roles(&mut self, names: &Names) -> (Arc<Roles>, bool) {
+        let is_new = !Arc::ptr_eq(&self.roles.names, names);
+        if is_new {
+            self.roles = Arc::new(Roles::new(names, &self.reserved, &self.features));
+        }
+        (Arc::clone(&self.roles), is_new)
     }
 
     /// Takes a row that cannot be scored. It stays among the rows of the open group, whose order is

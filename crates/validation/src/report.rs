@@ -1,11 +1,17 @@
 //! The report of a run.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+};
 
 use outrigger_core::{Failure, Reason};
 use serde::Serialize;
 
 use crate::{agreement::Agreement, options::Tolerance, text::cut};
+
+/// The rows that are named of those with one error.
+const FIRST: usize = 5;
 
 /// The result of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -51,6 +57,20 @@ impl Report {
         self.errors == 0 && differing == 0
     }
 
+    /// The listed errors, of which equal ones are one with the numbers of their rows.
+    fn equal_errors(&self) -> Vec<(&RowError, Vec<u64>)> {
+        let mut found: Vec<(&RowError, Vec<u64>)> = Vec::new();
+        let mut places = HashMap::new();
+        for error in &self.first_errors {
+            let place = *places.entry((error.reason, &error.message)).or_insert(found.len());
+            match found.get_mut(place) {
+                Some((_, rows)) => rows.push(error.row),
+                None => found.push((error, vec![error.row])),
+            }
+        }
+        found
+    }
+
     /// Counts an error; the first `listed` are listed.
     pub(crate) fn add_error(&mut self, row: u64, failure: &Failure, listed: usize) {
         self.errors += 1;
@@ -72,8 +92,17 @@ impl fmt::Display for Report {
             let names = self.ignored.join(", ");
             writeln!(f, "ignored  columns that are not features of the model: {names}")?;
         }
-        for RowError { row, reason, message } in &self.first_errors {
-            writeln!(f, "error    row {row}: {reason}: {message}")?;
+        for (RowError { row, reason, message }, rows) in self.equal_errors() {
+            match &rows[1..] {
+                [] => write!(f, "error    row {row}")?,
+                _ => {
+                    let first: Vec<_> = rows.iter().take(FIRST).map(u64::to_string).collect();
+                    let more = if rows.len() > FIRST { ", …" } else { "" };
+                    let count = rows.len();
+                    write!(f, "error    {count} rows ({}{more})", first.join(", "))?;
+                }
+            }
+            writeln!(f, ": {reason}: {message}")?;
         }
         if self.stopped {
             writeln!(f, "stopped  after too many errors; no scores were written")?;

@@ -1,6 +1,6 @@
 //! A run over one file.
 
-use std::{path::PathBuf, pin::pin};
+use std::{path::PathBuf, pin::pin, sync::Arc};
 
 use futures::{Stream, StreamExt as _, stream};
 use outrigger_core::{Failure, Reason};
@@ -74,7 +74,11 @@ pub async fn run(
     let report = Report { tolerance: options.tolerance, ..Report::default() };
     let mut run = Run { is_written, writer, options, report, agreement };
     let mut grouping = Grouping::new(features, options, reader.columns());
-    grouping.ignore(reader.left_out().iter());
+    grouping.check_left_out(reader.left_out())?;
+    if let Some(columns) = reader.columns() {
+        grouping.take_columns(&columns.iter().map(|column| Arc::clone(&column.name)).collect());
+        grouping.check_features()?;
+    }
     let (batches, reading) = read(reader, grouping, (predictor.batching(), options.memory.batch));
     {
         let mut scored = pin!(scored(batches, predictor));
@@ -90,8 +94,10 @@ pub async fn run(
         }
     }
     let read = reading.await;
-    let ignored = read.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-    run.report.ignored = ignored.map_err(Error::Input)?;
+    let read = read.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+    let grouping = read.map_err(Error::Input)?;
+    grouping.check_features()?;
+    run.report.ignored = grouping.ignored.into_iter().collect();
     run.finish()
 }
 
@@ -128,8 +134,8 @@ fn columns(input: Option<&[Column]>, reserved: &Reserved) -> ([bool; 3], Vec<Col
     (is_written, columns)
 }
 
-/// The result of reading: the ignored columns.
-type Reading = JoinHandle<Result<Vec<String>, outrigger_tables::Error>>;
+/// The result of reading: what was found in the columns.
+type Reading = JoinHandle<Result<Grouping, outrigger_tables::Error>>;
 
 /// Reads batches on a thread that may block. It ends when the receiver is dropped.
 fn read(
@@ -159,19 +165,15 @@ fn read(
             for mut batch in full.drain(..) {
                 batch.fraction = reader.fraction();
                 if sender.blocking_send(batch).is_err() {
-                    return Ok(ignored(&grouping));
+                    return Ok(grouping);
                 }
             }
             if is_end {
-                return Ok(ignored(&grouping));
+                return Ok(grouping);
             }
         }
     });
     (batches, reading)
-}
-
-fn ignored(grouping: &Grouping) -> Vec<String> {
-    grouping.ignored.iter().cloned().collect()
 }
 
 /// The state of a run.

@@ -13,14 +13,19 @@ const PER_BYTE: usize = size_of::<Cell>();
 /// The bytes that a short list may take in any case.
 const LEAST: usize = 4096;
 
-/// The value in a cell for a feature of type `of`; `None` if there is none. The model decides
-/// whether it takes the value: a text that is not of the type stays text.
+/// The value in a cell for a feature of type `of`; `None` if there is none, which NaN and blanks stand
+/// for where they are no values of the type. The model decides whether it takes the value: a text that is
+/// not of the type stays text.
 ///
 /// # Errors
 /// No feature can have such a value.
 pub(crate) fn value(cell: &Cell, of: Type) -> Result<Option<Kind>, String> {
-    Ok(Some(match cell {
+    let is_number = matches!(of, Type::Number | Type::Integer | Type::Flag);
+    let is_blank =
+        |text: &str| !matches!(of, Type::Text | Type::Unknown) && text.trim_ascii().is_empty();
+    let kind = match cell {
         Cell::Absent => return Ok(None),
+        Cell::Untyped(text) if is_blank(text) => return Ok(None),
         Cell::Flag(flag) => Kind::Flag(*flag),
         Cell::Integer(value) => Kind::Integer(*value),
         // Features have no type for it.
@@ -32,7 +37,13 @@ pub(crate) fn value(cell: &Cell, of: Type) -> Result<Option<Kind>, String> {
         Cell::List(cells) => list(cells)?,
         Cell::Object(members) if of == Type::Sparse => sparse(members)?,
         Cell::Object(_) => return Err("an object, where a value is expected".to_owned()),
-    }))
+    };
+    let is_nan = match kind {
+        Kind::Number(value) => value.is_nan(),
+        Kind::Real(value) => value.is_nan(),
+        _ => false,
+    };
+    Ok(Some(kind).filter(|_| !(is_nan && is_number)))
 }
 
 /// The value of a cell of CSV; `None` if the text is not of the type.
@@ -47,8 +58,8 @@ fn untyped(text: &str, of: Type) -> Result<Option<Kind>, String> {
     };
     Ok(match of {
         Type::Text => None,
-        Type::Number => real(),
-        Type::Integer => integer().or_else(real),
+        Type::Number | Type::AnyNumber => real().or_else(flag),
+        Type::Integer => integer().or_else(real).or_else(flag),
         Type::Flag => flag().or_else(integer).or_else(real),
         Type::Vector => vector(text)?,
         Type::Sparse => match parsed(text, '{') {
@@ -182,10 +193,24 @@ mod tests {
         assert_eq!(csv("-inf", Type::Number), Some(Kind::Real(f64::NEG_INFINITY)));
         assert_eq!(csv("7", Type::Integer), Some(Kind::Integer(7)));
         assert_eq!(csv("7.0", Type::Integer), Some(Kind::Real(7.0)));
+        assert_eq!(csv("True", Type::Number), Some(Kind::Flag(true)));
         assert_eq!(csv("True", Type::Flag), Some(Kind::Flag(true)));
         assert_eq!(csv("0", Type::Flag), Some(Kind::Integer(0)));
         let integers = IntegerList { values: vec![1, 2] };
         assert_eq!(csv("[1, 2]", Type::Vector), Some(Kind::Integers(integers)));
+    }
+
+    #[test]
+    fn nan_and_blanks_are_no_values_where_no_text_is_expected() {
+        for of in [Type::Number, Type::Integer, Type::Flag] {
+            for cell in [Cell::Real(f64::NAN), Cell::Single(f32::NAN)] {
+                assert_eq!(value(&cell, of), Ok(None), "{of:?}");
+            }
+            assert_eq!([csv(" ", of), csv("nan", Type::Number)], [None, None], "{of:?}");
+        }
+        let nan = value(&Cell::Real(f64::NAN), Type::AnyNumber).expect("a value");
+        assert!(matches!(nan, Some(Kind::Real(value)) if value.is_nan()));
+        assert_eq!((csv(" ", Type::Text), csv("", Type::Vector)), (text_kind(" "), None));
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Asked {
         let counts: Vec<_> = inputs.iter().map(|input| (*input, size(input).rows)).collect();
         let rows = same_rows(&counts)?;
         admit(counted.iter().map(|counted| counted.size.bytes()).sum())?;
-        let mut written = counted.map(|counted| Written::with_room(counted.size));
+        let mut written = counted.map(|counted| Written::with_room(counted.size, platform.bits()));
         read(document, &mut written)?;
         let written = Input::ALL.into_iter().zip(written);
         let wanted = written.filter(|(input, _)| inputs.contains(input));

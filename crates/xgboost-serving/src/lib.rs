@@ -38,6 +38,14 @@ impl Platform {
             Self::Alphafm | Self::AlphafmSoftmax => &[Input::Trees, Input::Machine],
         }
     }
+
+    /// The bits of an id that count. XGBoost gets the lower 32; a machine takes whole ids.
+    const fn bits(self) -> u64 {
+        match self {
+            Self::Xgboost => 0xFFFF_FFFF,
+            Self::Alphafm | Self::AlphafmSoftmax => u64::MAX,
+        }
+    }
 }
 
 impl Input {

@@ -151,7 +151,7 @@ impl Asked {
         let rows = same_rows(&counts)?;
         admit(inputs.iter().map(|rows| rows.size().bytes()).sum())?;
         let inputs: Vec<GivenInput> =
-            inputs.into_iter().map(Rows::write).collect::<Result<_, _>>()?;
+            inputs.into_iter().map(|rows| rows.write(platform.bits())).collect::<Result<_, _>>()?;
         let number = options.number(platform);
         let rows = GivenRows { rows, inputs, number, output: answer.tensor() };
         Ok(Self { spec, rows, answer })

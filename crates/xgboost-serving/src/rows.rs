@@ -89,12 +89,12 @@ impl<'a> Rows<'a> {
         self.size
     }
 
-    /// Writes the tensors.
+    /// Writes the tensors, with these bits of the ids.
     ///
     /// # Errors
     /// `FEATURE_NOT_FINITE`: the input does not allow a score.
-    pub(crate) fn write(self) -> Result<GivenInput, Failure> {
-        let mut written = Written::with_room(self.size);
+    pub(crate) fn write(self, bits: u64) -> Result<GivenInput, Failure> {
+        let mut written = Written::with_room(self.size, bits);
         let mut rest = Reader::new(self.vector);
         while let Some(row) = next_row(&mut rest).map_err(unreadable)? {
             written.row(row).map_err(unreadable)?;
@@ -109,11 +109,14 @@ pub(crate) struct Written {
     ids: BytesMut,
     weights: BytesMut,
     lengths: BytesMut,
+    /// The bits of an id that count.
+    bits: u64,
 }
 
 impl Written {
-    pub(crate) fn with_room(Size { rows, ids }: Size) -> Self {
+    pub(crate) fn with_room(Size { rows, ids }: Size, bits: u64) -> Self {
         Self {
+            bits,
             ids: BytesMut::with_capacity(ids * size_of::<u64>()),
             weights: BytesMut::with_capacity(ids * size_of::<f32>()),
             lengths: BytesMut::with_capacity(rows * LENGTH),
@@ -121,7 +124,7 @@ impl Written {
     }
 
     pub(crate) fn put_id(&mut self, id: u64) {
-        self.ids.put_u64_le(id);
+        self.ids.put_u64_le(id & self.bits);
     }
 
     pub(crate) fn put_weight(&mut self, weight: f32) {
@@ -135,9 +138,11 @@ impl Written {
 
     fn row(&mut self, row: &[u8]) -> Result<(), Malformed> {
         let before = self.ids.len();
-        let Self { ids, weights, .. } = self;
+        let Self { ids, weights, bits, .. } = self;
         for_each_field(row, |field| match field {
-            Field::Ids(rest, wire_type) => rest.varints_field(wire_type, |id| ids.put_u64_le(id)),
+            Field::Ids(rest, wire_type) => {
+                rest.varints_field(wire_type, |id| ids.put_u64_le(id & *bits))
+            }
             Field::Scores(bytes) => {
                 weights.put_slice(bytes);
                 Ok(())
@@ -248,7 +253,7 @@ mod tests {
     fn read(vector: &[u8]) -> Result<GivenInput, Failure> {
         let rows = Rows::count(Input::Trees, vector, 3)?;
         let size = rows.size().bytes();
-        let written = rows.write()?;
+        let written = rows.write(u64::MAX)?;
         assert_eq!(size, written.ids.len() + written.weights.len() + written.lengths.len());
         Ok(written)
     }
@@ -311,7 +316,7 @@ mod tests {
     #[test]
     fn nan_is_missing_for_trees_only() {
         let nan = vector(&[(&[1], &[f32::NAN])]);
-        let read = |input| Rows::count(input, &nan, 1).unwrap().write();
+        let read = |input| Rows::count(input, &nan, 1).unwrap().write(u64::MAX);
         assert!(read(Input::Trees).is_ok());
         assert_eq!(read(Input::Machine).unwrap_err().reason, Reason::FeatureNotFinite);
     }
@@ -326,7 +331,7 @@ mod tests {
                 all.feature_score.iter().all(|row| row.id.len() == row.score.len())
             }));
             if let Ok(rows) = ours {
-                rows.write().ok();
+                rows.write(u64::MAX).ok();
             }
         });
     }

@@ -43,7 +43,7 @@ const sum = (workers, of) => workers.reduce((total, worker) => total + of(worker
 
 /** The rows that need no more work: those of the commits, and what workers have scored since. */
 function done(status) {
-  const begun = sum(status.workers, (worker) => worker.scored + worker.dead - worker.committed);
+  const begun = sum(status.workers, (worker) => worker.open_rows);
   return Math.min(status.rows, status.scored + status.dead + Math.max(0, begun));
 }
 

@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use arrow_schema::{DataType as ArrowType, Schema};
-use outrigger_oip::{
-    DataType, Tensor,
-    metadata::{ModelMetadata, TensorMetadata},
-};
+use outrigger_oip::{DataType, metadata::TensorMetadata};
 
 use super::{InputTensor, OutputColumn};
 use crate::{Error, job::Source};
@@ -66,7 +63,7 @@ pub(crate) fn present_inputs(
     Ok(inputs)
 }
 
-fn names<'a>(names: impl Iterator<Item = &'a String>) -> String {
+pub(super) fn names<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
@@ -104,7 +101,8 @@ fn input(
         (None, shape) => {
             return Err(Error::usage(format!(
                 "input {name}: the model's shape {shape:?} does not begin with a number of rows \
-                 (-1); state the sizes of one row as its shape"
+                 (-1); state the sizes of one row as its shape, or row_by_row of the model if it takes \
+                 one row in a request"
             )));
         }
     };
@@ -167,20 +165,15 @@ fn leaf(of: &ArrowType) -> (&ArrowType, bool) {
 }
 
 /// True if values of a column can be those of a tensor: of the same kind, where a number may have
-/// another size. An integer that is out of range, or a fraction for integers, is never changed.
+/// another size, and booleans are 0 and 1. An integer that is out of range, or a fraction for integers, is
+/// never changed.
 fn fits(of: &ArrowType, datatype: DataType) -> bool {
     match datatype {
         DataType::Bytes => matches!(of, ArrowType::Utf8 | ArrowType::Binary),
-        DataType::Bool => *of == ArrowType::Boolean,
-        DataType::Fp32 | DataType::Fp64 => of.is_integer() || is_float(of),
         DataType::Fp16 => *of == ArrowType::Float16,
         DataType::Bf16 => false,
-        _ => of.is_integer(),
+        _ => of.is_numeric() || *of == ArrowType::Boolean,
     }
-}
-
-fn is_float(of: &ArrowType) -> bool {
-    matches!(of, ArrowType::Float32 | ArrowType::Float64)
 }
 
 /// The columns that the output has from the input.
@@ -208,66 +201,13 @@ pub(crate) fn resolve_keys(
     }
 }
 
-/// Checks that the model has the outputs that the job names, where the host describes them.
+/// Checks that no output has the name of a key.
 ///
 /// # Errors
-/// It does not have one.
-pub(crate) fn check_outputs(
-    wanted: &BTreeMap<String, String>,
-    described: &[TensorMetadata],
-) -> Result<(), Error> {
-    let is_known = |name: &str| described.iter().any(|tensor| tensor.name == name);
-    match wanted.values().find(|tensor| !described.is_empty() && !is_known(tensor)) {
-        None => Ok(()),
-        Some(unknown) => {
-            let known = names(described.iter().map(|tensor| &tensor.name));
-            Err(Error::usage(format!("the model has no output {unknown:?}; it has {known}")))
-        }
-    }
-}
-
-/// The columns of the output tensors. Types and dimensions are those of an answer; the sizes that
-/// the host describes decide whether a dimension of one element is a list.
-///
-/// # Errors
-/// A tensor is unknown, or two columns have one name.
-pub(crate) fn resolve_outputs(
-    wanted: &BTreeMap<String, String>,
-    keys: &[String],
-    (answer, metadata): (&[Tensor], &ModelMetadata),
-) -> Result<Vec<OutputColumn>, Error> {
-    let column = |column: &str, tensor: &Tensor| {
-        let described = metadata.outputs.iter().find(|output| output.name == *tensor.name);
-        let is_open = described.is_some_and(|output| output.shape.get(1) == Some(&-1));
-        let depth = match &tensor.shape[..] {
-            [_, 1] if !is_open => 0,
-            shape => shape.len().saturating_sub(1),
-        };
-        // A description of other dimensions than the answers have says nothing about them.
-        let sizes = described.and_then(|output| output.shape.get(1..));
-        let sizes = sizes.filter(|sizes| sizes.len() == depth).unwrap_or_default();
-        let is_fixed = sizes.iter().any(|size| *size >= 0);
-        OutputColumn {
-            column: column.to_owned(),
-            tensor: tensor.name.to_string(),
-            datatype: tensor.datatype,
-            depth,
-            sizes: if is_fixed { sizes.to_vec() } else { Vec::new() },
-            is_json: false,
-        }
-    };
-    let find = |(name, tensor): (&String, &String)| {
-        let found = answer.iter().find(|output| *output.name == **tensor);
-        found.map(|output| column(name, output)).ok_or_else(|| {
-            Error::failed(format!("the answers of the hosts have no output {tensor:?}"))
-        })
-    };
-    let outputs: Vec<_> = match wanted.is_empty() {
-        true => answer.iter().map(|output| column(&output.name, output)).collect(),
-        false => wanted.iter().map(find).collect::<Result<_, _>>()?,
-    };
+/// One has.
+pub(crate) fn check_columns_apart(outputs: &[OutputColumn], keys: &[String]) -> Result<(), Error> {
     match outputs.iter().find(|output| keys.contains(&output.column)) {
-        None => Ok(outputs),
+        None => Ok(()),
         Some(OutputColumn { column, tensor, .. }) => Err(Error::usage(format!(
             "the output {tensor:?} and a key have the name {column:?}: give the output another one \
              under outputs, or leave the key out"

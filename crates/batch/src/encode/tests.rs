@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    Array as _, ArrayRef, BooleanArray, Float32Array, Float64Array, Int64Array, ListArray,
-    StringArray,
+    Array as _, ArrayRef, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int64Array,
+    ListArray, StringArray,
     types::{Float32Type, Int64Type},
 };
 use outrigger_oip::DataType;
@@ -56,6 +56,46 @@ fn rows_that_no_tensor_holds_are_left_out_of_all() {
         ]
     );
     encoded.tensors.iter().for_each(|tensor| tensor.check().expect("a valid tensor"));
+}
+
+#[test]
+fn booleans_are_zeros_and_ones_and_decimals_are_numbers() {
+    let flags: ArrayRef = Arc::new(BooleanArray::from(vec![true, false]));
+    let cents = Decimal128Array::from(vec![1_250, -1]).with_precision_and_scale(9, 2);
+    let cents: ArrayRef = Arc::new(cents.expect("a type"));
+    let ones: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+    let rows = table([("flag", flags), ("cents", cents), ("one", ones)]);
+    let data = |datatype, column| {
+        let encoded = encode(&rows, &[input(datatype, &[], &[column])]);
+        (encoded.tensors[0].data.to_vec(), encoded.invalid.len())
+    };
+    let floats = |values: [f32; 2]| (values.map(f32::to_le_bytes).concat(), 0);
+    assert_eq!(data(DataType::Fp32, "flag"), floats([1.0, 0.0]));
+    assert_eq!(data(DataType::Uint8, "flag"), (vec![1, 0], 0));
+    assert_eq!(data(DataType::Fp32, "cents"), floats([12.5, -0.01]));
+    assert_eq!(
+        data(DataType::Fp64, "cents"),
+        ([12.5_f64, -0.01].map(f64::to_le_bytes).concat(), 0)
+    );
+    assert_eq!(data(DataType::Bool, "one"), (vec![1], 1));
+    // A fraction is never an integer.
+    assert_eq!(data(DataType::Int8, "cents"), (vec![], 2));
+}
+
+#[test]
+fn integers_with_absent_values_may_be_floats() {
+    let values: ArrayRef = Arc::new(Float64Array::from(vec![7.0, f64::NAN, 0.5, -3.0]));
+    let decimal = Decimal128Array::from(vec![700, 0, 50, -300]).with_precision_and_scale(9, 2);
+    let rows = table([("x", values), ("d", Arc::new(decimal.expect("a type")))]);
+    let of = |column, is_optional| {
+        let input = InputTensor { is_optional, ..input(DataType::Int8, &[], &[column]) };
+        encode(&rows, &[input])
+    };
+    let found = of("x", true);
+    assert_eq!((&found.rows[..], &found.tensors[0].data[..]), (&[0, 1, 3][..], &[7, 0, 253][..]));
+    assert_eq!(&found.tensors[1].data[..], [1, 0, 1]);
+    assert_eq!(of("x", false).rows, [0, 3]);
+    assert_eq!(of("d", false).rows, [0, 1, 3]);
 }
 
 #[test]

@@ -7,16 +7,18 @@ use std::{
 
 use outrigger_tables::Format;
 
-use super::{matches, open::unreadable, refused};
+use super::{open::unreadable, pattern::matches, refused};
 use crate::{
     Error,
     store::{Address, Patience},
 };
 
+/// The endings of files that are compressed as a whole.
+const COMPRESSED: [&str; 6] = ["gz", "zst", "bz2", "xz", "lz4", "br"];
 /// The most directories within each other: links may make a circle.
 const MOST_DEPTH: u32 = 64;
 
-/// The objects that an address names, in order. The last part of it may have `*` and `?`; if it ends
+/// The objects that an address names, in order. Its parts may have `*` and `?`; if it ends
 /// with a slash, these are all files of rows below it.
 ///
 /// # Errors
@@ -27,7 +29,7 @@ pub(super) fn objects(pattern: &str, address: &Address) -> Result<Vec<PathBuf>, 
         None => (String::new(), address.key.as_str()),
     };
     let is_prefix = pattern.ends_with('/') || address.key.is_empty();
-    if !is_prefix && !name.contains(['*', '?']) {
+    if !is_prefix && !address.key.contains(['*', '?']) {
         return Ok(vec![address.to_string().into()]);
     }
     let objects = address.objects().map_err(refused)?;
@@ -39,6 +41,17 @@ pub(super) fn objects(pattern: &str, address: &Address) -> Result<Vec<PathBuf>, 
         };
         patience.call(|| objects.list_all(&prefix)).map(|mut keys| {
             keys.retain(|key| key.strip_prefix(&prefix).is_some_and(is_rows));
+            keys
+        })
+    } else if let Some(first) = parent.find(['*', '?']) {
+        let prefix = &parent[..parent[..first].rfind('/').map_or(0, |slash| slash + 1)];
+        let parts: Vec<_> = address.key.split('/').collect();
+        patience.call(|| objects.list_all(prefix)).map(|mut keys| {
+            keys.retain(|key| {
+                let found: Vec<_> = key.split('/').collect();
+                found.len() == parts.len()
+                    && parts.iter().zip(found).all(|(it, at)| matches(it, at))
+            });
             keys
         })
     } else {
@@ -90,10 +103,12 @@ fn walk(directory: &Path, prefix: &str, found: &mut Vec<PathBuf>, depth: u32) ->
     Ok(())
 }
 
-/// True if a name below a prefix is that of a file of rows. Others write files beside them, whose
-/// names, or those of their directories, begin with a dot or an underscore.
+/// True if a name below a prefix is that of a file of rows, also in a form that is refused later. Others
+/// write files beside them, whose names, or those of their directories, begin with a dot or an underscore.
 fn is_rows(name: &str) -> bool {
-    !is_hidden(name) && Format::of(Path::new(name)).is_some()
+    let (whole, last) = name.rsplit_once('.').unwrap_or_default();
+    let name = if COMPRESSED.contains(&last) { whole } else { name };
+    !is_hidden(name) && (name.ends_with(".tsv") || Format::of(Path::new(name)).is_some())
 }
 
 /// True if a name below a prefix, or that of a directory in it, is left out.
@@ -116,6 +131,7 @@ mod tests {
             "day=1/.a.parquet",
             "_log/0.parquet",
             "notes.txt",
+            "notes.gz",
         ];
         for name in names {
             fs::create_dir_all(path(name).parent().expect("a parent")).expect("a directory");
@@ -124,6 +140,11 @@ mod tests {
         let expected = vec![path("b.parquet"), path("day=1/a.parquet")];
         assert_eq!(files(directory.path()), Ok(expected));
         assert!(files(&path("_log")).is_ok() && files(&path("none")).is_err());
+        // Rows that are not read are refused later, and not left out.
+        for name in ["c.csv.gz", "c.tsv"] {
+            fs::write(path(name), "").expect("a file");
+            assert!(files(directory.path()).is_ok_and(|found| found.contains(&path(name))));
+        }
         fs::create_dir(path("empty")).expect("a directory");
         assert!(files(&path("empty")).is_err());
     }

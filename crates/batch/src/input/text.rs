@@ -13,10 +13,10 @@ use std::{
 
 use arrow_schema::Schema;
 use outrigger_oip::DataType;
-use outrigger_tables::{Format, Found, Infer, Lists, Scan, TextColumn, Wanted};
+use outrigger_tables::{Format, Found, Infer, Leaf, Lists, Scan, TextColumn, Wanted};
 
 use super::{
-    Described, Input, InputFile,
+    Described, Input, InputFile, lacking,
     open::{OpenFile, of_table},
 };
 use crate::{
@@ -50,11 +50,12 @@ pub(super) fn describe(
                 None => Infer::All,
             };
             let scans = scan_all(&files, format, &Wanted { typed: typed.clone(), infer })?;
-            if scans.iter().all(|scan| scan.rows == 0) {
-                return Err(Error::usage("input: the files have no rows"));
-            }
             let optional = optional(tensors, job);
-            let columns = joined(&files, &scans, (&typed, &optional), format)?;
+            let columns = match format == Format::Jsonl && scans.iter().all(|scan| scan.rows == 0) {
+                // No row names its columns.
+                true => wanted(typed, job),
+                false => joined(&files, &scans, (&typed, &optional), (format, job))?,
+            };
             for (file, scan) in files.iter_mut().zip(scans) {
                 if file.picked.is_empty() {
                     file.rows = scan.rows;
@@ -66,6 +67,16 @@ pub(super) fn describe(
     };
     let fields: Vec<_> = columns.iter().map(TextColumn::field).collect();
     Ok(Described { files, schema: Schema::new(fields).into(), columns })
+}
+
+/// The columns that a job needs, whatever the files have.
+fn wanted(mut typed: Vec<TextColumn>, job: &Job) -> Vec<TextColumn> {
+    for key in job.keys.iter().flatten() {
+        if !typed.iter().any(|column| column.name == *key) {
+            typed.push(TextColumn::of(key, Leaf::Text));
+        }
+    }
+    typed
 }
 
 /// The columns whose types are known before the files are read.
@@ -158,7 +169,7 @@ fn joined(
     files: &[InputFile],
     scans: &[Scan],
     (typed, optional): (&[TextColumn], &BTreeSet<&str>),
-    format: Format,
+    (format, job): (Format, &Job),
 ) -> Result<Vec<TextColumn>, Error> {
     let needed: Vec<_> =
         typed.iter().filter(|column| !optional.contains(&*column.name)).cloned().collect();
@@ -167,16 +178,7 @@ fn joined(
     }
     let mut names: Vec<&str> = Vec::new();
     let mut found: BTreeMap<&str, Found> = BTreeMap::new();
-    for (file, scan) in files.iter().zip(scans) {
-        let is_like = |(seen, first): (&_, &_)| name_of(seen) == name_of(first);
-        if format == Format::Csv
-            && let Some(first) = scans.first()
-            && (first.columns.len() != scan.columns.len()
-                || !scan.columns.iter().zip(&first.columns).all(is_like))
-        {
-            let (path, first) = (file.path.display(), files[0].path.display());
-            return Err(Error::usage(format!("input: {path} has other columns than {first}")));
-        }
+    for scan in scans {
         for seen in &scan.columns {
             let all = found.entry(&seen.name).or_insert_with(|| {
                 names.push(&seen.name);
@@ -185,15 +187,25 @@ fn joined(
             all.merge(seen.found.clone());
         }
     }
+    if format == Format::Csv {
+        // A column that not all files have is none of the dataset.
+        for (file, scan) in files.iter().zip(scans) {
+            let lacks = |name: &&str| !scan.columns.iter().any(|seen| seen.name == **name);
+            let is_used = |name: &&&str| {
+                let is_key = job.keys.iter().flatten().any(|key| key == **name);
+                is_key || typed.iter().any(|column| column.name == ***name)
+            };
+            if let Some(name) = names.iter().filter(|name| lacks(name)).find(is_used) {
+                return Err(lacking(&file.path, name));
+            }
+            names.retain(|name| !lacks(name));
+        }
+    }
     let column = |name: &&str| {
         let typed = typed.iter().find(|column| column.name == **name).cloned();
         typed.unwrap_or_else(|| found[name].column(name))
     };
     Ok(names.iter().map(column).collect())
-}
-
-fn name_of(seen: &outrigger_tables::Seen) -> &str {
-    &seen.name
 }
 
 /// The columns that inputs of the model may leave out.

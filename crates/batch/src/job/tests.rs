@@ -85,7 +85,7 @@ compact: {to: large, file_size: 1GiB}
     assert_eq!((job.chunk_rows, job.max_errors), (Some(1000), Some(MaxErrors::Share(0.01))));
     assert_eq!((job.batch_size, job.concurrency), (32, 4));
     assert_eq!(job.rows_per_second, Some(500));
-    assert_eq!(job.outputs["score"], "SCORE");
+    assert_eq!(job.outputs["score"], Output::of("SCORE"));
     assert_eq!(job.listen, Some(([127, 0, 0, 1], 9910).into()));
     assert_eq!(job.token_file, Some("token".into()));
     assert_eq!((job.format, job.output_format), (Some(Format::Jsonl), Some(Format::Parquet)));
@@ -135,6 +135,14 @@ fn the_page_describes_every_key_and_no_other() {
 }
 
 #[test]
+fn values_that_are_nested_too_deeply_are_refused() {
+    for open in ["[", "{a: ", "- "] {
+        let error = Job::read(&format!("{SHORT}hosts:\n  {}", open.repeat(100_000)));
+        assert!(error.is_err(), "{open}");
+    }
+}
+
+#[test]
 fn a_model_may_be_a_package() {
     let read = |model: &str| {
         let job = Job::read(&format!("input: a.parquet\noutput: out\nmodel: {model}\n"));
@@ -180,6 +188,8 @@ fn faults_are_refused() {
         ("columns: {x: INT8}", "INT8"),
         ("columns: {x: [INT64, FP32]}", "a list has one type"),
         ("columns: {x: []}", "a list has one type"),
+        (&format!("inputs: {}", "[".repeat(100_000)), ""),
+        (&format!("inputs: {}", "{a: ".repeat(100_000)), ""),
     ] {
         let error = Job::read(&format!("{SHORT}{line}\n")).expect_err(line);
         assert!(matches!(&error, Error::Usage(message) if message.contains(fault)), "{error}");

@@ -2,6 +2,7 @@
 
 mod forms;
 mod model;
+mod output;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr, time::Duration};
 
@@ -10,7 +11,10 @@ use outrigger_oip::DataType;
 use outrigger_oip_client::HostConfig;
 use serde::{Deserialize, Deserializer, Serializer, de};
 
-pub use self::model::{Model, Package};
+pub use self::{
+    model::{Model, Package},
+    output::Output,
+};
 
 /// One value, or a list of them.
 #[derive(Debug, Clone, PartialEq, Eq)]

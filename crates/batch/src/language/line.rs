@@ -118,6 +118,7 @@ pub(super) mod tests {
             inputs: texts.iter().map(|(name, text)| one_text(name, text)).collect(),
             outputs: Vec::new(),
             rows: Some(1),
+            row_by_row: false,
             deadline: Instant::now(),
             headers: HeaderMap::new(),
         }

@@ -28,6 +28,12 @@ impl Process {
         is_here && started(self.pid) != Some(self.started)
     }
 
+    /// A process of another machine.
+    #[cfg(test)]
+    pub(crate) fn elsewhere() -> Self {
+        Self { scope: "elsewhere".to_owned(), ..Self::current() }
+    }
+
     /// A process of this machine that has ended.
     #[cfg(test)]
     pub(crate) fn ended() -> Self {

@@ -1,15 +1,16 @@
 //! The description of the model by its hosts.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use http::StatusCode;
 use outrigger_dispatch::HostId;
+use outrigger_oip::metadata::TensorMetadata;
 use outrigger_oip_client::{Failure, ModelRef, Status};
 use outrigger_resilience::{Backoff, Class};
 use tokio::{
     select,
     task::JoinSet,
-    time::{Instant, sleep},
+    time::{Instant, sleep, sleep_until},
 };
 use tonic::Code;
 
@@ -19,8 +20,8 @@ use crate::{Description, Endpoint, Error, hosts::Hosts, job::Job};
 /// The time limit of a question to a host.
 const QUESTION: Duration = Duration::from_secs(30);
 
-/// The description of the model by the first host that answers. Hosts that answer that they have no
-/// time are asked again.
+/// The description of the model that most hosts give. Hosts that answer that they have no time are
+/// asked again. Where hosts differ about the outputs, none counts as described: answers decide.
 ///
 /// # Errors
 /// The model is not there, or no host answers.
@@ -33,8 +34,13 @@ pub(super) async fn describe(
     let (start, mut made) = (Instant::now(), 0);
     loop {
         let mut failures = Vec::new();
-        if let Some(description) = ask(job, &endpoints, &mut failures).await? {
+        let heard = ask(job, &endpoints, &mut failures).await?;
+        if let Some(description) = common(heard) {
             return Ok(description);
+        }
+        if let Some(failure) = failures.iter().find(|it| it.is_not_served()) {
+            let name = &job.model.name;
+            return Err(Error::Usage(format!("the model {name:?} is not there: {failure}")));
         }
         let is_busy = |it: &Failure| match it.class {
             Class::Overloaded => true,
@@ -52,37 +58,66 @@ pub(super) async fn describe(
     }
 }
 
-/// Asks one host after the other, and the next one too if one is silent. `None` if all have failed.
+/// Asks all hosts. Returns the descriptions, in the order of the hosts, of those that answer soon after
+/// the first one.
 async fn ask(
     job: &Job,
     endpoints: &[Arc<dyn Endpoint>],
     failures: &mut Vec<Failure>,
-) -> Result<Option<Description>, Error> {
-    let model = &job.model;
-    let (mut others, mut questions) = (endpoints.iter(), JoinSet::new());
+) -> Result<Vec<Description>, Error> {
+    let (mut heard, mut questions) = (BTreeMap::new(), JoinSet::new());
+    for (number, endpoint) in endpoints.iter().cloned().enumerate() {
+        let name = job.model.name.clone();
+        let version = job.model.version.clone();
+        questions.spawn(async move {
+            let model = ModelRef { name: &name, version: version.as_deref() };
+            (number, endpoint.describe(model, Instant::now() + QUESTION).await)
+        });
+    }
+    let mut until = None;
     loop {
-        if let Some(endpoint) = others.next().cloned() {
-            let (name, version) = (model.name.clone(), model.version.clone());
-            questions.spawn(async move {
-                let model = ModelRef { name: &name, version: version.as_deref() };
-                endpoint.describe(model, Instant::now() + QUESTION).await
-            });
-        }
-        let answer = select! {
-            answer = questions.join_next() => answer,
-            () = sleep(SILENCE), if others.len() > 0 => continue,
+        let ended = select! {
+            ended = questions.join_next() => ended,
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => break,
         };
-        match answer.transpose().map_err(Error::failed)? {
-            Some(Ok(description)) => return Ok(Some(description)),
-            Some(Err(failure)) if failure.is_not_served() => {
-                let name = &model.name;
-                return Err(Error::Usage(format!("the model {name:?} is not there: {failure}")));
+        let Some((number, answer)) = ended.transpose().map_err(Error::failed)? else { break };
+        match answer {
+            Ok(description) => _ = heard.insert(number, description),
+            Err(failure) if is_unknown(&failure) => {
+                heard.insert(number, Description::default());
             }
-            Some(Err(failure)) if is_unknown(&failure) => return Ok(Some(Description::default())),
-            Some(Err(failure)) => failures.push(failure),
-            None => return Ok(None),
+            Err(failure) => failures.push(failure),
+        }
+        if !heard.is_empty() {
+            until.get_or_insert_with(|| Instant::now() + SILENCE);
         }
     }
+    Ok(heard.into_values().collect())
+}
+
+/// The description that most of those give which have outputs; the first one of several. Without a
+/// majority no output is described.
+fn common(heard: Vec<Description>) -> Option<Description> {
+    let has_outputs = heard.iter().any(|it| !it.metadata.outputs.is_empty());
+    let is_of_use = |it: &Description| !has_outputs || !it.metadata.outputs.is_empty();
+    let heard: Vec<_> = heard.into_iter().filter(is_of_use).collect();
+    let votes = |it: &Description| heard.iter().filter(|other| is_same(it, other)).count();
+    let found = heard.iter().rev().max_by_key(|it| votes(it))?;
+    let mut common = found.clone();
+    if 2 * votes(found) <= heard.len() {
+        common.metadata.outputs.clear();
+    }
+    Some(common)
+}
+
+/// True if both describe the same tensors, in whatever order.
+fn is_same(one: &Description, other: &Description) -> bool {
+    let is_part = |some: &[TensorMetadata], of: &[TensorMetadata]| {
+        some.len() == of.len() && some.iter().all(|tensor| of.contains(tensor))
+    };
+    is_part(&one.metadata.inputs, &other.metadata.inputs)
+        && is_part(&one.metadata.outputs, &other.metadata.outputs)
+        && one.optional == other.optional
 }
 
 /// True if the host does not describe models.
@@ -92,4 +127,43 @@ fn is_unknown(failure: &Failure) -> bool {
         Status::Grpc(Code::Unimplemented)
             | Status::Http(StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use outrigger_oip::metadata::ModelMetadata;
+
+    use super::*;
+
+    /// A description of an output with rows of this size; of none if it is 0.
+    fn described(size: i64) -> Description {
+        let output = TensorMetadata {
+            name: "y".to_owned(),
+            datatype: "FP32".to_owned(),
+            shape: vec![-1, size],
+        };
+        let outputs = if size == 0 { Vec::new() } else { vec![output] };
+        let metadata = ModelMetadata { outputs, ..ModelMetadata::default() };
+        Description { metadata, ..Description::default() }
+    }
+
+    fn common_of(sizes: &[i64]) -> Option<i64> {
+        let found = common(sizes.iter().map(|size| described(*size)).collect())?;
+        Some(found.metadata.outputs.first().map_or(0, |output| output.shape[1]))
+    }
+
+    #[test]
+    fn the_description_of_most_hosts_counts() {
+        for (sizes, expected) in [
+            (&[][..], None),
+            (&[2], Some(2)),
+            (&[0, 0], Some(0)),
+            (&[0, 0, 2], Some(2)),
+            (&[3, 2, 2], Some(2)),
+            (&[3, 2], Some(0)),
+            (&[3, 2, 2, 3], Some(0)),
+        ] {
+            assert_eq!(common_of(sizes), expected, "{sizes:?}");
+        }
+    }
 }

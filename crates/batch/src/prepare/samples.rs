@@ -193,7 +193,7 @@ fn places(scoring: &Scoring, most: u32, scored: Vec<InputFile>) -> Vec<Place> {
     let Some((file, rows)) = first.map(|file| (file, scoring.files[file].rows)) else {
         return Vec::new();
     };
-    let most = u64::from(batch_rows(scoring.protocol, most)).min(FIRST_ROWS);
+    let most = u64::from(batch_rows(scoring, most)).min(FIRST_ROWS);
     let first = rows.min(most);
     let mut places = vec![Place::All(file, 0..first)];
     places.extend(scored.into_iter().map(|file| Place::Scored(file.into())));

@@ -11,13 +11,13 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use outrigger_oip::{DataType, Tensor};
+use outrigger_oip::{DataType, Tensor, metadata::TensorMetadata};
 use outrigger_oip_client::{Failure, Ledger, ModelRef};
 use outrigger_resilience::Class;
 use tokio::time::{Instant, sleep_until};
 
 use super::*;
-use crate::{Endpoint, Source, Usage, environment::Engine, job::Period};
+use crate::{Answer, Endpoint, Output, Source, Usage, environment::Engine, job::Period};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -25,9 +25,17 @@ const HOUR: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone, Copy)]
 enum Reply {
     Scored,
+    /// Outputs of these names and types, with so many values in a row. A description has them too.
+    Outputs(&'static [(&'static str, DataType, i64)]),
     Failed(Class),
     Never,
 }
+
+/// The outputs of most models here, and two others.
+const Y: &[(&str, DataType, i64)] = &[("y", DataType::Int64, 1)];
+const WIDE: &[(&str, DataType, i64)] = &[("y", DataType::Int64, 2)];
+const Z: &[(&str, DataType, i64)] = &[("z", DataType::Int64, 1)];
+const FLOAT: &[(&str, DataType, i64)] = &[("y", DataType::Fp64, 1)];
 
 type Script = dyn Fn(&[i64]) -> Reply + Send + Sync;
 
@@ -48,7 +56,7 @@ impl std::fmt::Debug for Scripted {
 
 impl Scripted {
     fn new(script: impl Fn(&[i64]) -> Reply + Send + Sync + 'static) -> Arc<Self> {
-        Self::describing(|_| Reply::Scored, script)
+        Self::describing(|_| Reply::Outputs(Y), script)
     }
 
     fn describing(
@@ -61,6 +69,20 @@ impl Scripted {
 
     fn seen(&self) -> Vec<Vec<i64>> {
         self.seen.lock().expect("no panic").clone()
+    }
+}
+
+/// The description of a model with these outputs.
+fn described(outputs: &[(&str, DataType, i64)]) -> Description {
+    let output = |(name, datatype, size): &(&str, DataType, i64)| TensorMetadata {
+        name: (*name).to_owned(),
+        datatype: datatype.as_str().to_owned(),
+        shape: vec![-1, *size],
+    };
+    let outputs = outputs.iter().map(output).collect();
+    Description {
+        metadata: ModelMetadata { outputs, ..ModelMetadata::default() },
+        ..Description::default()
     }
 }
 
@@ -79,19 +101,22 @@ impl Endpoint for Scripted {
             let numbers = data.as_chunks().0.iter().map(|it| i64::from_le_bytes(*it));
             let ids: Vec<_> = numbers.collect();
             self.seen.lock().expect("no panic").push(ids.clone());
-            match (self.script)(&ids) {
-                Reply::Scored => {
-                    let shape = vec![ids.len() as i64];
-                    let output = Tensor::new("y", DataType::Int64, shape, data.clone());
-                    let outputs = vec![output.expect("a tensor")];
-                    Ok(Answer { outputs, version: None, usage: Usage::default() })
-                }
-                Reply::Failed(class) => Err(failure(class)),
+            let outputs = match (self.script)(&ids) {
+                Reply::Scored => Y,
+                Reply::Outputs(outputs) => outputs,
+                Reply::Failed(class) => return Err(failure(class)),
                 Reply::Never => {
                     sleep_until(request.deadline).await;
-                    Err(failure(Class::Timeout))
+                    return Err(failure(Class::Timeout));
                 }
-            }
+            };
+            let output = |(name, datatype, size): &(&str, DataType, i64)| {
+                let shape = vec![ids.len() as i64, *size];
+                let data = data.repeat(usize::try_from(*size).expect("a size"));
+                Tensor::new(*name, *datatype, shape, data.into()).expect("a tensor")
+            };
+            let outputs = outputs.iter().map(output).collect();
+            Ok(Answer { outputs, version: None, usage: Usage::default() })
         })
     }
 
@@ -103,6 +128,7 @@ impl Endpoint for Scripted {
         Box::pin(async move {
             match (self.describes)(self.asked.fetch_add(1, Relaxed)) {
                 Reply::Scored => Ok(Description::default()),
+                Reply::Outputs(outputs) => Ok(described(outputs)),
                 Reply::Failed(class) => Err(failure(class)),
                 Reply::Never => {
                     sleep_until(deadline).await;
@@ -125,11 +151,32 @@ async fn prepared(
     prepared_within(&Memory::new(1 << 20), rows, engines).await
 }
 
+/// Prepares a job over 100 rows on hosts that all describe and answer as they say, and returns the
+/// tensors of its output. `outputs` are those of the job.
+async fn tensors(
+    outputs: &[(&str, Output)],
+    hosts: &[&Arc<Scripted>],
+) -> Result<Vec<(String, usize)>, Error> {
+    let outputs = outputs.iter().map(|(name, output)| ((*name).to_owned(), output.clone()));
+    let plan = prepared_with(&Memory::new(1 << 20), 0..100, hosts, outputs.collect()).await?;
+    Ok(plan.scoring.outputs.into_iter().map(|it| (it.tensor, it.depth)).collect())
+}
+
 /// As [`prepared`], with this memory.
 async fn prepared_within(
     memory: &Memory,
     rows: impl IntoIterator<Item = i64>,
     engines: &[&Arc<Scripted>],
+) -> Result<Plan, Error> {
+    prepared_with(memory, rows, engines, BTreeMap::new()).await
+}
+
+/// As [`prepared_within`], with these outputs of the job.
+async fn prepared_with(
+    memory: &Memory,
+    rows: impl IntoIterator<Item = i64>,
+    engines: &[&Arc<Scripted>],
+    outputs: BTreeMap<String, Output>,
 ) -> Result<Plan, Error> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("a.jsonl");
@@ -139,7 +186,7 @@ async fn prepared_within(
     let mut job = Job::new(Vec::new(), directory.path().join("out"), "m", Vec::new());
     let source = Source { datatype: Some(DataType::Int64), ..Source::default() };
     job.inputs = BTreeMap::from([("x".to_owned(), source)]);
-    job.batch_size = 3;
+    (job.batch_size, job.outputs) = (3, outputs);
     job.timeout = Period(6 * HOUR);
     let engine = |(number, engine): (usize, &&Arc<Scripted>)| {
         let endpoint: Arc<dyn Endpoint> = Arc::<Scripted>::clone(engine);
@@ -178,8 +225,80 @@ async fn the_first_rows_are_sent_once_to_one_host() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_host_whose_answer_contradicts_the_description_is_left_to_the_others() {
+    let nothing: &[_] = &[];
+    for other in [nothing, Z, FLOAT, WIDE] {
+        let wrong = Scripted::new(move |_| Reply::Outputs(other));
+        let right = good();
+        let found = tensors(&[], &[&wrong, &right]).await;
+        assert_eq!(found, Ok(vec![("y".to_owned(), 0)]), "{other:?}");
+        assert_eq!(right.seen(), [[0, 1, 2]]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_that_all_contradict_the_description_end_the_job_with_a_setting() {
+    let wide = || Scripted::new(|_| Reply::Outputs(WIDE));
+    let hosts = [wide(), wide(), wide()];
+    let hosts: Vec<_> = hosts.iter().collect();
+    let refused = tensors(&[], &hosts).await.expect_err("they contradict it");
+    let setting = "outputs: {y: {tensor: y, datatype: INT64, shape: [2]}}";
+    let is_clear = matches!(&refused, Error::Usage(it)
+        if it.starts_with("outputs: ") && it.contains("not rows of") | it.contains("one value")
+            && it.ends_with(setting));
+    assert!(is_clear, "{refused}");
+    assert!(hosts.iter().all(|host| host.seen().len() == 2), "each may correct itself");
+    // A person knows better than the description.
+    let shape = Some(vec![2]);
+    let stated = Output { shape, ..Output::of("y") };
+    assert_eq!(tensors(&[("y", stated)], &hosts).await, Ok(vec![("y".to_owned(), 1)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn outputs_that_nobody_describes_are_those_on_which_two_answers_agree() {
+    let silent =
+        |outputs| Scripted::describing(|_| Reply::Scored, move |_| Reply::Outputs(outputs));
+    let y = silent(Y);
+    let wide = silent(WIDE);
+    let nothing = silent(&[]);
+    let z = silent(Z);
+    let float = silent(FLOAT);
+    let depth = |depth| Ok(vec![("y".to_owned(), depth)]);
+    let other = Ok(vec![("z".to_owned(), 0)]);
+    for (hosts, expected) in [
+        (vec![&y], depth(0)),
+        (vec![&y, &y], depth(0)),
+        (vec![&z, &y, &y], depth(0)),
+        (vec![&float, &y, &y], depth(0)),
+        (vec![&y, &z, &z], other.clone()),
+        (vec![&nothing, &z], other),
+        // The size that is 1 in one answer is another one in the next.
+        (vec![&y, &wide], depth(1)),
+        (vec![&wide, &y], depth(1)),
+    ] {
+        assert_eq!(tensors(&[], &hosts).await, expected);
+    }
+    let refused = tensors(&[], &[&y, &float]).await.expect_err("they differ");
+    assert!(refused.to_string().contains("datatype: FP64, shape: [1]"), "{refused}");
+    let empty = tensors(&[], &[&nothing]).await.expect_err("no output");
+    assert!(matches!(&empty, Error::Usage(it) if it.contains("it has no outputs")), "{empty}");
+    // One that is away does not count, and one that fails neither.
+    let away = Scripted::describing(|_| Reply::Scored, |_| Reply::Failed(Class::Unavailable));
+    let failing = Scripted::describing(|_| Reply::Scored, |_| Reply::Failed(Class::Ambiguous));
+    assert_eq!(tensors(&[], &[&away, &failing, &y]).await, depth(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_description_of_one_host_is_not_that_of_all() {
+    let liar = Scripted::describing(|_| Reply::Outputs(WIDE), |_| Reply::Outputs(WIDE));
+    let hosts = [good(), good()];
+    let found = tensors(&[], &[&liar, &hosts[0], &hosts[1]]).await;
+    assert_eq!(found, Ok(vec![("y".to_owned(), 0)]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_host_does_not_hold_up_the_start() {
-    let all: [fn(usize) -> Reply; 2] = [|_| Reply::Scored, |_| Reply::Never];
+    let all: [fn(usize) -> Reply; 2] = [|_| Reply::Outputs(Y), |_| Reply::Never];
     for describes in all {
         let (silent, good) = (Scripted::describing(describes, |_| Reply::Never), good());
         let start = Instant::now();
@@ -202,7 +321,7 @@ async fn hosts_that_process_nothing_are_waited_for() {
     for class in [Class::Unavailable, Class::Overloaded] {
         let calls = AtomicUsize::new(0);
         let busy = Scripted::describing(
-            |asked| if asked < 3 { Reply::Failed(Class::Overloaded) } else { Reply::Scored },
+            |asked| if asked < 3 { Reply::Failed(Class::Overloaded) } else { Reply::Outputs(Y) },
             move |_| match calls.fetch_add(1, Relaxed) {
                 0..12 => Reply::Failed(class),
                 _ => Reply::Scored,

@@ -1,6 +1,6 @@
-//! The first answer of a job.
+//! The first answers of a job.
 //!
-//! Rows are tried until a host answers. A host that is silent for some seconds keeps its call, and
+//! Rows are tried until hosts agree about the outputs (`agreement`). A host that is silent for some seconds keeps its call, and
 //! another one is asked beside it. Hosts that process nothing are waited for. Rows that fail are
 //! tried on one more host, and then other rows are. After rows that may have ended their host, other
 //! rows come at once, and requests with some of the same rows are sent to two hosts at most.
@@ -19,6 +19,7 @@ use tokio::{
 
 use super::{
     Learned,
+    agreement::{ANSWERS, Agreement},
     samples::{Sample, Samples},
     suspect::{self, Suspect},
 };
@@ -50,6 +51,7 @@ pub(super) struct Trial<'a> {
     timeout: Duration,
     /// The rows that are not tried yet; `None` while they are read.
     samples: Option<Samples>,
+    agreement: Agreement,
     /// The time at which the last ones were taken.
     exhausted: Option<Instant>,
     tries: Vec<Try>,
@@ -111,7 +113,7 @@ enum Step {
 
 impl<'a> Trial<'a> {
     pub(super) fn new(
-        samples: Samples,
+        (samples, agreement): (Samples, Agreement),
         (request, timeout): (Request, Duration),
         (hosts, numbers): (&'a Hosts, &[HostId]),
         memory: Memory,
@@ -133,6 +135,7 @@ impl<'a> Trial<'a> {
             request,
             timeout,
             samples: Some(samples),
+            agreement,
             exhausted: None,
             tries: Vec::new(),
             at: None,
@@ -145,10 +148,10 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// The first answer.
+    /// The first answers.
     ///
     /// # Errors
-    /// All rows that were tried have failed, no host has the model, none has processed a request for
+    /// The hosts do not agree, all rows that were tried have failed, no host has the model, none has processed a request for
     /// [`PATIENCE`], or the answer for one row is larger than the memory.
     pub(super) async fn run(mut self) -> Result<Learned, Error> {
         loop {
@@ -229,7 +232,8 @@ impl<'a> Trial<'a> {
         };
         let may_try = |it: &&State| {
             let is_allowed = ended.len() < HOSTS || ended.contains(&self.hosts.name(it.host));
-            !it.is_absent && is_allowed && !seen.contains(&it.host)
+            let is_asked = self.agreement.answers_of(it.host) < ANSWERS;
+            !it.is_absent && is_allowed && is_asked && !seen.contains(&it.host)
         };
         let hosts: Vec<_> = self.states.iter().filter(may_try).collect();
         if seen.len() >= HOSTS || hosts.is_empty() {
@@ -239,7 +243,8 @@ impl<'a> Trial<'a> {
         let ready = free().filter(|it| it.not_before <= now);
         // A model that ends its hosts does not end all of them.
         let is_spared = |it: &State| !it.is_ended && self.ended_hosts() >= HOSTS;
-        match ready.min_by_key(|it| (is_spared(it), it.failures, it.unprocessed)) {
+        let answers = |it: &State| self.agreement.answers_of(it.host);
+        match ready.min_by_key(|it| (is_spared(it), it.failures, answers(it), it.unprocessed)) {
             Some(state) => Step::Call(state.host),
             None if !seen.is_empty() && self.exhausted.is_none() => Step::Defer,
             None => Step::Wait(free().map(|it| it.not_before).min()),
@@ -291,7 +296,7 @@ impl<'a> Trial<'a> {
         });
     }
 
-    /// Takes the end of a call into account. Returns its answer if it has one.
+    /// Takes the end of a call into account. Returns what the job needs if the answers so far agree.
     fn ended(&mut self, ended: Result<Ended, JoinError>) -> Result<Option<Learned>, Error> {
         let ended = ended.map_err(|error| Error::failed(format!("a request failed: {error}")))?;
         let Ended { number, host, result, used } = ended;
@@ -314,9 +319,9 @@ impl<'a> Trial<'a> {
                 return Ok(None);
             }
             Ok(answer) => {
-                let Try { sample, .. } = self.tries.swap_remove(number);
-                let suspects = std::mem::take(&mut self.suspects);
-                return Ok(Some(Learned { answer, sample, suspects }));
+                state.unprocessed = 0;
+                self.unprocessed_since = None;
+                return Ok(self.answered(number, host, &answer));
             }
             // A line of a batch names its model by itself.
             Err(failure) if failure.is_not_served() && !self.hosts.is_language() => {
@@ -357,6 +362,31 @@ impl<'a> Trial<'a> {
         Ok(None)
     }
 
+    /// Takes an answer to these rows, which may be asked for again.
+    fn answered(&mut self, number: usize, host: HostId, answer: &Answer) -> Option<Learned> {
+        let Try { sample, seen, .. } = &mut self.tries[number];
+        seen.retain(|it| *it != host);
+        let learn = |columns| Learned {
+            columns,
+            version: answer.version.clone(),
+            answer_bytes: answer.bytes().div_ceil(sample.count),
+            row_bytes: sample.bytes.div_ceil(sample.count),
+            scored: sample.first.clone(),
+            suspects: Vec::new(),
+        };
+        if let Err(fault) = self.agreement.take(host, &answer.outputs, learn) {
+            let name = self.hosts.name(host);
+            self.add_reason(format!("{name}: {fault}"));
+        }
+        let may_answer = |it: &State| {
+            let is_well = !it.is_absent && it.failures == 0 && it.unprocessed == 0;
+            is_well && !it.is_busy && self.agreement.answers_of(it.host) < ANSWERS
+        };
+        let is_last = !self.states.iter().any(may_answer);
+        let learned = self.agreement.agreed(is_last)?.clone();
+        Some(Learned { suspects: std::mem::take(&mut self.suspects), ..learned })
+    }
+
     /// The reason why an answer was refused that has `used` memory.
     fn too_large(&self, host: HostId, rows: u64, used: &Used) -> String {
         let (name, memory) = (self.hosts.name(host), &self.memory);
@@ -380,12 +410,17 @@ impl<'a> Trial<'a> {
         self.reasons.join("; ")
     }
 
-    /// The error of a job whose rows have all failed.
+    /// The error of a job whose rows have all failed, or whose hosts do not agree.
     fn error(&self) -> Error {
+        if let Some(error) = self.agreement.error() {
+            return error;
+        }
         let invalid = self.samples.as_ref().and_then(|samples| samples.invalid.as_ref());
         Error::failed(match (self.tries.len(), invalid) {
             (0, Some(invalid)) => {
-                format!("none of the rows that were looked at can be sent: {invalid}")
+                return Error::usage(format!(
+                    "none of the rows that were looked at can be sent: {invalid}"
+                ));
             }
             (0 | 1, _) => format!("the first rows cannot be scored: {}", self.reasons()),
             (tries, _) => format!(

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use crate::{
     Error,
     lease::{LEASES, Lease},
-    status,
+    status::Reports,
     store::Store,
     time,
 };
 
-/// True if a worker of the job in a store is at work: it holds a lease or has reported lately, and
-/// its process is not known to have ended. Blocks.
+/// True if a worker of the job in a store is at work: it holds a lease by this clock or reports, and
+/// its process is not known to have ended. A worker with a lease whose clock is late reports. Blocks.
 ///
 /// # Errors
 /// The store failed.
@@ -31,7 +31,7 @@ pub(super) fn is_at_work(store: &Store) -> Result<bool, Error> {
             ended.insert(lease.worker);
         }
     }
-    Ok(status::workers(store)?.iter().any(|worker| !ended.contains(&worker.worker)))
+    Ok(Reports::default().read(store)?.iter().any(|worker| !ended.contains(&worker.worker)))
 }
 
 #[cfg(test)]

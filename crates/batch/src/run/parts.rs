@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::Arc,
+    sync::{Arc, Mutex, atomic::AtomicBool},
     thread::{self, JoinHandle},
 };
 
@@ -11,7 +11,7 @@ use outrigger_oip_client::Request;
 
 use super::steward::Steward;
 use crate::{
-    Error, Manifest,
+    Error, Manifest, Periods,
     columns::output_schema,
     dead::DeadRows,
     history,
@@ -165,6 +165,9 @@ fn outputs(plan: &Plan, store: &Store) -> Result<Outputs, Error> {
         columns: scoring.outputs.clone(),
         version: scoring.version.clone(),
         counts: Counts::default(),
+        part: Periods::default().part,
+        keeps_parts: AtomicBool::new(true),
+        turn: Mutex::default(),
     })
 }
 

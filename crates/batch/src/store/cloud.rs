@@ -2,6 +2,7 @@
 
 mod failure;
 mod http;
+mod settings;
 
 use std::{
     fmt, io,
@@ -23,7 +24,7 @@ use object_store::{
 use outrigger_tables::Stat;
 use tokio::runtime::{Builder, Runtime};
 
-use self::{failure::failure, http::Connector};
+use self::{failure::failure, http::Connector, settings::settings};
 use super::{
     address::Kind,
     objects::{Failure, Listed, Objects, Put},
@@ -44,6 +45,18 @@ struct Cloud<S> {
     store: Arc<S>,
 }
 
+/// A builder with the variables of the environment that it knows.
+macro_rules! configured {
+    ($builder:expr, $prefix:literal) => {{
+        let mut builder = $builder;
+        for (name, value) in settings($prefix)? {
+            if let Ok(key) = name.to_ascii_lowercase().parse() {
+                builder = builder.with_config(key, value);
+            }
+        }
+        builder
+    }};
+}
 /// The store of a bucket, with the settings and credentials of the environment. Nothing is sent.
 ///
 /// # Errors
@@ -54,12 +67,20 @@ pub(super) fn connect(kind: Kind, bucket: &str) -> Result<Arc<dyn Objects>, Stri
     let problem = |error: object_store::Error| format!("{bucket}: {error}");
     Ok(match kind {
         Kind::S3 => {
-            let builder = AmazonS3Builder::from_env().with_url(bucket).with_retry(retry);
-            let store = with_endpoint(builder).with_http_connector(Connector).build();
-            Cloud::of(kind, bucket, store.map_err(problem)?)
+            let builder = configured!(AmazonS3Builder::new(), "AWS_");
+            let builder = with_endpoint(builder.with_url(bucket).with_retry(retry));
+            Cloud::of(
+                kind,
+                bucket,
+                builder.with_http_connector(Connector).build().map_err(problem)?,
+            )
         }
         Kind::Google => {
-            let builder = GoogleCloudStorageBuilder::from_env().with_url(bucket).with_retry(retry);
+            let mut builder = configured!(GoogleCloudStorageBuilder::new(), "GOOGLE_");
+            if let Some((_, path)) = settings("SERVICE_ACCOUNT")?.pop() {
+                builder = builder.with_service_account_path(path);
+            }
+            let builder = builder.with_url(bucket).with_retry(retry);
             Cloud::of(
                 kind,
                 bucket,
@@ -67,7 +88,12 @@ pub(super) fn connect(kind: Kind, bucket: &str) -> Result<Arc<dyn Objects>, Stri
             )
         }
         Kind::Azure => {
-            let builder = MicrosoftAzureBuilder::from_env().with_url(bucket).with_retry(retry);
+            let mut builder = configured!(MicrosoftAzureBuilder::new(), "AZURE_");
+            // The address of a managed identity.
+            if let Some((_, address)) = settings("IDENTITY_ENDPOINT")?.pop() {
+                builder = builder.with_msi_endpoint(address);
+            }
+            let builder = builder.with_url(bucket).with_retry(retry);
             Cloud::of(
                 kind,
                 bucket,
@@ -106,6 +132,14 @@ impl<S: ObjectStore + MultipartStore> Cloud<S> {
         let result = ended.map_err(|_| Failure::Other("a request panicked".to_owned()))?;
         result.map_err(failure)
     }
+
+    /// The result of a request that needs no object: it is the bucket that is not there.
+    fn in_bucket<T>(&self, result: Result<T, Failure>) -> Result<T, Failure> {
+        result.map_err(|failure| match failure {
+            Failure::Absent => Failure::NoBucket(self.bucket.clone()),
+            failure => failure,
+        })
+    }
 }
 
 /// The path of a key or of a prefix.
@@ -123,6 +157,7 @@ fn prefix(key: &str) -> Result<Option<Path>, Failure> {
 impl<S: ObjectStore + MultipartStore> Objects for Cloud<S> {
     fn put(&self, key: &str, content: &Bytes, put: Put<'_>) -> Result<(), Failure> {
         let (path, content) = (path(key)?, content.clone());
+        let is_update = matches!(put, Put::Matching(_));
         let mode = match put {
             Put::New => PutMode::Create,
             Put::Replace => PutMode::Overwrite,
@@ -131,9 +166,10 @@ impl<S: ObjectStore + MultipartStore> Objects for Cloud<S> {
                 PutMode::Update(UpdateVersion { e_tag: tag.clone(), version: tag })
             }
         };
-        self.call(|store| async move {
+        let done = self.call(|store| async move {
             store.put_opts(&path, content.into(), mode.into()).await.map(drop)
-        })
+        });
+        if is_update { done } else { self.in_bucket(done) }
     }
 
     fn get(
@@ -172,7 +208,8 @@ impl<S: ObjectStore + MultipartStore> Objects for Cloud<S> {
     fn list(&self, key: &str) -> Result<Listed, Failure> {
         let path = prefix(key)?;
         let found =
-            self.call(|store| async move { store.list_with_delimiter(path.as_ref()).await })?;
+            self.call(|store| async move { store.list_with_delimiter(path.as_ref()).await });
+        let found = self.in_bucket(found)?;
         let rest = |path: &Path| Some(path.as_ref().strip_prefix(key)?.to_owned());
         let names = found.objects.iter().filter_map(|found| rest(&found.location));
         let directories = found.common_prefixes.iter().filter_map(rest);
@@ -181,10 +218,11 @@ impl<S: ObjectStore + MultipartStore> Objects for Cloud<S> {
 
     fn list_all(&self, key: &str) -> Result<Vec<String>, Failure> {
         let path = prefix(key)?;
-        self.call(|store| async move {
+        let found = self.call(|store| async move {
             let keys = store.list(path.as_ref()).map_ok(|found| found.location.to_string());
             keys.boxed().try_collect().await
-        })
+        });
+        self.in_bucket(found)
     }
 
     fn remove(&self, key: &str) -> Result<(), Failure> {
@@ -197,7 +235,7 @@ impl<S: ObjectStore + MultipartStore> Objects for Cloud<S> {
 
     fn begin_parts(&self, key: &str) -> Result<String, Failure> {
         let path = path(key)?;
-        self.call(|store| async move { store.create_multipart(&path).await })
+        self.in_bucket(self.call(|store| async move { store.create_multipart(&path).await }))
     }
 
     fn put_part(

@@ -114,6 +114,9 @@ pub enum Failure {
     /// There is no such object, upload or bucket.
     #[error("there is no such object or bucket")]
     Absent,
+    /// There is no bucket of this name.
+    #[error("the bucket {0} does not exist")]
+    NoBucket(String),
     /// There is such an object already.
     #[error("it exists already")]
     Exists,
@@ -134,7 +137,7 @@ pub enum Failure {
 impl From<Failure> for io::Error {
     fn from(failure: Failure) -> Self {
         let kind = match failure {
-            Failure::Absent => io::ErrorKind::NotFound,
+            Failure::Absent | Failure::NoBucket(_) => io::ErrorKind::NotFound,
             Failure::Exists => io::ErrorKind::AlreadyExists,
             Failure::Away(_) => io::ErrorKind::TimedOut,
             Failure::Refused(_) => io::ErrorKind::PermissionDenied,

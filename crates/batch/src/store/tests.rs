@@ -50,6 +50,31 @@ fn an_object_that_is_not_finished_is_not_there() {
 }
 
 #[test]
+fn a_link_in_the_place_of_a_directory_leads_nowhere() {
+    let (directory, store) = store();
+    let elsewhere = directory.path().join("elsewhere");
+    fs::create_dir(&elsewhere).expect("a directory");
+    for name in ["00000000-00000000.parquet", ".outrigger-0"] {
+        fs::write(elsewhere.join(name), "of others").expect("a file");
+    }
+    let object = store.begin("data/00000000-00000001.parquet").expect("begun");
+    fs::rename(store.root().join("data"), store.root().join("moved")).expect("moved");
+    std::os::unix::fs::symlink(&elsewhere, store.root().join("data")).expect("a link");
+    assert!(object.finish().expect("it has its directory"));
+    assert!(store.create("data/00000000-00000001.parquet", b"").is_err());
+    assert!(store.replace("data/00000000-00000000.parquet", b"").is_err());
+    assert!(store.list("data").is_err() && store.sweep("data").is_err());
+    assert!(store.remove("data/00000000-00000000.parquet").is_err());
+    assert!(store.read("data/00000000-00000000.parquet").is_err());
+    assert_eq!(fs::read_dir(&elsewhere).expect("a directory").count(), 2);
+    // The root is the directory that it was, too.
+    fs::rename(store.root(), directory.path().join("a/c")).expect("moved");
+    std::os::unix::fs::symlink(&elsewhere, store.root()).expect("a link");
+    store.remove("00000000-00000000.parquet").expect("there is none");
+    assert_eq!(fs::read_dir(&elsewhere).expect("a directory").count(), 2);
+}
+
+#[test]
 fn replacing_and_removing_leave_one_object_or_none() {
     let (_directory, store) = store();
     store.replace("lease/0", b"a").expect("written");

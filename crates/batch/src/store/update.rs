@@ -54,12 +54,7 @@ impl Store {
 /// A lock that excludes other changes of an object, in other processes too, until it is dropped.
 /// A file system without locks is no error.
 fn lock(local: &Local, name: &str) -> io::Result<File> {
-    let path = local.root.join(format!(".{name}.lock"));
-    let file = match File::options().create(true).truncate(false).write(true).open(&path) {
-        // The file is of another user, whom a change came from before.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => File::open(&path)?,
-        file => file?,
-    };
+    let file = local.lock(&format!(".{name}.lock"))?;
     while file.lock().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {}
     Ok(file)
 }

@@ -164,6 +164,7 @@ mod tests {
             version: None,
             tag: None,
             is_pinned: false,
+            row_by_row: false,
             inputs: Vec::new(),
             keys: Vec::new(),
             outputs: outputs.iter().map(output).collect(),

@@ -69,7 +69,7 @@ impl Sampler {
         picked.sort_unstable();
         let mut picked = picked.into_iter().map(|row| row as u64).peekable();
         let (mut before, mut chunks) = (0, VecDeque::new());
-        for (chunk, commit) in plan.scoring.all_chunks().zip(commits) {
+        for (chunk, commit) in plan.scoring.rows_of(commits.iter()).zip(commits.iter().cloned()) {
             let end = before + commit.scored;
             let of_chunk = std::iter::from_fn(|| picked.next_if(|row| *row < end));
             let of_chunk: Vec<_> = of_chunk.map(|row| row - before).collect();

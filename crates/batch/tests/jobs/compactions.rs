@@ -121,22 +121,22 @@ async fn a_job_may_have_a_compaction() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_compacted_is_refused() {
     let place = finished(30).await;
-    let to = Store::local(place.path("large"));
-    let refused = |fault: &str| match compact(&place.store(), &to, FILE_SIZE) {
+    let to = || Store::local(place.path("large"));
+    let refused = |fault: &str| match compact(&place.store(), &to(), FILE_SIZE) {
         Err(Error::Usage(message)) if message.contains(fault) => {}
         other => panic!("{fault}: {other:?}"),
     };
-    compact(&place.store(), &to, FILE_SIZE + 1).expect("compacted");
+    compact(&place.store(), &to(), FILE_SIZE + 1).expect("compacted");
     refused("with another size");
-    fs::remove_dir_all(to.root()).expect("removed");
+    fs::remove_dir_all(to().root()).expect("removed");
     let own = compact(&place.store(), &place.store(), FILE_SIZE);
     assert!(matches!(&own, Err(Error::Usage(it)) if it.contains("exists already")), "{own:?}");
     let manifest = Manifest::read(&place.store()).expect("readable").expect("a manifest");
     let name = &manifest.files().last().expect("a file").name;
     fs::write(place.output().join(name), "short").expect("written");
-    let damaged = compact(&place.store(), &to, FILE_SIZE);
+    let damaged = compact(&place.store(), &to(), FILE_SIZE);
     assert!(matches!(&damaged, Err(Error::Failed(it)) if it.contains("was changed")));
-    let unfinished = Compacted::open(&to);
+    let unfinished = Compacted::open(&to());
     assert!(matches!(&unfinished, Err(Error::Usage(it)) if it.contains("is not finished")));
     fs::remove_file(place.output().join("manifest.json")).expect("removed");
     refused("is not finished");

@@ -3,7 +3,7 @@
 use std::fs;
 
 use outrigger_batch::{
-    DiffSettings, Difference, Error, Format, Job, Manifest, Store, compact, diff,
+    DiffSettings, Difference, Error, Format, Job, Manifest, Output, Store, compact, diff,
 };
 use serde_json::json;
 
@@ -161,7 +161,7 @@ async fn outputs_that_do_not_fit_are_refused() {
     refused(scores("id"), "no score column \"id\"; it has OUT_x");
     let named = host().await;
     let mut job = of_numbers(place.job(&[&file], &[&named.address()]));
-    job.outputs.insert("score".to_owned(), "OUT_x".to_owned());
+    job.outputs.insert("score".to_owned(), Output::of("OUT_x"));
     score(Job { output: place.path("c"), ..job }).await.expect("scored");
     let [a, _] = stores(&place);
     let other = diff(&a, &Store::local(place.path("c")), &SETTINGS);

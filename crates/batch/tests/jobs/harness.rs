@@ -13,7 +13,9 @@ use arrow_array::{
     cast::AsArray as _,
     types::{Float32Type, Int64Type},
 };
-use outrigger_batch::{Control, DataFile, Error, Host, Job, Manifest, Source, Store, Watch, run};
+use outrigger_batch::{
+    Control, DataFile, Environment, Error, Host, Job, Manifest, Source, Store, Watch, run, run_in,
+};
 use outrigger_proto::inference::ModelInferRequest;
 use outrigger_tables::{BatchWriter, Limits, Root, Table};
 use outrigger_testkit::oip::{Answer, Protocol, Seen, Server, identity};
@@ -129,7 +131,11 @@ impl Halted {
         .await;
         let file = place.rows("a.parquet", 0..60);
         let (job, watch) = (place.job(&[&file], &[&server.address()]), Watch::default());
-        let running = tokio::spawn(run(job.clone(), place.store(), watch.clone()));
+        let (watched, store, started) = (watch.clone(), place.store(), job.clone());
+        let mut environment = Environment::default();
+        environment.periods.drain = Duration::ZERO;
+        let running =
+            tokio::spawn(async move { run_in(&environment, started, store, watched).await });
         while place.store().list("commit").expect("listed").len() < 3 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

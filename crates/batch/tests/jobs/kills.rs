@@ -14,7 +14,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use outrigger_batch::{Format, Job, Manifest, Size, Store, Watch, run};
+use outrigger_batch::{Environment, Format, Job, Manifest, Size, Store, Watch, run, run_in};
 use outrigger_testkit::oip::Server;
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
@@ -40,6 +40,8 @@ const HOSTS: &str = "OUTRIGGER_TEST_HOSTS";
 pub(crate) const OUTPUT: &str = "OUTRIGGER_TEST_OUTPUT";
 const FORMAT: &str = "OUTRIGGER_TEST_FORMAT";
 const PART: &str = "OUTRIGGER_TEST_PART";
+/// The time after which a chunk is committed in parts, in milliseconds.
+const PERIOD: &str = "OUTRIGGER_TEST_PERIOD";
 /// The socket of the store with the output, and its prefix there; the output is a directory if they
 /// are not set.
 const SOCKET: &str = "OUTRIGGER_TEST_SOCKET";
@@ -87,7 +89,12 @@ async fn child() {
         Some(socket) => served::store(Path::new(&socket), &variable(PREFIX)),
         None => Store::local(&job.output),
     };
-    run(job, deadly(store).expect("a child"), Watch::default()).await.expect("scored");
+    let mut environment = Environment::default();
+    if let Ok(period) = env::var(PERIOD) {
+        environment.periods.part = Duration::from_millis(period.parse().expect("a number"));
+    }
+    let store = deadly(store).expect("a child");
+    run_in(&environment, job, store, Watch::default()).await.expect("scored");
 }
 
 /// A job with one chunk open at a time. `hosts` has commas between them.
@@ -165,9 +172,10 @@ impl Trial {
             dead.map(|(row, reason)| (row, reason.to_owned())),
             "step {step}"
         );
-        for directory in ["data", "dead", "commit"] {
+        let files = [manifest.files().count(), manifest.dead_letters().count(), 2];
+        for (directory, files) in ["data", "dead", "commit"].into_iter().zip(files) {
             let entries = std::fs::read_dir(output.join(directory)).expect("a directory");
-            assert_eq!(entries.count(), 2, "step {step}: {directory}");
+            assert_eq!(entries.count(), files, "step {step}: {directory}");
         }
         let mut letters = self.letters.lock().expect("not poisoned");
         letters.insert(self.letters(output));
@@ -210,13 +218,23 @@ async fn lines_are_the_same_after_a_kill_at_any_step() {
 /// Kills the job at all steps, and compares its output in the end.
 async fn check_all_steps(file: String, format: Format) {
     let trial = Trial::new(file, format).await;
-    let steps = all_steps(|step| is_killed_in_directory(step, &trial)).await;
+    let steps = all_steps(|step| is_killed_in_directory(step, &trial, &[])).await;
     assert!(steps > 50, "{steps} steps");
 }
 
-async fn is_killed_in_directory(step: usize, trial: &Trial) -> bool {
+/// Each batch is a part of its chunk.
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_of_chunks_are_the_same_after_a_kill_at_any_step() {
+    let input = Place::new();
+    let trial = Trial::new(input.text("a.jsonl", &lines(rows())), Format::Jsonl).await;
+    let steps = all_steps(|step| is_killed_in_directory(step, &trial, &[(PERIOD, "0")])).await;
+    assert!(steps > 60, "{steps} steps");
+}
+
+async fn is_killed_in_directory(step: usize, trial: &Trial, others: &[(&str, &str)]) -> bool {
     let place = Place::new();
-    let is_killed = trial.is_killed_at(step, &place, &[(PART, "0/1")]).await;
+    let variables = [&[(PART, "0/1")], others].concat();
+    let is_killed = trial.is_killed_at(step, &place, &variables).await;
     let manifest = score(trial.job(&place)).await;
     let manifest = manifest.unwrap_or_else(|error| panic!("step {step}: {error}"));
     trial.check(&manifest, &place.output(), step);

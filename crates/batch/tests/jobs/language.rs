@@ -230,7 +230,7 @@ async fn a_line_that_two_hosts_refuse_is_dead_and_is_sent_to_no_third() {
     let script = |seen: &Seen| match seen.call.starts_with("POST").then(|| number(seen)) {
         Some(5) => Answer::json(404, r#"{"error": {"message": "the model does not exist"}}"#),
         Some(9) => Answer::json(400, r#"{"error": {"message": "the context is too short"}}"#),
-        Some(11) => Answer::json(500, r#"{"error": {"message": "out of memory"}}"#),
+        Some(11) => Answer::json(501, r#"{"error": {"message": "no such feature"}}"#),
         Some(13) => Answer::of(200, Some("text/plain"), "hello"),
         _ => echo(seen),
     };
@@ -249,7 +249,7 @@ async fn a_line_that_two_hosts_refuse_is_dead_and_is_sent_to_no_third() {
         [
             (Some(5), Some("invalid_input")),
             (Some(9), Some("invalid_input")),
-            (Some(11), Some("model_error")),
+            (Some(11), Some("invalid_input")),
             (Some(13), Some("bad_reply")),
         ]
     );

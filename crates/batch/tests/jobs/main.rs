@@ -33,6 +33,7 @@ mod memory;
 mod names;
 mod objects;
 mod outage;
+mod partial;
 mod parts;
 mod places;
 mod runs;

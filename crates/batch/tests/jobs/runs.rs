@@ -172,9 +172,9 @@ async fn a_paused_job_sends_nothing_until_it_may() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_job_goes_on_when_it_is_run_again() {
     let (place, calls) = (Place::new(), AtomicUsize::new(0));
-    // The first batch gets no answer, so those after it in its chunk wait to be written.
+    // After the two requests of the start, the first batch gets no answer, so those after it in its chunk wait to be written.
     let server = model(move |seen| match (calls.fetch_add(1, Relaxed), ids(seen)[0]) {
-        (1.., 0) => Answer::Never,
+        (2.., 0) => Answer::Never,
         _ => identity::grpc(seen),
     })
     .await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use outrigger_batch::{Error, Host, Job, MaxErrors, OneOrMore};
 use outrigger_testkit::oip::{Answer, Protocol, Seen, Server, identity};
 
-use crate::harness::{Place, expected, ids, model, reasons, score, scored};
+use crate::harness::{Place, expected, host, ids, model, reasons, score, scored};
 
 /// The answer of a model that fails on rows for which `is_bad` holds.
 fn failing_on(is_bad: impl Fn(i64) -> bool) -> impl Fn(&Seen) -> Answer {
@@ -52,6 +52,20 @@ async fn a_job_whose_model_is_wrong_does_not_begin() {
             if it.contains("the columns may be wrong") && it.contains("the model failed"));
         assert!(is_clear, "{error}");
     }
+    assert!(!place.output().exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_rows_all_have_a_wrong_length_is_an_error_of_its_settings() {
+    let place = Place::new();
+    let host = host().await;
+    let file = place.rows("a.parquet", 0..300);
+    let mut job = place.job(&[&file], &[&host.address()]);
+    job.inputs.get_mut("x").expect("an input").shape = Some(vec![3]);
+    let error = score(job).await.expect_err("lists of two");
+    let is_clear = matches!(&error, Error::Usage(it)
+        if it.contains("none of the rows that were looked at can be sent"));
+    assert!(is_clear, "{error}");
     assert!(!place.output().exists());
 }
 

@@ -2,16 +2,24 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, File},
-    io::Write as _,
-    time::UNIX_EPOCH,
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{SystemTime, UNIX_EPOCH},
 };
 
-use outrigger_batch::{Compacted, Compaction, Control, Error, MaxErrors, Size, Store};
+use outrigger_batch::{
+    Compacted, Compaction, Control, Error, MaxErrors, Patience, Size, Store, Watch, run,
+};
 use outrigger_testkit::oip::identity;
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use tokio::sync::Notify;
 
-use crate::harness::{Halted, Place, expected, host, score, scored};
+use crate::{
+    harness::{Halted, Place, expected, host, score, score_in, scored},
+    scripted::{Fate, Scripted},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_workers_on_one_job_double_nothing() {
@@ -85,25 +93,40 @@ async fn a_worker_that_begins_while_another_is_at_work_obeys_the_cancellation() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_goes_on_if_another_revokes_the_cancellation_while_it_begins() {
-    let mut halted = Halted::new().await;
-    halted.interrupt().await;
-    let Halted { place, server, job, .. } = halted;
-    server.script(identity::server);
-    set_cancelled(&place.store(), true);
-    // The worker reads the lease after the control object, and waits for its content.
-    let lease = place.output().join("lease/00000005.json");
-    mknodat(CWD, &lease, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("a pipe");
-    let worker = tokio::spawn(score(job));
-    let mut pipe = tokio::task::spawn_blocking(move || {
-        let pipe = File::options().write(true).open(&lease).expect("a reader");
-        fs::remove_file(&lease).expect("removed");
-        pipe
-    })
-    .await
-    .expect("no panic");
-    set_cancelled(&place.store(), false);
-    pipe.write_all(elsewhere().as_bytes()).expect("read");
-    drop(pipe);
+    let objects = Scripted::new();
+    let place = Place::new();
+    let host = host().await;
+    let file = place.rows("a.parquet", 0..60);
+    let job = place.job(&[&file], &[&host.address()]);
+    let watch = Watch::default();
+    let planned = watch.clone();
+    let observed = objects.store("job", &Patience::default()).observed(move |step| {
+        if step == "plan.json: done" {
+            planned.interrupt();
+        }
+    });
+    assert_eq!(run(job.clone(), observed, watch).await, Err(Error::Interrupted));
+    let store = objects.store("job", &Patience::default());
+    set_cancelled(&store, true);
+    let time = humantime::format_rfc3339(SystemTime::now()).to_string();
+    let report = serde_json::json!({"worker": "elsewhere", "time": time}).to_string();
+    store.create("worker/elsewhere.json", report.as_bytes()).expect("created");
+    // The worker looks for others after it has read the control object.
+    let looks = Arc::new(Notify::new());
+    let is_revoked = Arc::new(AtomicBool::new(false));
+    let event = Arc::clone(&looks);
+    let revoked = Arc::clone(&is_revoked);
+    objects.script(move |_, key| {
+        if !key.contains("/worker") || revoked.load(Relaxed) {
+            return Fate::Answered;
+        }
+        event.notify_one();
+        Fate::Away
+    });
+    let worker = tokio::spawn(score_in(store.clone(), job));
+    looks.notified().await;
+    set_cancelled(&store, false);
+    is_revoked.store(true, Relaxed);
     assert_eq!(worker.await.expect("no panic").expect("scored").scored, 60);
 }
 

@@ -2,7 +2,9 @@
 
 use std::{hint::black_box, sync::Arc, time::Instant};
 
-use outrigger_canary::{Draw, Exposures, Observation, Reference, Statistics, simulation::Effect};
+use outrigger_canary::{
+    Draw, Exposures, Observation, Reference, Salt, Statistics, simulation::Effect,
+};
 
 use crate::traffic;
 
@@ -22,7 +24,7 @@ pub(crate) fn nanoseconds() -> f64 {
         let exposures = Exposures::new();
         let started = Instant::now();
         for (key, seen) in &requests {
-            let draw = Draw::of_key("sha256:0a", key);
+            let draw = Draw::of_key(&Salt::default(), key);
             let seen = Observation { arm: draw.arm(traffic.share), ..*seen };
             if exposures.first(draw) {
                 statistics.record(traffic.share, &seen);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use outrigger_canary::{
-    Decider, Decision, Draw, Exposures, Outcome, Reference,
+    Decider, Decision, Draw, Exposures, Outcome, Reference, Salt,
     simulation::{Effect, Random, Trial},
 };
 
@@ -23,7 +23,7 @@ pub(crate) enum Counted {
 /// True if a canary like live is rolled back.
 pub(crate) fn rolled_back(decider: &Decider, counted: Counted, seed: u64) -> bool {
     let mut random = Random::new(!seed);
-    let salt = seed.to_string();
+    let salt = Salt::of_secret(&seed.to_le_bytes());
     let user = |number: usize| (Draw::of_key(&salt, &number.to_string()), random.beta_2_5());
     let users: Vec<(Draw, f64)> = (0..USERS).map(user).collect();
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use outrigger_core::Arm;
 use serde::Deserialize;
 
-use crate::{Draw, Exposures, Observation, Outcome, Share};
+use crate::{Draw, Exposures, Observation, Outcome, Salt, Share};
 
 /// A logged request:
 ///
@@ -112,7 +112,10 @@ impl Logged {
         Ok(Self {
             time: duration("time", line.time)?,
             share: line.share,
-            key: line.key.filter(|key| !key.is_empty()).map(|key| Draw::of_key("", &key)),
+            key: line
+                .key
+                .filter(|key| !key.is_empty())
+                .map(|key| Draw::of_key(&Salt::default(), &key)),
             observation: Observation {
                 arm,
                 latency: Some(duration("latency_ms", line.latency_ms / 1e3)?),

@@ -11,7 +11,7 @@ use crate::{exit::Exit, frameworks, package::Registry};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "A package in place of hosts")]
 pub(super) struct PackageArguments {
-    /// HOST/REPOSITORY[:TAG|@DIGEST], oci:DIR[:TAG|@DIGEST], or a directory: the job scores with its
+    /// HOST/REPOSITORY[:TAG][@DIGEST], oci:DIR[:TAG][@DIGEST], or a directory: the job scores with its
     /// model itself.
     #[arg(long, value_name = "REF|DIR", conflicts_with = "host")]
     package: Option<String>,
@@ -59,5 +59,5 @@ fn of_source(source: &str, model: &Model) -> Model {
     };
     let of_package = Model::packaged(package);
     let name = if model.name.is_empty() { of_package.name } else { model.name.clone() };
-    Model { name, version: model.version.clone(), package: of_package.package }
+    Model { name, version: model.version.clone(), ..of_package }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use indicatif::{BinaryBytes, HumanCount, ProgressBar};
 use outrigger_batch::{Health, HostProgress, Progress};
+use outrigger_core::printable;
 
 /// The most hosts that are shown.
 const MOST_HOSTS: usize = 12;
@@ -11,12 +12,15 @@ const MOST_HOSTS: usize = 12;
 /// The form of the bar: the part of the rows, and the text below it.
 pub(super) const BAR: &str = "{elapsed_precise} {wide_bar} {percent}%\n{msg}";
 
+/// The text before the job has a plan.
+pub(super) const STARTS: &str = "reads the input and asks the hosts for the model";
+
 /// Shows the progress, in lines of at most `width` columns.
 pub(super) fn show(bar: &ProgressBar, progress: &Progress, width: usize) {
     bar.set_length(progress.rows);
     bar.set_position(progress.done().min(progress.rows));
     let text = match progress.worker.is_empty() {
-        true => "reads the input and asks the hosts for the model".to_owned(),
+        true => STARTS.to_owned(),
         false => text(progress),
     };
     let lines: Vec<String> = text.lines().map(|line| line.chars().take(width).collect()).collect();
@@ -25,7 +29,17 @@ pub(super) fn show(bar: &ProgressBar, progress: &Progress, width: usize) {
 
 /// The progress of a worker.
 pub(super) fn text(progress: &Progress) -> String {
-    let Progress { rows, dead, rows_per_second, memory, memory_limit, hosts, .. } = progress;
+    let Progress { hosts, unresolved, .. } = progress;
+    let more = hosts.len().saturating_sub(MOST_HOSTS);
+    let more = (more > 0).then(|| format!("and {more} more hosts"));
+    let others = hosts.iter().take(MOST_HOSTS).map(host).chain(more).chain(unresolved.clone());
+    let lines = others.map(|line| format!("\n  {}", printable(line)));
+    rows(progress) + &lines.collect::<String>()
+}
+
+/// The rows of a worker, in one line.
+pub(super) fn rows(progress: &Progress) -> String {
+    let Progress { rows, dead, rows_per_second, memory, memory_limit, .. } = progress;
     let done = progress.done();
     let percent = if *rows == 0 { 100.0 } else { 100.0 * done as f64 / *rows as f64 };
     let (done, all) = (HumanCount(done), HumanCount(*rows));
@@ -43,11 +57,11 @@ pub(super) fn text(progress: &Progress) -> String {
     }
     let (memory, limit) = (BinaryBytes(*memory), BinaryBytes(*memory_limit));
     text.push_str(&format!(", {memory} of {limit}"));
-    hosts.iter().take(MOST_HOSTS).for_each(|it| text.push_str(&format!("\n  {}", host(it))));
-    if hosts.len() > MOST_HOSTS {
-        text.push_str(&format!("\n  and {} more hosts", hosts.len() - MOST_HOSTS));
+    let Progress { open_rows, open_chunks, .. } = progress;
+    if *open_rows > 0 {
+        let open = HumanCount(*open_rows);
+        text.push_str(&format!(", {open} not committed in {open_chunks} open chunks"));
     }
-    progress.unresolved.iter().for_each(|it| text.push_str(&format!("\n  {it}")));
     text
 }
 

@@ -1,8 +1,10 @@
 //! `outrigger batch run`.
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     fs,
+    io::IsTerminal as _,
     path::{Path, PathBuf},
     pin::pin,
     time::{Duration, Instant},
@@ -15,7 +17,7 @@ use outrigger_batch::{
 use outrigger_batch_ui::Worker;
 use tokio::{runtime::Builder, time::sleep};
 
-use super::{exit_of, listen, package::PackageArguments, plot, progress, text};
+use super::{exit_of, listen, log, package::PackageArguments, plot, progress, text};
 use crate::{
     exit::{self, Exit, Output},
     progress::{bar, follow},
@@ -101,6 +103,9 @@ pub(crate) struct Arguments {
     /// The most memory for rows, requests and answers [default: 512MiB].
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
+    /// The rows of a chunk, the unit of a commit [default: 100,000, or fewer if rows are large].
+    #[arg(long, value_name = "N")]
+    chunk_rows: Option<u64>,
     /// The dead rows after which the job stops: a number, or a share such as 1% [default: no
     /// limit].
     #[arg(long, value_name = "N|PERCENT")]
@@ -204,7 +209,14 @@ async fn with_progress_bar(job: Job, environment: &Environment) -> Result<Manife
     };
     let worker = Worker { watch: watch.clone(), model: job.model.name.clone() };
     let bar = bar(progress::BAR);
-    let update = |bar: &indicatif::ProgressBar| progress::show(bar, &watch.get(), plot::width());
+    let log = RefCell::new(log::Log::default());
+    let update = |bar: &indicatif::ProgressBar| match std::io::stderr().is_terminal() {
+        true => progress::show(bar, &watch.get(), plot::width()),
+        false => {
+            let lines = log.borrow_mut().lines(&watch.get(), Instant::now());
+            lines.iter().for_each(exit::report);
+        }
+    };
     let work = outrigger_batch::run_in(environment, job, store.clone(), watch.clone());
     let work = listen::beside(listener, (store, Some(worker)), work);
     let mut work = pin!(follow(&bar, update, work));
@@ -258,6 +270,7 @@ impl Arguments {
         job.tokens_per_minute = self.tokens_per_minute.or(job.tokens_per_minute);
         job.timeout = self.timeout.unwrap_or(job.timeout);
         job.memory = self.memory.unwrap_or(job.memory);
+        job.chunk_rows = self.chunk_rows.or(job.chunk_rows);
         job.max_errors = self.max_errors.or(job.max_errors);
         self.listener.apply(&mut job);
         job.worker = self.worker;

@@ -7,6 +7,7 @@ use std::{
 };
 
 use outrigger_batch::{Control, Manifest, Status};
+use outrigger_core::printable;
 use outrigger_tools::output::Table;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ impl Summary {
             rows: manifest.rows,
             scored: manifest.scored,
             dead: manifest.dead,
-            chunks: manifest.chunks.len(),
+            chunks: manifest.chunks.iter().filter(|part| part.start == 0).count(),
             manifest: path.to_owned(),
             seconds: time.as_secs_f64(),
         }
@@ -53,16 +54,18 @@ pub(super) fn status(status: &Status, width: usize) -> String {
     let Status { output, job, created, model, version, state, rows, scored, dead, .. } = status;
     let version =
         version.as_ref().map_or_else(String::new, |version| format!(" version {version}"));
+    let job = format!("job {job} in {}: {}", output.display(), state.as_str());
+    let model = format!("model {model}{version}, planned {created}");
     let mut text = format!(
-        "job {job} in {}: {}\nmodel {model}{version}, planned {created}\n\
-         {scored} of {rows} rows scored, {dead} dead, {} of {} chunks committed\n",
-        output.display(),
-        state.as_str(),
+        "{}\n{}\n{scored} of {rows} rows scored, {dead} dead, {} of {} chunks committed\n",
+        printable(job),
+        printable(model),
         status.committed,
         status.chunks
     );
     for worker in &status.workers {
-        text.push_str(&format!("worker {}: {}\n", worker.worker, progress::text(worker)));
+        let name = printable(worker.worker.clone());
+        text.push_str(&format!("worker {name}: {}\n", progress::text(worker)));
     }
     text.push_str(&plot(&status.history, width));
     text
@@ -80,7 +83,7 @@ pub(super) fn settings(control: &Control) -> String {
             }
             value => value.to_string(),
         };
-        Some(format!("{name}={value}\n"))
+        Some(printable(format!("{name}={value}")) + "\n")
     };
     let lines: String = json.as_object().into_iter().flatten().filter_map(line).collect();
     match lines.as_str() {

@@ -26,9 +26,9 @@ impl Server {
         Canaries::connect(&self.admin, &self.access.into()).await
     }
 
-    async fn connect_for_change(self) -> Result<Canaries, outrigger_tools::Error> {
-        let access = self.access.for_change(&self.admin);
-        Canaries::connect(&self.admin, &access).await
+    async fn connect_for_change(self) -> Result<Canaries, Exit> {
+        let access = self.access.for_change(&self.admin)?;
+        Ok(Canaries::connect(&self.admin, &access).await?)
     }
 }
 
@@ -73,12 +73,12 @@ pub(super) fn status(arguments: Status) -> Result<(), Exit> {
 
 pub(super) fn promote(arguments: Decide) -> Result<(), Exit> {
     let (server, decision) = arguments.split();
-    Ok(exit::block_on(async { server.connect_for_change().await?.promote(decision).await })??)
+    exit::block_on(async { Ok(server.connect_for_change().await?.promote(decision).await?) })?
 }
 
 pub(super) fn abort(arguments: Decide) -> Result<(), Exit> {
     let (server, decision) = arguments.split();
-    Ok(exit::block_on(async { server.connect_for_change().await?.abort(decision).await })??)
+    exit::block_on(async { Ok(server.connect_for_change().await?.abort(decision).await?) })?
 }
 
 impl Decide {

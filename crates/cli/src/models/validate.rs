@@ -43,7 +43,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Exit> {
     let OneModel { model, server: Server { admin, access, output } } = model;
     let options = settings.options()?;
     let file = File { input, scores: scores.unwrap_or_default(), overwrite };
-    let access = access.for_change(&admin);
+    let access = access.for_change(&admin)?;
     let mut server = Validations::connect(&admin, &access).await?;
     let bar = file_bar();
     let rows = server

@@ -7,6 +7,8 @@ use std::{
     process::Command,
 };
 
+use outrigger_testkit::tools::if_installed;
+
 use crate::common::{json, linear, outrigger, package, text};
 
 const COMMANDS: &[&str] = &[
@@ -121,21 +123,95 @@ fn a_closed_output_pipe_is_no_failure() {
 
 #[cfg(unix)]
 #[test]
-fn a_pulled_package_has_usual_permissions_and_can_be_pushed_again() {
+fn a_pulled_package_has_usual_permissions_and_keeps_its_digest_when_it_is_pushed_again() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let scratch = tempfile::tempdir().expect("a directory");
     let package = package(scratch.path(), &linear().model(), 7.5);
+    fs::create_dir(package.join("notes")).expect("a directory");
+    fs::write(package.join("notes/README.md"), "trained on Monday").expect("a file");
+    let model = package.join("tensorflow_serving_model");
+    fs::rename(package.join("metadata.json"), model.join("metadata.json")).expect("a rename");
+    let version = model.join("model-of-monday");
+    fs::rename(model.join("model"), &version).expect("a rename");
+    fs::create_dir(model.join("model")).expect("a directory");
+    fs::rename(version, model.join("model/7")).expect("a rename");
     let image = format!("oci:{}:one", scratch.path().join("images").display());
     let pulled = scratch.path().join("pulled");
     let (package, pulled_to) = (package.to_str().expect("utf-8"), pulled.to_str().expect("utf-8"));
-    let pushed = json(&outrigger(&["push", package, &image, "-o", "json"]));
+    let push = ["push", package, &image, "--label", "made.on=monday", "-o", "json"];
+    let pushed = json(&outrigger(&push));
     assert!(outrigger(&["pull", &image, pulled_to]).status.success());
     assert_eq!(json(&outrigger(&["push", pulled_to, &image, "-o", "json"])), pushed);
+    let labels = &json(&outrigger(&["inspect", pulled_to, "-o", "json"]))["labels"];
+    assert_eq!(labels, &serde_json::json!({"made.on": "monday"}));
+    let relabelled = ["push", pulled_to, &image, "--label", "made.on=tuesday", "-o", "json"];
+    assert_ne!(json(&outrigger(&relabelled))["digest"], pushed["digest"]);
     let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode();
     assert_eq!(mode(&pulled), mode(Path::new(package)), "permissions of other directories");
     let left = fs::read_dir(scratch.path()).expect("a directory").count();
     assert_eq!(left, 3, "package, images, pulled");
+}
+
+/// The image has two layers, a history and a link, none of which packing could repeat.
+#[test]
+fn an_image_of_another_tool_keeps_its_digest_unless_its_files_change() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let package = package(scratch.path(), &linear().model(), 7.5);
+    let layout = scratch.path().join("theirs").display().to_string();
+    let image = format!("{layout}:latest");
+    let umoci = |arguments: &[&str]| {
+        let output = Command::new("umoci").args(arguments).output();
+        let Some(output) = if_installed("umoci", output) else { return false };
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        true
+    };
+    let insert =
+        |from: &str, to: &str| umoci(&["insert", "--rootless", "--image", &image, from, to]);
+    let directory = package.to_str().expect("utf-8");
+    let label = "--config.label=made.by=umoci";
+    if !umoci(&["init", "--layout", &layout])
+        || !umoci(&["new", "--image", &image])
+        || !insert(directory, "/data")
+        || !insert("/etc/passwd", "/etc/passwd")
+        || !umoci(&["config", "--image", &image, label])
+    {
+        return;
+    }
+    let (theirs, copy) = (format!("oci:{image}"), format!("oci:{layout}-copy:latest"));
+    let pulled = scratch.path().join("pulled");
+    let pulled_to = pulled.to_str().expect("utf-8");
+    let digest = |arguments: &[&str]| {
+        json(&outrigger(&[arguments, &["-o", "json"]].concat()))["digest"].clone()
+    };
+    let original = digest(&["pull", &theirs, pulled_to]);
+    assert_eq!(digest(&["push", pulled_to, &copy]), original);
+    assert_eq!(digest(&["inspect", &copy]), original);
+    let golden = pulled.join("golden.jsonl");
+    let cases = fs::read(&golden).expect("golden cases");
+    fs::remove_file(&golden).expect("golden cases");
+    assert_ne!(digest(&["push", pulled_to, &copy]), original);
+    let inspected = json(&outrigger(&["inspect", &copy, "-o", "json"]));
+    assert_eq!(inspected["labels"]["made.by"], "umoci", "{inspected:#}");
+    fs::write(&golden, cases).expect("golden cases");
+    fs::remove_dir_all(&layout).expect("the source");
+    let output = outrigger(&["push", pulled_to, &copy]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("packed anew"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn hosts_that_could_never_match_are_refused() {
+    for host in ["http://localhost:5000", "localhost:5000/team", "*.example"] {
+        let image = "oci:/no/such/directory:latest";
+        let output = outrigger(&["inspect", "--plain-http", host, image]);
+        assert_eq!(output.status.code(), Some(64), "{host}");
+        assert!(text(&output.stderr).contains("is not a registry's host"), "{host}");
+    }
+    let both = format!("localhost:5000/churn:v1@sha256:{}", "0a".repeat(32));
+    let output = outrigger(&["push", "/no/such/directory", &both]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(text(&output.stderr).contains("not to both"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -57,6 +57,22 @@ fn packages_that_score_the_same_do_not_differ() {
 }
 
 #[test]
+fn what_is_not_there_cannot_be_compared() {
+    let packages = Packages::new();
+    let a = packages.package("a", &linear(), 7.5);
+    for missing in ["no-such-directory", "./no/such/directory", "oci:/no/such/directory:v1"] {
+        for [one, other] in [[a.as_path(), Path::new(missing)], [Path::new(missing), &a]] {
+            let output = diff(one, other, &[]);
+            assert_eq!(output.status.code(), Some(2), "{missing}: {}", text(&output.stderr));
+            let named = missing.trim_end_matches(":v1");
+            assert!(text(&output.stderr).contains(named), "{}", text(&output.stderr));
+        }
+    }
+    let output = diff(&a, &a, &["--input", "/no/such/file.csv"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
 fn other_scores_are_a_difference_up_to_the_tolerance() {
     let packages = Packages::new();
     let a = packages.package("a", &linear(), 7.5);
@@ -123,7 +139,7 @@ fn a_comparison_that_fails_has_an_exit_code_of_its_own() {
     let missing = outrigger(&["diff", a.to_str().expect("utf-8"), "oci:/no/such/directory:latest"]);
     assert_eq!(missing.status.code(), Some(2), "{}", text(&missing.stderr));
     assert_eq!(diff(&a, &a, &["--engine", "/bin/false"]).status.code(), Some(2));
-    assert_eq!(outrigger(&["diff", "no-such-directory", "neither"]).status.code(), Some(64));
+    assert_eq!(outrigger(&["diff", "no-such-directory", "neither"]).status.code(), Some(2));
     let unscored = packages.0.path().join("rows.csv");
     fs::write(&unscored, "user,treatment,u0,t0,t1\nu,a,1,one,1\n").expect("rows");
     let output = diff(&a, &a, &["--input", unscored.to_str().expect("utf-8")]);

@@ -35,9 +35,7 @@ impl Machines {
     pub fn outage(&self, engine: &EngineId, now: Moment) -> Option<Answer> {
         let condition = self.engines.get(engine)?;
         let down_since = condition.down_since?;
-        let failure = condition.failure.clone().unwrap_or_else(|| {
-            Failure::new(Reason::EngineUnavailable, "the engine does not answer")
-        });
+        let failure = unavailable(condition.failure.as_ref());
         Some(if now.since(down_since) < self.policy.patience {
             Answer::Waiting(Some(failure))
         } else {
@@ -55,12 +53,18 @@ impl Machines {
             self.models.get(&key).is_some_and(|model| model.slot() == Slot::Replacing)
         };
         let lookup = || tag.trouble().map_or(Answer::Waiting(None), answer_trouble);
-        match (tag.serving().map(of), tag.candidate()) {
+        let answer = match (tag.serving().map(of), tag.candidate()) {
             (Some(Answer::Refused(_)) | None, Some(candidate)) => of(candidate),
             // The old version has left the engine for the new one.
             (Some(Answer::Waiting(_)), Some(candidate)) if is_replacing(candidate) => of(candidate),
             (Some(answer), _) => answer,
             (None, None) => lookup(),
+        };
+        match answer {
+            Answer::Refused(_) | Answer::Retrying(..) => {
+                self.answer_latest(key, now).unwrap_or(answer)
+            }
+            answer => answer,
         }
     }
 
@@ -79,7 +83,7 @@ impl Machines {
     fn answer_of(&self, model: &ModelMachine, now: Moment) -> Answer {
         if let Some(route) = model.routed() {
             return match self.outage_of(model.key(), now) {
-                Some(wait) if is_gone(&wait) => wait,
+                Some(wait @ Answer::Waiting(_)) if self.is_gone(model.key()) => wait,
                 // A slow status call does not mean that predictions fail, and if the engine stays
                 // away the prediction itself returns the best error. So the request goes ahead.
                 _ => Answer::Ready(model.key().clone(), route),
@@ -111,6 +115,13 @@ impl Machines {
         self.outage(self.engine_of(key)?, now)
     }
 
+    /// Returns true if nothing listens at the address of a version's engine.
+    fn is_gone(&self, key: &ModelKey) -> bool {
+        let condition = self.engine_of(key).and_then(|engine| self.engines.get(engine));
+        let failure = condition.and_then(|condition| condition.failure.as_ref());
+        failure.is_none_or(|failure| failure.reason == Reason::EngineUnavailable)
+    }
+
     /// The time at which an answer changes without an event: the patience with an engine ends.
     pub fn patience_ends_at(&self) -> Option<Moment> {
         let down = self.engines.values().filter_map(|condition| condition.down_since);
@@ -140,7 +151,9 @@ impl Machines {
         };
         let mut tags = self.tags_of(name).filter(|(_, tag)| tag.is_configured());
         tags.all(|(key, tag)| {
-            is_away(tag.serving().or(tag.candidate())) || settled(self.answer_tag(key, now))
+            is_away(tag.serving().or(tag.candidate()))
+                || settled(self.answer_tag(key, now))
+                || self.has_stand_in(key, now)
         }) && self
             .pinned_of(name)
             .all(|key| is_away(Some(key.digest)) || settled(self.answer_digest(key, now)))
@@ -161,7 +174,15 @@ fn takes_a_person(reason: Reason) -> bool {
     matches!(reason, Reason::RegistryDenied | Reason::SignatureMissing | Reason::SignatureInvalid)
 }
 
-/// Whether nothing listens at the engine's address.
-fn is_gone(outage: &Answer) -> bool {
-    matches!(outage, Answer::Waiting(Some(it)) if it.reason == Reason::EngineUnavailable)
+/// The failure of requests for an engine that does not answer. An engine that hangs fails the look at
+/// it with another reason, which is not that of a request.
+fn unavailable(failure: Option<&Failure>) -> Failure {
+    match failure {
+        None => Failure::new(Reason::EngineUnavailable, "the engine does not answer"),
+        Some(failure) if failure.reason == Reason::EngineUnavailable => failure.clone(),
+        Some(Failure { message, .. }) => {
+            let message = format!("the engine has not answered when it was looked at: {message}");
+            Failure::new(Reason::EngineUnavailable, message)
+        }
+    }
 }

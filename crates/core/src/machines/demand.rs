@@ -48,8 +48,11 @@ impl Machines {
         demand: Demand,
     ) {
         if !self.is_known(&name, &selector) {
-            if demand == Demand::Stranger && self.is_full() {
-                return;
+            if demand == Demand::Stranger {
+                if self.is_full(turn.now) {
+                    return;
+                }
+                self.limit_unproven(turn);
             }
             self.limit_requested(turn, &name, &selector);
         }

@@ -16,8 +16,9 @@ use crate::{
 pub(super) struct Index {
     facts: BTreeMap<ModelName, Facts>,
     wakes: BTreeSet<(Moment, ModelName)>,
-    unproven: usize,
-    /// Selectors that do not exist or cannot be served, the oldest answer first.
+    /// Selectors that never worked and have no answer yet, the longest unused first.
+    unproven: BTreeSet<(Moment, ModelName, Selector)>,
+    /// Selectors that do not exist or cannot be served, the longest unused first.
     absent: BTreeSet<(Moment, ModelName, Selector)>,
     /// For each digest, the number of models that need its files.
     files: BTreeMap<Digest, usize>,
@@ -33,9 +34,11 @@ struct Facts {
     /// The number of machines; facts about a model without any are not kept.
     machines: usize,
     wakes_at: Option<Moment>,
-    /// The number of requested tags and digests that never worked and have no answer yet.
-    unproven: usize,
-    /// Requested tags and digests that never worked, with the time of their answer.
+    /// Requested tags and digests that never worked and have no answer yet, with the time of their
+    /// last use.
+    unproven: BTreeSet<(Moment, Selector)>,
+    /// Requested tags and digests that do not exist or cannot be served, with the time of their
+    /// answer or last use.
     absent: BTreeSet<(Moment, Selector)>,
     /// The engines that should expect versions of the model.
     expected: BTreeSet<EngineId>,
@@ -44,18 +47,32 @@ struct Facts {
     legacy: Legacy,
 }
 
+/// A tag or digest that never worked.
+struct Unproven {
+    selector: Selector,
+    is_absent: bool,
+    /// The time of its last use, or of the answer that it does not exist or cannot be served.
+    at: Moment,
+}
+
+impl Unproven {
+    fn new(selector: Selector, used: Option<Moment>, answered_at: Option<Moment>) -> Self {
+        let at = used.max(answered_at).unwrap_or_default();
+        Self { selector, is_absent: answered_at.is_some(), at }
+    }
+}
+
 impl Index {
     /// Replaces the facts about `name`. Returns the earlier ones.
     fn set(&mut self, name: &ModelName, facts: Facts) -> Facts {
         let before = self.facts.remove(name).unwrap_or_default();
         before.wakes_at.map(|at| self.wakes.remove(&(at, name.clone())));
         self.wakes.extend(facts.wakes_at.map(|at| (at, name.clone())));
-        self.unproven = self.unproven + facts.unproven - before.unproven;
-        for (at, selector) in &before.absent {
-            self.absent.remove(&(*at, name.clone(), selector.clone()));
-        }
-        let absent = facts.absent.iter().cloned();
-        self.absent.extend(absent.map(|(at, selector)| (at, name.clone(), selector)));
+        let of_name = |(at, selector): &(Moment, Selector)| (*at, name.clone(), selector.clone());
+        before.unproven.iter().for_each(|it| _ = self.unproven.remove(&of_name(it)));
+        before.absent.iter().for_each(|it| _ = self.absent.remove(&of_name(it)));
+        self.unproven.extend(facts.unproven.iter().map(of_name));
+        self.absent.extend(facts.absent.iter().map(of_name));
         for digest in before.files.difference(&facts.files) {
             let count = self.files.entry(*digest).or_default();
             *count -= 1;
@@ -77,7 +94,13 @@ impl Index {
         before
     }
 
-    /// The selector with the oldest answer that it does not exist, if there are `most` such answers.
+    /// The longest unused selector without an answer, and its last use, if there are `most` of them.
+    pub(super) fn longest_unproven(&self, most: usize) -> Option<&(Moment, ModelName, Selector)> {
+        self.unproven.first().filter(|_| self.unproven.len() >= most)
+    }
+
+    /// The longest unused selector that does not exist or cannot be served, if there are `most` of
+    /// them.
     pub(super) fn oldest_absent(&self, most: usize) -> Option<(ModelName, Selector)> {
         let oldest = self.absent.first().filter(|_| self.absent.len() >= most);
         oldest.map(|(_, name, selector)| (name.clone(), selector.clone()))
@@ -122,42 +145,48 @@ impl Machines {
         let engine =
             |it: &ModelMachine| self.engine_of(it.key()).or_else(|| self.expected_engine(name));
         let unproven: Vec<_> = self.unproven(name).collect();
-        let absent =
-            |(selector, at): &(Selector, Option<Moment>)| at.map(|at| (at, selector.clone()));
+        let of_kind = |is_absent| {
+            let kind = unproven.iter().filter(move |it| it.is_absent == is_absent);
+            kind.map(|it| (it.at, it.selector.clone())).collect()
+        };
         Facts {
             machines: tags().count() + models().count(),
             wakes_at: wakes.min(),
-            unproven: unproven.iter().filter(|(_, answered_at)| answered_at.is_none()).count(),
-            absent: unproven.iter().filter_map(absent).collect(),
+            unproven: of_kind(false),
+            absent: of_kind(true),
             expected: promising.filter_map(engine).cloned().collect(),
             files: busy.map(|model| model.key().digest).chain(held.map(|key| key.digest)).collect(),
             legacy: self.legacy_of(name),
         }
     }
 
-    /// The tags and digests of `name` that only requests named and that never worked, with the time
-    /// of the answer that they do not exist or cannot be served, if there is one.
-    fn unproven<'a>(
-        &'a self,
-        name: &'a ModelName,
-    ) -> impl Iterator<Item = (Selector, Option<Moment>)> + use<'a> {
-        let tags = self.tags_of(name).filter(|(_, tag)| tag.is_unproven());
-        let tags = tags.map(|(key, tag)| {
-            let answered_at = answered_at(tag.trouble()).or_else(|| self.excluded_at(name, tag));
-            (Selector::Tag(key.tag.clone()), answered_at)
+    /// The tags and digests of `name` that only requests named and that never worked. A version that
+    /// such a tag names counts with the tag.
+    fn unproven<'a>(&'a self, name: &'a ModelName) -> impl Iterator<Item = Unproven> + use<'a> {
+        let tags = || self.tags_of(name).filter(|(_, tag)| tag.is_unproven());
+        let named: BTreeSet<_> = tags().filter_map(|(_, tag)| tag.candidate()).collect();
+        let tags = tags().map(|(key, tag)| {
+            let answered_at = answered_at(tag.trouble()).or_else(|| self.settled_at(name, tag));
+            Unproven::new(Selector::Tag(key.tag.clone()), tag.asked_at(), answered_at)
         });
-        let models = self.models_of(name).filter(|model| is_new(model));
-        let models = models
-            .map(|model| (Selector::Digest(model.key().digest), answered_at(model.trouble())));
-        tags.chain(models)
+        let models = self.models_of(name).filter(move |model| {
+            is_new(model) && (model.asked_at().is_some() || !named.contains(&model.key().digest))
+        });
+        tags.chain(models.map(|model| {
+            let selector = Selector::Digest(model.key().digest);
+            Unproven::new(selector, model.asked_at(), answered_at(model.trouble()))
+        }))
     }
 
-    /// The time of the look-up of a tag that names a version which cannot be in the engine, because
-    /// another one of its model is.
-    fn excluded_at(&self, name: &ModelName, tag: &TagMachine) -> Option<Moment> {
+    /// The time from which a tag is known to name a version that is refused, or that cannot be in the
+    /// engine because another one of its model is.
+    fn settled_at(&self, name: &ModelName, tag: &TagMachine) -> Option<Moment> {
         let key = ModelKey { name: name.clone(), digest: tag.candidate()? };
-        let model = self.models.get(&key).filter(|model| model.slot() == Slot::Taken);
-        model.and_then(|_| tag.checked_at())
+        match self.models.get(&key)? {
+            model if model.slot() == Slot::Taken => tag.checked_at(),
+            model if model.is_refused() => answered_at(model.trouble()),
+            _ => None,
+        }
     }
 
     pub(super) fn legacy_of(&self, name: &ModelName) -> Legacy {
@@ -178,9 +207,10 @@ impl Machines {
     }
 
     /// True if no new tag or digest is accepted from a request: the number of those that never worked
-    /// and have no answer yet is at its limit.
-    pub fn is_full(&self) -> bool {
-        self.index.unproven >= self.policy.max_unproven
+    /// and have no answer yet is at its limit, and all of them were asked for lately.
+    pub fn is_full(&self, now: Moment) -> bool {
+        let longest = self.index.longest_unproven(self.policy.max_unproven);
+        longest.is_some_and(|(used, _, _)| now.since(*used) < self.policy.forget_after)
     }
 
     /// The next time at which a tick changes something.

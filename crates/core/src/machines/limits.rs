@@ -1,7 +1,7 @@
 //! Limits of the tags and digests that only requests name.
 
-use super::{Machines, TagKey, Turn};
-use crate::{ModelKey, ModelName, Selector, tags::TagMachine};
+use super::{Event, Machines, TagKey, Turn};
+use crate::{ModelKey, ModelName, Selector, model, tags::TagMachine};
 
 impl Machines {
     /// Makes room for one more selector of `name` that only requests name.
@@ -11,6 +11,24 @@ impl Machines {
         }
         if matches!(selector, Selector::Tag(_)) {
             self.limit_tags(turn, name);
+        }
+    }
+
+    /// Gives up the selector without an answer that has not been used for longest, if there is no
+    /// place for another one.
+    pub(super) fn limit_unproven(&mut self, turn: &mut Turn) {
+        let longest = self.index.longest_unproven(self.policy.max_unproven);
+        let Some((_, name, selector)) = longest.cloned() else { return };
+        match selector {
+            Selector::Tag(tag) => {
+                self.touch(&name);
+                self.changed.insert(name.clone());
+                self.drop_with_canaries(turn, &TagKey { name, tag });
+            }
+            Selector::Digest(digest) => {
+                let unload = model::Event::Unload { delete: false };
+                turn.events.push_back(Event::Model(ModelKey { name, digest }, unload));
+            }
         }
     }
 

@@ -21,6 +21,7 @@ impl Machines {
             self.reconcile_canaries(turn, name);
             self.reconcile_pins(turn, name);
             self.reconcile_candidates(turn, name);
+            self.reconcile_latest(turn, name);
             // Slots follow from pins, so these come first.
             if turn.events.is_empty() {
                 self.reconcile_slots(turn, name);
@@ -228,6 +229,11 @@ impl Machines {
     /// The model version that is loaded as the servable `id`.
     pub fn owner(&self, id: &ServableId) -> Option<&ModelKey> {
         self.ids.get(id)
+    }
+
+    /// The versions in the engines by the messages with them; `None` in release builds.
+    pub(crate) fn exchanged(&self) -> Option<&super::exchanged::Exchanged> {
+        cfg!(debug_assertions).then_some(&self.exchanged)
     }
 
     /// The state to store for the process that follows this one.

@@ -2,6 +2,7 @@
 
 mod canaries;
 mod configured;
+mod exchanged;
 mod limits;
 mod listed;
 mod rollover;
@@ -174,6 +175,22 @@ fn while_the_engine_may_be_restarting_requests_wait_and_then_see_for_themselves(
     assert_eq!(bench.answer("a"), ready);
     bench.engine_does(Condition::up());
     assert_eq!(bench.answer("a"), ready);
+}
+
+#[test]
+fn an_engine_that_hangs_is_unavailable_to_requests_once_nobody_waits_for_it() {
+    let mut bench = Bench::serving(&["a"]);
+    let (ready, down_since) = (bench.answer("a"), Some(bench.now));
+    let failure = Some(Failure::new(Reason::Deadline, "no answer to the probe"));
+    bench.engine_does(Condition { reachable: Some(false), down_since, failure, ..Condition::up() });
+    assert_eq!(bench.answer("a"), ready, "predictions may be answered all the same");
+    bench.pass(bench.machines.policy().patience);
+    let Some(Answer::Refused(failure)) = bench.machines.outage(&EngineId::default(), bench.now)
+    else {
+        panic!("requests wait for it")
+    };
+    assert_eq!(failure.reason, Reason::EngineUnavailable);
+    assert!(failure.message.contains("no answer to the probe"), "{failure}");
 }
 
 #[test]

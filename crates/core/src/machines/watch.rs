@@ -20,6 +20,8 @@ use crate::{
 /// The time for which all other versions serve before a version is loaded that most likely ends the
 /// engine.
 const SETTLE: Duration = Duration::from_secs(2);
+/// The longest such time for a version that the next crash during its calls convicts.
+const LONGEST: Duration = Duration::from_secs(30);
 /// The time after a restart in which the engine reports the versions that were lost.
 const LOSSES: Duration = Duration::from_millis(200);
 /// The time for which suspected versions wait for others to be loaded.
@@ -45,6 +47,9 @@ pub(super) struct Watch {
     from: Moment,
     /// The last time at which a version was being loaded.
     busy_at: Moment,
+    /// The last restart in this series of crashes, and the shortest time between two.
+    last: Option<Moment>,
+    shortest: Option<Duration>,
     /// The time from which the next held version waits for the load of others.
     patient_from: Moment,
 }
@@ -53,6 +58,20 @@ impl Watch {
     /// Forgets the versions for which `is_known` returns false, unless they are suspected.
     pub(super) fn retain(&mut self, is_known: impl Fn(&ModelKey) -> bool) {
         self.crashes.retain(is_known);
+    }
+
+    /// The time for which all other versions serve before `key` is loaded. If something outside of
+    /// the engine kills it every few seconds, it does so in this time as well, which clears a version
+    /// that would be convicted next.
+    fn settle(&self, key: &ModelKey) -> Duration {
+        let shortest = self.shortest.filter(|_| self.crashes.is_next(key));
+        shortest.map_or(SETTLE, |shortest| (shortest * 3).clamp(SETTLE, LONGEST))
+    }
+
+    /// Records a restart.
+    fn restarted(&mut self, now: Moment) {
+        let since = self.last.replace(now).map(|last| now.since(last));
+        self.shortest = self.shortest.into_iter().chain(since).min();
     }
 }
 
@@ -107,6 +126,7 @@ impl Machines {
         loading.extend(std::mem::take(&mut watch.unanswered));
         watch.patient_from = turn.now;
         (watch.from, watch.busy_at) = (turn.now + LOSSES, turn.now);
+        watch.restarted(turn.now);
         let calling = calls.calling(&watch.crashes);
         let verdict = watch.crashes.crashed(now, &loading, &calling);
         self.execute(turn, engine, verdict);
@@ -201,6 +221,17 @@ impl Machines {
         }
     }
 
+    /// Begins the trials that are due.
+    pub(super) fn try_again(&mut self, turn: &mut Turn) {
+        let now = self.time(turn.now);
+        for watch in self.watches.values_mut() {
+            if let Some(key) = watch.crashes.try_again(now) {
+                self.crashes_changed = true;
+                turn.events.push_back(Event::Model(key, model::Event::Retry));
+            }
+        }
+    }
+
     /// Loads the versions whose turn has come.
     pub(super) fn release(&mut self, turn: &mut Turn) {
         let now = self.time(turn.now);
@@ -210,7 +241,9 @@ impl Machines {
                 self.watches.get_mut(&engine).is_some_and(|it| it.crashes.expire(now));
             self.crashes_changed |= has_expired;
             if has_expired {
-                self.watch(&engine).turns.clear();
+                let watch = self.watch(&engine);
+                watch.turns.clear();
+                (watch.last, watch.shortest) = (None, None);
             }
             while let Some((key, id)) = self.next_load(turn.now, &engine) {
                 self.changed.insert(key.name.clone());
@@ -253,7 +286,7 @@ impl Machines {
         if now < watch.from {
             return None;
         }
-        let is_due = !crashes.is_grave(&key) || now >= watch.busy_at + SETTLE;
+        let is_due = !crashes.is_grave(&key) || now >= watch.busy_at + watch.settle(&key);
         is_due.then_some((key, id))
     }
 
@@ -272,10 +305,12 @@ impl Machines {
         let times = self.watches.values().flat_map(|watch| {
             let is_held = !watch.held.is_empty();
             let patience = [PATIENCE, LONG_PATIENCE].map(|it| watch.patient_from + it);
-            let turns = [watch.from, watch.busy_at + SETTLE].into_iter().chain(patience);
-            let expires_at = watch.crashes.expires_at();
-            let expires_at = expires_at.map(|at| Moment::at(at.saturating_sub(self.epoch)));
-            turns.filter(move |_| is_held).chain(expires_at)
+            let settled = watch.held.keys().map(|key| watch.busy_at + watch.settle(key));
+            let turns = settled.chain([watch.from]).chain(patience);
+            let changes = [watch.crashes.expires_at(), watch.crashes.tries_at()];
+            let changes = changes.into_iter().flatten();
+            let changes = changes.map(|at| Moment::at(at.saturating_sub(self.epoch)));
+            turns.filter(move |_| is_held).chain(changes)
         });
         times.filter(|at| *at > self.ticked_at).min()
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use outrigger_dispatch::{BatchId, HostId, MaxErrors, Purpose, Reason, Share, Stop};
+use outrigger_resilience::Class;
 
 use crate::simulation::{Job, Plan, at};
 
@@ -45,6 +46,45 @@ fn check_34_a_poison_row_in_the_only_batch_is_isolated_too() {
         assert_eq!((report.dead[0].row, report.rows), (700, 999));
         let calls = report.calls_of(BatchId(0)).count();
         assert!(calls <= most_calls(1000), "{hosts} hosts: {calls} calls");
+    }
+}
+
+#[test]
+fn a_row_that_is_never_processed_is_dead_within_a_bound() {
+    for class in [Class::Unavailable, Class::Overloaded, Class::Ambiguous, Class::Timeout] {
+        for hosts in [1, 2, 3] {
+            for rows in [1000, 1] {
+                let mut job = Job::new(vec![Plan::steady(); hosts], vec![rows; 8]);
+                job.faults.refused.insert((BAD, rows / 2), class);
+                let report = job.run(7);
+                let dead: Vec<_> = report.dead.iter().map(|d| (d.batch, d.row, d.reason)).collect();
+                let expected = [(BAD, rows / 2, Reason::ModelError)];
+                assert_eq!(dead, expected, "{class:?}, {hosts} hosts");
+                assert_eq!((report.rows, report.stop), (u64::from(8 * rows) - 1, None));
+                let bound = at(if class == Class::Overloaded { 120 } else { 15 } * 60_000);
+                assert!(report.end < bound, "{class:?}, {hosts} hosts: {:?}", report.end);
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_of_hosts_that_do_not_process_many_calls_are_not_dead() {
+    for hosts in [1, 2, 3] {
+        let host = Plan { flaps: 0.4, ..Plan::steady() };
+        let report = Job::new(vec![host; hosts], vec![1; 2000]).run(3);
+        assert_eq!((report.dead.len(), report.rows), (0, 2000), "{hosts} hosts");
+    }
+}
+
+#[test]
+fn hosts_that_are_away_behind_a_proxy_are_no_evidence() {
+    let away = Plan { away: vec![at(500)..at(7_200_000)], has_proxy: true, ..Plan::steady() };
+    for others in [0, 1] {
+        let mut hosts = vec![away.clone(); 2];
+        hosts.extend(vec![Plan::steady(); others]);
+        let report = Job::new(hosts, vec![100; 400]).run(1);
+        assert_eq!((report.dead.len(), report.rows, report.stop), (0, 40_000, None));
     }
 }
 

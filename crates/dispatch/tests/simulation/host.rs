@@ -30,6 +30,10 @@ pub(crate) struct Plan {
     pub(crate) most_rows: Option<u32>,
     /// Times at which it does not run: its connections break at the start.
     pub(crate) away: Vec<Range<Moment>>,
+    /// True if a proxy answers in its place then.
+    pub(crate) has_proxy: bool,
+    /// The share of calls that it does not process, as a proxy says.
+    pub(crate) flaps: f64,
     /// Times at which it answers nothing.
     pub(crate) hangs: Vec<Range<Moment>>,
     /// Times at which it fails all calls at once.
@@ -52,6 +56,8 @@ impl Plan {
             retry_after: None,
             most_rows: None,
             away: Vec::new(),
+            has_proxy: false,
+            flaps: 0.0,
             hangs: Vec::new(),
             broken: Vec::new(),
             refuses: Vec::new(),
@@ -71,6 +77,8 @@ pub(crate) struct Faults {
     pub(crate) poison: BTreeSet<(BatchId, u32)>,
     /// Rows that end their host.
     pub(crate) killers: BTreeSet<(BatchId, u32)>,
+    /// Rows that are answered each time with a failure that may pass, and its class.
+    pub(crate) refused: BTreeMap<(BatchId, u32), Class>,
 }
 
 impl Faults {
@@ -81,7 +89,14 @@ impl Faults {
 
     /// True if no host can score the row.
     pub(crate) fn is_at_fault(&self, row: &(BatchId, u32)) -> bool {
-        self.poison.contains(row) || self.killers.contains(row)
+        self.poison.contains(row) || self.killers.contains(row) || self.refused.contains_key(row)
+    }
+
+    /// The class with which a call is refused because of its rows.
+    fn refusal(&self, call: &Sent) -> Option<Class> {
+        let of = |row| (call.batch, row);
+        let mut found = self.refused.range(of(call.rows.start)..of(call.rows.end));
+        found.next().map(|(_, class)| *class)
     }
 }
 
@@ -114,6 +129,10 @@ fn failure(class: Class) -> Answer {
     Some(Failure::new(class, format!("{class:?}")))
 }
 
+fn passing(class: Class) -> Answer {
+    failure(class).map(|failure| Failure { may_pass: true, ..failure })
+}
+
 fn is_within(times: &[Range<Moment>], now: Moment) -> bool {
     times.iter().any(|range| range.contains(&now))
 }
@@ -133,7 +152,11 @@ impl SimHost {
     ) -> Vec<(Moment, CallId, Answer)> {
         let soon = |class| vec![(now + AT_ONCE, id, failure(class))];
         if is_within(&self.plan.away, now) || now < self.killed_until {
-            return soon(Class::Unavailable);
+            let away = if self.plan.has_proxy { passing } else { failure };
+            return vec![(now + AT_ONCE, id, away(Class::Unavailable))];
+        }
+        if rng.random_bool(self.plan.flaps) {
+            return vec![(now + AT_ONCE, id, passing(Class::Unavailable))];
         }
         if is_within(&self.plan.hangs, now) {
             return Vec::new();
@@ -175,7 +198,9 @@ impl SimHost {
             let jitter = self.plan.jitter;
             let time = usual.mul_f64(1.0 + rng.random_range(-1.0..=1.0) * jitter);
             let is_poison = Faults::has(&faults.poison, call);
-            let answer = if Faults::has(&faults.killers, call) {
+            let answer = if let Some(class) = faults.refusal(call) {
+                passing(class)
+            } else if Faults::has(&faults.killers, call) {
                 failure(Class::Lost)
             } else if is_poison {
                 failure(Class::Ambiguous)

@@ -5,7 +5,7 @@ use std::{ops::Range, time::Duration};
 
 use outrigger_core::Moment;
 use outrigger_dispatch::{BatchId, Limits, Reason, Settings};
-use outrigger_resilience::{Backoff, EjectionSettings};
+use outrigger_resilience::{Backoff, Class, EjectionSettings};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 
 use super::{Change, Faults, Job, Plan, at};
@@ -19,7 +19,8 @@ pub(crate) fn check(seed: u64) -> usize {
     let job = job(seed);
     let report = job.run(seed);
     assert_eq!(report.stop, None, "seed {seed}");
-    let faults = job.faults.poison.len() + job.faults.killers.len();
+    let Faults { poison, killers, refused } = &job.faults;
+    let faults = poison.len() + killers.len() + refused.len();
     let mut innocent = 0;
     for dead in &report.dead {
         if !job.faults.is_at_fault(&(dead.batch, dead.row)) {
@@ -55,7 +56,25 @@ pub(crate) fn job(seed: u64) -> Job {
     }
     changes(&mut job, &mut rng);
     memory(&mut job, &mut rng);
+    passing(&mut job, &mut rng);
     job
+}
+
+/// Failures that may pass: of hosts behind proxies, of hosts that process only a part of their calls,
+/// and of a row that is never processed.
+fn passing(job: &mut Job, rng: &mut StdRng) {
+    for host in &mut job.hosts {
+        host.has_proxy = rng.random_bool(0.5);
+        host.flaps = if rng.random_bool(0.1) { 0.3 } else { 0.0 };
+    }
+    if rng.random_bool(0.2) {
+        let batch = rng.random_range(0..job.batches.len());
+        let row = (BatchId(batch as u64), rng.random_range(0..job.batches[batch]));
+        job.faults.poison.remove(&row);
+        job.faults.killers.remove(&row);
+        let class = *[Class::Unavailable, Class::Ambiguous].choose(rng).expect("a class");
+        job.faults.refused.insert(row, class);
+    }
 }
 
 fn settings(rng: &mut StdRng) -> Settings {

@@ -265,7 +265,7 @@ async fn a_platform_must_be_known_and_a_refused_one_is_remembered() {
     world.add("b", "1");
     let unknown = ModelConfig { model_platform: "onnx".into(), ..world.model("a") };
     let refused = world.refused([unknown]).await;
-    assert_eq!(refused.message, "Servable a requests unsupported platform onnx");
+    assert_eq!(refused.message, "Model a requests unsupported platform onnx");
     let refused = world.refused([world.model("a")]).await;
     assert_eq!(
         refused.message,
@@ -282,7 +282,9 @@ async fn after_a_list_without_a_platform_every_list_is_refused() {
     for models in [[without], [world.model("a")], [world.model("b")]] {
         let refused = world.refused(models).await;
         assert_eq!(refused.code, Code::InvalidArgument);
-        assert!(refused.message.starts_with("Illegal setting neither"), "{}", refused.message);
+        let expected = "Illegal setting neither ModelServerConfig::model_type (deprecated) nor \
+                        ModelServerConfig::model_platform, model name is a";
+        assert_eq!(refused.message, expected);
     }
 }
 
@@ -298,7 +300,9 @@ async fn the_deprecated_type_names_a_platform_as_well() {
     world.apply([typed(ModelType::Tensorflow, without)]).await.unwrap();
     world.apply([world.model("a")]).await.unwrap();
     let refused = world.refused([typed(ModelType::Tensorflow, world.model("a"))]).await;
-    assert!(refused.message.starts_with("Illegal setting both"), "{}", refused.message);
+    let expected = "Illegal setting both ModelServerConfig::model_type (deprecated) and \
+                    ModelServerConfig::model_platform, model name is a";
+    assert_eq!(refused.message, expected);
     let world = World::begun().await;
     let without = ModelConfig { model_platform: String::new(), ..world.model("a") };
     let refused = world.refused([typed(ModelType::Other, without)]).await;

@@ -64,19 +64,21 @@ fn unchanged_platforms(list: &ModelConfigList, current: &ModelConfigList) -> Res
 
 /// The platform of a model, which the deprecated `model_type` may name as well.
 fn platform(model: &ModelConfig) -> Result<&str, Status> {
-    let refused = |message: &str| Err(Status::invalid(message));
+    let refused = |problem: &str| {
+        Err(Status::invalid(format!("Illegal setting {problem}, model name is {}", model.name)))
+    };
     match (model.model_type(), model.model_platform.as_str()) {
         (ModelType::Unspecified, "") => refused(
-            "Illegal setting neither ModelServerConfig::model_type (deprecated) nor ModelServerConfig::model_platform.",
+            "neither ModelServerConfig::model_type (deprecated) nor ModelServerConfig::model_platform",
         ),
         (ModelType::Unspecified, platform) => Ok(platform),
         (ModelType::Tensorflow, "") => Ok(PLATFORM),
-        (ModelType::Other, "") => refused(&format!(
+        (ModelType::Other, "") => Err(Status::invalid(format!(
             "ModelServerConfig::model_type choice {} not supported.",
             model.model_type
-        )),
+        ))),
         _ => refused(
-            "Illegal setting both ModelServerConfig::model_type (deprecated) and ModelServerConfig::model_platform.",
+            "both ModelServerConfig::model_type (deprecated) and ModelServerConfig::model_platform",
         ),
     }
 }
@@ -91,7 +93,7 @@ pub(super) fn platforms(list: &ModelConfigList) -> Result<(), Status> {
         let platform = platform(model)?;
         if platform != PLATFORM {
             return Err(Status::invalid(format!(
-                "Servable {} requests unsupported platform {platform}",
+                "Model {} requests unsupported platform {platform}",
                 model.name
             )));
         }

@@ -43,7 +43,7 @@ where
         Err(()) => Compressed::Unsupported,
     };
     let bounds = Bounds { size: MESSAGE_LIMIT, compressed };
-    let payload = unary::read_admitted(body, bounds, |_, _| true).await;
+    let payload = unary::read_admitted(body, bounds, |_| true).await;
     let payload = payload.map_err(|unreadable| unread(&unreadable))?;
     match encoding {
         Ok(Some(encoding)) if payload.is_compressed => encoding.decompress(&payload.bytes),

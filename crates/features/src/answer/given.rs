@@ -33,7 +33,7 @@ impl Plan {
             [user] => (user.outputs.first().copied().unwrap_or_default(), user.kept()),
             _ => (0, 0),
         };
-        let OutputValues { output, floats, integers } = checked.values(output, 0, rows)?;
+        let OutputValues { output, floats, integers } = checked.values(output, (0, rows), false)?;
         Ok(GivenScores { width: output.width, floats, integers })
     }
 }

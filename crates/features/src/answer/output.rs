@@ -35,13 +35,31 @@ struct Checked<'t> {
 #[derive(Debug)]
 pub(super) struct OutputValues<'t> {
     pub(super) output: &'t Output,
-    /// Little-endian float32, all finite.
+    /// Little-endian float32, all finite but for those of rows that are left out.
     pub(super) floats: Cow<'t, [u8]>,
     /// The exact values of an output of integers; empty for other outputs.
     pub(super) integers: Vec<i64>,
 }
 
 impl OutputValues<'_> {
+    /// The first value of a row that is not finite.
+    fn not_finite(&self, row: usize) -> Option<f32> {
+        let (values, _) = self.floats.as_chunks();
+        let row = values.iter().skip(row * self.output.width).take(self.output.width);
+        row.map(|bytes| f32::from_le_bytes(*bytes)).find(|value| !value.is_finite())
+    }
+
+    /// The rows that are left out, each with the reason.
+    pub(super) fn left_out(&self) -> impl Iterator<Item = (u32, String)> {
+        let has_rows = self.output.kind == OutputKind::PerTreatment;
+        let all = if has_rows && !floats::all_finite(&self.floats) { self.floats.len() } else { 0 };
+        let rows = 0..all / size_of::<f32>() / self.output.width;
+        rows.zip(0..).filter_map(|(row, index)| {
+            let value = self.not_finite(row)?;
+            Some((index, format!("output {:?}: the value is {value}", self.output.name)))
+        })
+    }
+
     /// The rows of the `top_k` highest scores, best first; ties keep their order.
     pub(super) fn best(&self, top_k: usize) -> Vec<u32> {
         let Output { width, score_column, .. } = *self.output;
@@ -133,19 +151,25 @@ impl<'t> Outputs<'t> {
         Ok(Self { plan, checked })
     }
 
-    /// The values of one user.
+    /// The values of one user. With `skip`, rows whose values are not finite are left out later.
     ///
     /// # Errors
-    /// SCORES_INVALID: one of them is not finite.
+    /// SCORES_INVALID: one of them is not finite, and its row is not left out.
     pub(super) fn values(
         &self,
         output: usize,
-        user: usize,
-        treatments: usize,
+        (user, treatments): (usize, usize),
+        skip: bool,
     ) -> Result<OutputValues<'t>, Failure> {
         let (floats, integers) = match &self.checked[output] {
             Some(checked) => {
-                (checked.floats(user, treatments)?, checked.integers(user, treatments))
+                let floats = match checked.output.kind {
+                    OutputKind::PerTreatment if skip => {
+                        to_floats(checked.elements(user, treatments), checked.dtype)
+                    }
+                    _ => checked.floats(user, treatments)?,
+                };
+                (floats, checked.integers(user, treatments))
             }
             None => Default::default(),
         };

@@ -30,7 +30,8 @@ impl Plan {
         let propensity = self.propensity_output()?;
         let read = |output| {
             let checked = Outputs::find(self, packed, outputs, [output]).ok()?;
-            checked.values(output, user, packed.users.get(user)?.kept()).ok()
+            let rows = packed.users.get(user)?;
+            checked.values(output, (user, rows.kept()), false).ok()
         };
         let row = match self.metadata.outputs[propensity].kind {
             OutputKind::Single => 0,

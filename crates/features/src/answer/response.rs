@@ -2,8 +2,11 @@
 
 mod json;
 
+use std::{borrow::Cow, collections::BTreeMap};
+
 use bytes::BufMut;
-use outrigger_core::Failure;
+use outrigger_core::{Failure, Reason};
+use outrigger_proto::outrigger::v1::TreatmentError;
 use prost::encoding::{WireType, encode_key, encoded_len_varint, message};
 use smallvec::SmallVec;
 
@@ -24,6 +27,8 @@ pub(super) struct Response<'a> {
     /// one requested; empty if it does not.
     pub(super) degraded: &'a [u8],
     user: &'a UserRows,
+    /// The treatments left out, in the order of the request.
+    errors: Cow<'a, [TreatmentError]>,
     /// The outputs asked for, the score first.
     lists: SmallVec<[OutputValues<'a>; 1]>,
     /// The rows to return, best first; `None` for all of them as they stand.
@@ -42,21 +47,44 @@ impl<'a> Response<'a> {
     /// response.
     ///
     /// # Errors
-    /// SCORES_INVALID: a value is not finite.
+    /// SCORES_INVALID: a value is not finite, and its treatment cannot be left out.
     pub(super) fn new(
         outputs: &Outputs<'a>,
         index: usize,
         user: &'a UserRows,
         model: &'a [u8],
     ) -> Result<Self, Failure> {
-        let list = |output: &usize| outputs.values(*output, index, user.kept());
+        let list = |output: &usize| outputs.values(*output, (index, user.kept()), user.skip);
         let lists: SmallVec<[_; 1]> =
             user.outputs.iter().map(list).collect::<Result<_, Failure>>()?;
-        let order = (user.top_k > 0).then(|| lists[0].best(user.top_k));
+        let left_out: BTreeMap<u32, String> = match user.skip {
+            true => lists.iter().rev().flat_map(OutputValues::left_out).collect(),
+            false => BTreeMap::new(),
+        };
+        let is_kept = |row: &u32| !left_out.contains_key(row);
+        let order = match (user.top_k, left_out.is_empty()) {
+            (0, true) => None,
+            (0, false) => Some((0..).take(user.kept()).filter(is_kept).collect()),
+            (top_k, true) => Some(lists[0].best(top_k)),
+            (top_k, false) => {
+                let best = lists[0].best(user.kept()).into_iter();
+                Some(best.filter(is_kept).take(top_k).collect())
+            }
+        };
+        let errors = errors(user, left_out);
         let indices = indices(user, order.as_deref());
         let indices_len = indices.iter().map(|index| encoded_len_varint((*index).into())).sum();
-        let mut response =
-            Self { model, degraded: &[], user, lists, order, indices, indices_len, labels_len: 0 };
+        let mut response = Self {
+            model,
+            degraded: &[],
+            user,
+            errors,
+            lists,
+            order,
+            indices,
+            indices_len,
+            labels_len: 0,
+        };
         response.labels_len = response.measure_labels();
         Ok(response)
     }
@@ -81,7 +109,7 @@ impl<'a> Response<'a> {
             OutputKind::PerTreatment => wire::bytes_len(3, self.list_len(score)),
         };
         let others = others.iter().map(|list| wire::bytes_len(4, self.entry_len(list)));
-        let errors = self.user.errors.iter().map(|error| message::encoded_len(7, error));
+        let errors = self.errors.iter().map(|error| message::encoded_len(7, error));
         wire::bytes_len(1, self.model.len())
             + score
             + others.sum::<usize>()
@@ -110,7 +138,7 @@ impl<'a> Response<'a> {
         wire::put_filled(5, &self.user.request_id, out);
         wire::put_filled_header(6, self.degraded.len(), out);
         out.put_slice(self.degraded);
-        for error in &self.user.errors {
+        for error in &*self.errors {
             message::encode(7, error, out);
         }
         if score.output.kind == OutputKind::Single && !is_scalar(score) {
@@ -211,6 +239,28 @@ const SCALAR_LEN: usize = 5;
 /// True if a float holds all that a `single` output has.
 fn is_scalar(list: &OutputValues<'_>) -> bool {
     list.output.width == 1 && list.integers.is_empty()
+}
+
+/// The treatments that were left out before the run, and those of rows whose values are not finite.
+fn errors(user: &UserRows, rows: BTreeMap<u32, String>) -> Cow<'_, [TreatmentError]> {
+    if rows.is_empty() {
+        return Cow::Borrowed(&user.errors);
+    }
+    let positions = user.positions();
+    let error = |(row, message): (u32, String)| {
+        let id = user.ids.as_ref().map(|ids| ids.get(row as usize)).unwrap_or_default();
+        TreatmentError {
+            index: positions[row as usize],
+            id: String::from_utf8_lossy(id).into_owned(),
+            reason: Reason::ScoresInvalid.as_str().to_owned(),
+            message,
+            feature: String::new(),
+        }
+    };
+    let mut errors: Vec<_> =
+        user.errors.iter().cloned().chain(rows.into_iter().map(error)).collect();
+    errors.sort_by_key(|error| error.index);
+    errors.into()
 }
 
 /// The positions in the request of the rows returned; none if they are all of

@@ -127,6 +127,33 @@ fn indices_identify_the_treatments_left_out() {
 }
 
 #[test]
+fn treatments_whose_scores_are_not_finite_are_left_out_too() {
+    let options = ResponseOptions {
+        on_treatment_error: OnTreatmentError::Skip.into(),
+        treatment_ids: true,
+        ..ResponseOptions::default()
+    };
+    let mut asked = with_options(&[f32::NAN, 0.1, 0.2, 0.3, 0.4], options);
+    let tensor = output("scores", &[1, 4], &[1.0, f32::NAN, 3.0, f32::INFINITY]);
+    let responses = answer(std::slice::from_ref(&asked), tensor.clone()).expect("answers");
+    let list = scores(&responses[0]);
+    assert_eq!((&list.indices[..], &list.values[..]), (&[1, 3][..], &[1.0, 3.0][..]));
+    assert_eq!(list.treatment_ids, ["t1", "t3"]);
+    let errors = &responses[0].treatment_errors;
+    let left_out: Vec<_> = errors.iter().map(|error| (error.index, &*error.id)).collect();
+    assert_eq!(left_out, [(0, "t0"), (2, "t2"), (4, "t4")]);
+    assert_eq!(errors[1].reason, Reason::ScoresInvalid.as_str());
+    assert_eq!(errors[2].message, "output \"score\": the value is inf");
+
+    asked.options.as_mut().expect("set above").top_k = 1;
+    let responses = answer(std::slice::from_ref(&asked), tensor).expect("answers");
+    assert_eq!(scores(&responses[0]).indices, [3], "NaN and infinity have no rank");
+    let none = output("scores", &[1, 4], &[f32::NAN; 4]);
+    let responses = answer(&[asked], none).expect("answers");
+    assert!(scores(&responses[0]).values.is_empty() && responses[0].treatment_errors.len() == 5);
+}
+
+#[test]
 fn single_outputs_are_one_score_or_a_list_of_one() {
     let plan = everything();
     let tensors = vec![

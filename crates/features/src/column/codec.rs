@@ -180,6 +180,7 @@ fn float32(value: Scalar<'_>, allow_non_finite: bool) -> Result<Encoded<'static>
     let (rounded, finite) = match value {
         Scalar::Real(value) => (value as f32, value.is_finite()),
         Scalar::Integer(value) => (value as f32, true),
+        Scalar::Flag(flag) => (f32::from(flag), true),
         other => return Err(wrong_type("a number", other)),
     };
     if finite && rounded.is_infinite() {
@@ -193,6 +194,7 @@ fn float64(value: Scalar<'_>, allow_non_finite: bool) -> Result<Encoded<'static>
     let value = match value {
         Scalar::Real(value) => value,
         Scalar::Integer(value) => value as f64,
+        Scalar::Flag(flag) => f64::from(flag),
         other => return Err(wrong_type("a number", other)),
     };
     refuse_non_finite(value.is_finite(), allow_non_finite)?;
@@ -209,6 +211,7 @@ fn refuse_non_finite(finite: bool, allowed: bool) -> Result<(), Problem> {
 fn integer(value: Scalar<'_>) -> Result<i64, Problem> {
     match value {
         Scalar::Integer(value) => Ok(value),
+        Scalar::Flag(flag) => Ok(flag.into()),
         Scalar::Real(value) if !value.is_finite() => {
             Err(Problem::new(Reason::FeatureNotFinite, "NaN or infinite, expected an integer"))
         }

@@ -115,7 +115,10 @@ impl Ids {
             let message = format!("expected a weight for each of {ids} ids, found {found}");
             return Err(Problem::new(Reason::FeatureLength, message));
         }
-        if self.allow_non_finite || (0..ids).all(|at| weights.at(at).is_finite()) {
+        // No model takes an infinite weight.
+        let is_allowed =
+            |weight: f32| weight.is_finite() || self.allow_non_finite && weight.is_nan();
+        if (0..ids).all(|at| is_allowed(weights.at(at))) {
             return Ok(weights);
         }
         let message = "a weight is NaN or infinite, which the model does not allow";

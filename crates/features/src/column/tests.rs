@@ -89,7 +89,9 @@ fn every_kind_of_number_feeds_a_float() {
     }
     let tenth = write(&float, DType::Float32, Some(one(Scalar::Real(0.1))));
     assert_eq!(tenth, Ok(0.1f32.to_le_bytes().into()));
-    for value in [Scalar::Text(b"2"), Scalar::Flag(true), Scalar::Other] {
+    let flag = write(&float, DType::Float32, Some(one(Scalar::Flag(true))));
+    assert_eq!(flag, Ok(1f32.to_le_bytes().into()));
+    for value in [Scalar::Text(b"2"), Scalar::Other] {
         assert_eq!(reason(&float, DType::Float32, one(value)), Reason::FeatureType);
     }
 }
@@ -125,9 +127,7 @@ fn integers_take_whole_numbers_that_fit() {
     let small = required("int32");
     let value = write(&small, DType::Int32, Some(one(Scalar::Real(-7.0))));
     assert_eq!(value, Ok((-7i32).to_le_bytes().into()));
-    for value in
-        [Scalar::Real(0.5), Scalar::Integer(1 << 31), Scalar::Text(b"1"), Scalar::Flag(true)]
-    {
+    for value in [Scalar::Real(0.5), Scalar::Integer(1 << 31), Scalar::Text(b"1"), Scalar::Other] {
         assert_eq!(reason(&small, DType::Int32, one(value)), Reason::FeatureType, "{value:?}");
     }
     let nan = one(Scalar::Real(f64::NAN));

@@ -4,7 +4,7 @@ use std::{slice, sync::Arc};
 
 use outrigger_core::{DType, ElementType, Interface, Shape, TensorSpec};
 
-use super::{InterfaceError, columns};
+use super::{InterfaceError, categories, columns};
 use crate::metadata::{Entity, Input, Metadata, Output, OutputKind};
 
 /// A dimension of an expected shape: a fixed size, or a variable one.
@@ -56,7 +56,8 @@ fn check_input(path: &str, input: &Input, interface: &Interface) -> Result<(), I
     let (tensor, dtype) = (&input.tensor, input.dtype);
     check_fed(&Fed { tensor, dtype, shape, meaning, paths }, interface)?;
     if let Some(spec) = interface.input(tensor).filter(|_| input.weights.is_none()) {
-        columns::check(path, input, &spec.columns)?;
+        columns::check(path, input, spec)?;
+        categories::check(path, input, &spec.categories)?;
     }
     check_lists(path, input, interface)
 }

@@ -1,6 +1,6 @@
 //! Compares the features of an input with the names that the model has for its columns.
 
-use std::sync::Arc;
+use outrigger_core::TensorSpec;
 
 use super::InterfaceError;
 use crate::metadata::{Feature, Input};
@@ -10,11 +10,16 @@ use crate::metadata::{Feature, Input};
 ///
 /// # Errors
 /// The first column with the name of another feature.
-pub(super) fn check(path: &str, input: &Input, names: &[Arc<str>]) -> Result<(), InterfaceError> {
-    let mut columns = names.iter().enumerate();
+pub(super) fn check(path: &str, input: &Input, spec: &TensorSpec) -> Result<(), InterfaceError> {
+    let mut columns = spec.columns.iter().enumerate();
     for (index, feature) in input.features.iter().enumerate() {
         for (at, name) in columns.by_ref().take(feature.length) {
-            if !is_column(feature, name) {
+            let own = if spec.has_no_blanks {
+                feature.name.replace(' ', "_")
+            } else {
+                feature.name.to_string()
+            };
+            if !is_column(feature, &own, name) {
                 return Err(InterfaceError {
                     path: format!("{path}.features[{index}].name"),
                     file: format!("column {at} is {:?}", feature.name),
@@ -26,14 +31,14 @@ pub(super) fn check(path: &str, input: &Input, names: &[Arc<str>]) -> Result<(),
     Ok(())
 }
 
-/// True if a column called `name` may hold a value of the feature. The entity may stand before the
+/// True if a column called `name` may hold a value of the feature, called `own`. The entity may stand before the
 /// name, because a user and a treatment may have features of the same name. The columns of a vector
 /// have names that begin with the feature's.
-fn is_column(feature: &Feature, name: &str) -> bool {
+fn is_column(feature: &Feature, own: &str, name: &str) -> bool {
     let entity = name.strip_prefix(feature.entity.as_str());
     let short = entity.and_then(|rest| rest.strip_prefix('.'));
     [Some(name), short].into_iter().flatten().any(|name| match feature.length {
-        1 => name == &*feature.name,
-        _ => name.starts_with(&*feature.name),
+        1 => name == own,
+        _ => name.starts_with(own),
     })
 }

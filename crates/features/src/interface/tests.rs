@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use outrigger_core::{DType, ElementType, Interface, Shape, TensorSpec};
+use outrigger_core::{Categories, DType, ElementType, Interface, Shape, TensorSpec};
 
 use crate::{fixtures::wide_joined, metadata::Metadata};
 
@@ -261,6 +261,92 @@ fn sparse_rows_are_ids_weights_and_lengths() {
     );
     let message = check(spec("more", DType::Float32, &[-1])).expect_err("not fed");
     assert!(message.contains(r#"it also needs ["more"]"#), "{message}");
+}
+
+#[test]
+fn a_name_with_a_blank_is_a_column_without_one_where_the_model_has_none() {
+    let metadata = joined(r#"{"name": "a b", "entity": "user", "default": 0}"#);
+    let check = |name: &str, has_no_blanks| {
+        let spec = TensorSpec { columns: [name.into()].into(), has_no_blanks, ..joined_spec(1) };
+        metadata.check_interface(&interface_of(spec)).is_ok()
+    };
+    assert!(check("a b", false) && check("a_b", true));
+    assert!(!check("a_b", false) && !check("a b", true) && !check("a__b", true));
+}
+
+fn joined(features: &str) -> Metadata {
+    let json = format!(
+        r#"{{"schema": "outrigger.dev/model/v1", "framework": "xgboost",
+        "inputs": [{{"tensor": "x", "entity": "joined", "dtype": "float32", "features": [{features}]}}],
+        "outputs": [{{"tensor": "y", "name": "y", "kind": "per_treatment"}}]}}"#
+    );
+    Metadata::parse(json.as_bytes()).expect("valid")
+}
+
+fn joined_spec(width: i64) -> TensorSpec {
+    spec("x", DType::Float32, &[-1, width])
+}
+
+fn interface_of(input: TensorSpec) -> Interface {
+    Interface::new(vec![input], vec![spec("y", DType::Float32, &[-1])])
+}
+
+/// The refusal of features with these vocabularies by a model with these categories, each with its
+/// column.
+fn refusal(vocabularies: &[&str], categories: &[(Option<usize>, &[&str])]) -> Option<String> {
+    let features = vocabularies.iter().enumerate().map(|(at, words)| {
+        let encoding = match *words {
+            "" => String::new(),
+            words => format!(r#", "vocabulary": {words}, "out_of_vocabulary": -1"#),
+        };
+        format!(r#"{{"name": "f{at}", "entity": "user", "missing": "nan"{encoding}}}"#)
+    });
+    let metadata = joined(&features.collect::<Vec<_>>().join(","));
+    let categories = categories.iter().map(|(column, words)| Categories {
+        column: *column,
+        words: words.iter().map(|word| (*word).to_owned()).collect(),
+    });
+    let categories = categories.collect();
+    let input = TensorSpec { categories, ..joined_spec(vocabularies.len() as i64) };
+    metadata.check_interface(&interface_of(input)).err().map(|error| error.to_string())
+}
+
+#[test]
+fn a_vocabulary_has_the_categories_of_its_column_in_their_order() {
+    let (right, reversed) = (r#"["x", "y"]"#, r#"["y", "x"]"#);
+    let message = r#"inputs[0].features[1].vocabulary: metadata.json says its words are ["y", "x"]; the model says the categories of the column are ["x", "y"]"#;
+    let list: &[&str] = &["x", "y"];
+    for column in [Some(1), None] {
+        assert_eq!(refusal(&["", right], &[(column, list)]), None);
+        assert_eq!(refusal(&["", reversed], &[(column, list)]), Some(message.to_owned()));
+    }
+    assert!(refusal(&["", r#"["x", "y", "z"]"#], &[(Some(1), list)]).is_some());
+    assert!(refusal(&["", r#"["x"]"#], &[(None, list)]).is_some());
+    assert_eq!(refusal(&[reversed, ""], &[(Some(1), list)]), None, "another column");
+    // Numbers and flags are written in more than one way.
+    assert_eq!(refusal(&["[1, 3]"], &[(None, &["1", "3"])]), None);
+    assert_eq!(refusal(&[r#"["1.0", "3"]"#], &[(None, &["1", "3"])]), None);
+    assert!(refusal(&["[3, 1]"], &[(None, &["1", "3"])]).is_some());
+    assert_eq!(refusal(&[r#"["False", "True"]"#], &[(None, &["false", "true"])]), None);
+}
+
+#[test]
+fn where_columns_are_not_known_a_vocabulary_is_none_of_the_lists_in_another_order() {
+    let lists: &[(Option<usize>, &[&str])] = &[(None, &["a", "b"]), (None, &["c", "d"])];
+    assert_eq!(refusal(&[r#"["c", "d"]"#, ""], lists), None);
+    assert_eq!(refusal(&[r#"["e", "f"]"#], lists), None, "the words of something else");
+    assert!(refusal(&[r#"["d", "c"]"#], lists).is_some());
+}
+
+#[test]
+fn long_lists_are_shown_from_their_first_difference_on() {
+    let words: Vec<_> = (0..50).map(|at| format!("w{at}")).collect();
+    let list: Vec<_> = words.iter().map(String::as_str).collect();
+    let mut other = words.clone();
+    other.swap(40, 41);
+    let message = refusal(&[&format!("{other:?}")], &[(Some(0), &list)]).expect("refused");
+    assert!(message.contains(r#"from position 40 on ["w41", "w40""#), "{message}");
+    assert!(message.contains(r#"from position 40 on ["w40", "w41""#), "{message}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, fmt::Write as _};
 
-use outrigger_core::Failure;
+use outrigger_core::{Failure, Reason};
 use outrigger_proto::{
     outrigger::v1::{PredictRequest, Value, value::Kind},
     raw::write::{put_bytes, put_entry, put_header},
@@ -169,6 +169,11 @@ impl Encoder<'_> {
         self.plan.is_sparse(entity, &self.feature)
     }
 
+    /// True if an object in place of the feature is refused.
+    fn takes_no_object(&self, entity: Entity) -> bool {
+        self.plan.takes_no_object(entity, &self.feature)
+    }
+
     fn feature_path(&self) -> String {
         format!("{}[{:?}]", self.path, self.feature)
     }
@@ -284,6 +289,10 @@ impl<'de> Visitor<'de> for Part<'_, '_> {
             What::Treatment => treatment(self.encoder, members),
             What::Feature(entity) if self.encoder.is_sparse(entity) => {
                 sparse_list(self.encoder, entity, members)
+            }
+            What::Feature(entity) if self.encoder.takes_no_object(entity) => {
+                let message = "an object, where a value is expected".to_owned();
+                Err(self.encoder.refused((Reason::FeatureType, message)))
             }
             What::Features(entity) | What::Feature(entity) => {
                 features(self.encoder, entity, members)

@@ -69,7 +69,9 @@ impl List {
             Values::Integers(values) => Kind::Integers(IntegerList { values }),
             Values::Reals(values) => Kind::Reals(RealList { values }),
             Values::Texts(values) => Kind::Texts(TextList { values }),
-            Values::Flags(values) if dtype == DType::Bool => Kind::Integers(IntegerList { values }),
+            Values::Flags(values) if dtype != DType::String => {
+                Kind::Integers(IntegerList { values })
+            }
             Values::Flags(_) => {
                 let message = format!("expected {dtype} values, found flags");
                 return Err((Reason::FeatureType, message));

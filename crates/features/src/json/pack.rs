@@ -88,6 +88,7 @@ pub(super) fn pack(
         requested: members.count,
         errors,
         ids,
+        skip: options.skip,
         top_k: options.top_k,
         outputs: options.outputs,
     });

@@ -90,8 +90,8 @@ impl<'p> Row<'p> {
             let (key, before) = (key.read()?, cursor.rest);
             if cursor.peek() == Some(b'{') {
                 let parent = self.descend(&key);
-                if self.fields.is_sparse(&self.path) {
-                    // Ids with weights are left to the general reader.
+                if self.fields.takes_no_object(&self.path) {
+                    // Ids with weights, and errors, are left to the general reader.
                     return Err(Odd);
                 }
                 self.features(cursor, buffers, shape.as_deref_mut(), depth)?;

@@ -81,7 +81,7 @@ fn values_are_typed_by_metadata() {
 }
 
 #[test]
-fn lists_of_flags_are_for_bool_features_of_whichever_input() {
+fn lists_of_flags_are_zeros_and_ones() {
     let json = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
         "inputs": [
           {"tensor": "x", "entity": "user", "dtype": "float32", "features": [{"name": "x", "default": 0}]},
@@ -90,9 +90,9 @@ fn lists_of_flags_are_for_bool_features_of_whichever_input() {
         "outputs": [{"tensor": "y", "name": "y", "kind": "single"}]}"#;
     let plan = Plan::compile(crate::Metadata::parse(json).expect("valid"));
     assert!(pack_json(&plan, json!({"user": {"f": [true, false]}})).is_ok());
-    let failure = pack_json(&plan, json!({"user": {"n": [true, false]}})).expect_err("flags");
+    assert!(pack_json(&plan, json!({"user": {"n": [true, false]}})).is_ok());
+    let failure = pack_json(&plan, json!({"user": {"n": [true, "a"]}})).expect_err("mixed");
     assert_eq!(failure.reason, Reason::FeatureType);
-    assert_eq!(failure.message, r#"user["n"]: expected int64 values, found flags"#);
 }
 
 #[test]
@@ -118,6 +118,11 @@ fn nested_objects_are_dotted_paths() {
     let plan = Plan::compile(crate::Metadata::parse(json).expect("valid"));
     let packed = pack_json(&plan, json!({"user": {"a": {"b": {"c": 5}}}})).expect("packs");
     assert_eq!(packed.tensors[0].content, floats(&[5.0]));
+    for user in [json!({"a.b.c": {"d": 5}}), json!({"a": {"b": {"c": {}}}})] {
+        let failure = pack_json(&plan, json!({"user": user})).expect_err("an object");
+        assert_eq!(failure.reason, Reason::FeatureType, "{failure}");
+        assert_eq!(fields(&failure), [r#"user["a.b.c"]"#]);
+    }
     let twice = json!({"user": {"a.b.c": 1, "a": {"b": {"c": 5}}}});
     let failure = pack_json(&plan, twice).expect_err("ambiguous");
     assert_eq!(failure.reason, Reason::RequestMalformed);
@@ -154,7 +159,7 @@ fn errors_name_the_path_of_the_value() {
             Reason::RequestMalformed,
         ),
         (json!({"user": {"embedding": [1, "a"]}}), r#"user["embedding"]"#, Reason::FeatureType),
-        (json!({"user": {"embedding": [true]}}), r#"user["embedding"]"#, Reason::FeatureType),
+        (json!({"user": {"embedding": [true]}}), r#"user["embedding"]"#, Reason::FeatureLength),
         (
             json!({"treatments": [{"features": {"discount": [[1]]}}]}),
             r#"treatments[0].features["discount"]"#,

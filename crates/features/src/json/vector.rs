@@ -116,7 +116,7 @@ impl Vector {
             Type::Integers => Value::Integers(&self.integers),
             Type::Reals => Value::PackedReals(&self.reals),
             Type::Texts => Value::EncodedTexts(&self.texts, self.count),
-            Type::Flags if dtype == DType::Bool => Value::Integers(&self.integers),
+            Type::Flags if dtype != DType::String => Value::Integers(&self.integers),
             Type::Flags => return Err(Odd),
         })
     }

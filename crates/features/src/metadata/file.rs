@@ -47,8 +47,9 @@ fn check_remote(file: &Object<'_>, framework: &str) -> Result<(), Wrong> {
         return file.optional("remote").map_or(Ok(()), |_| Err(file.at("remote", message)));
     }
     let remote = file.required("remote")?.object()?;
-    remote.only(&["model", "version"])?;
+    remote.only(&["model", "version", "row_by_row"])?;
     remote.required("model")?.name()?;
+    remote.flag("row_by_row", false)?;
     remote.optional("version").map_or(Ok(()), |version| version.name().map(drop))
 }
 

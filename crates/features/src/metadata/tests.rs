@@ -39,6 +39,8 @@ fn omitted_settings_have_their_defaults() {
     assert_eq!(&*metadata.signature, "serving_default");
     assert!(metadata.deterministic);
     assert!(metadata.annotations.is_empty());
+    // An editor may write a byte order mark.
+    assert_eq!(Metadata::parse(&[b"\xef\xbb\xbf", &json[..]].concat()), Ok(metadata));
 }
 
 #[test]
@@ -55,6 +57,9 @@ fn an_error_names_path_and_problem() {
     let error = Metadata::parse(json.as_bytes()).expect_err("not an array");
     assert_eq!(error.to_string(), "metadata.json: inputs: expected an array, found a number");
     assert_eq!(error.reason(), Reason::ImageInvalid);
+    let deep = format!(r#"{{"annotations": {{"a": {}"#, "[".repeat(100_000));
+    let error = Metadata::parse(deep.as_bytes()).expect_err("nested too deeply").to_string();
+    assert!(error.contains("recursion limit exceeded"), "{error}");
     let error = Metadata::parse(b"{").expect_err("not JSON").to_string();
     assert_eq!(
         error,

@@ -19,7 +19,7 @@ pub(super) fn read(node: &Node<'_>) -> Result<Uplift, Wrong> {
     }
 }
 
-fn read_control(node: &Node<'_>) -> Result<BTreeMap<String, Option<f32>>, Wrong> {
+fn read_control(node: &Node<'_>) -> Result<BTreeMap<String, Option<f64>>, Wrong> {
     let object = node.object()?;
     if object.map.is_empty() {
         return Err(node.error("at least one column is needed"));
@@ -29,13 +29,13 @@ fn read_control(node: &Node<'_>) -> Result<BTreeMap<String, Option<f32>>, Wrong>
 }
 
 /// A number, or null for a missing value.
-fn read_value(node: &Node<'_>) -> Result<Option<f32>, Wrong> {
+fn read_value(node: &Node<'_>) -> Result<Option<f64>, Wrong> {
     if node.value.is_null() {
         return Ok(None);
     }
     Ok(match read_number(node, DType::Float32)? {
-        Raw::Integer(value) => Some(value as f32),
-        Raw::Real(value) => Some(value as f32),
+        Raw::Integer(value) => Some(value as f64),
+        Raw::Real(value) => Some(value),
         _ => return Err(node.error("expected a number or null")),
     })
 }

@@ -468,6 +468,9 @@ fn a_path_that_an_object_gives_twice_is_malformed() {
     let failure = packed(ObjectKind::NumberValue(2.0)).expect_err("ambiguous");
     assert_eq!(failure.reason, Reason::RequestMalformed);
     assert_eq!(fields(&failure), [r#"user["a.b"]"#]);
+    let inner = object(&[("c", ObjectKind::NumberValue(2.0))]);
+    let failure = packed(ObjectKind::StructValue(inner)).expect_err("an object");
+    assert_eq!(failure.reason, Reason::FeatureType);
     let absent = packed(ObjectKind::NullValue(0)).expect("null is absence");
     assert_eq!(absent.tensors[0].content, floats(&[1.0]));
 }

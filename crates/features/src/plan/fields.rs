@@ -1,5 +1,7 @@
 //! The positions of an entity's features in the tensors.
 
+use std::collections::HashSet;
+
 use outrigger_proto::outrigger::v1::ValueOrigin;
 
 use super::{InputPlan, bad_feature::BadFeature};
@@ -17,8 +19,6 @@ pub(crate) struct Fields {
     pub(crate) entity: Entity,
     pub(crate) keys: Keys,
     pub(crate) fields: Vec<Field>,
-    /// True if there is a feature that takes ids with weights.
-    has_sparse: bool,
 }
 
 /// The position of one feature.
@@ -37,6 +37,8 @@ pub(crate) struct Field {
     pub(crate) number: bool,
     /// True if it takes ids with weights.
     sparse: bool,
+    /// True if an object cannot stand for features whose names go on after its own.
+    whole: bool,
 }
 
 impl Fields {
@@ -45,10 +47,14 @@ impl Fields {
         let names = of_entity.clone().flat_map(|(_, input)| &input.columns);
         let names: Vec<_> = names.map(|column| &column.feature).collect();
         let keys = Keys::new(names.into_iter());
-        let fields = of_entity.flat_map(|(index, input)| fields_of(index, input));
-        let fields: Vec<Field> = fields.collect();
-        let has_sparse = fields.iter().any(|field| field.sparse);
-        Self { entity, keys, fields, has_sparse }
+        let fields = of_entity.clone().flat_map(|(index, input)| fields_of(index, input));
+        let mut fields: Vec<Field> = fields.collect();
+        let columns = || of_entity.clone().flat_map(|(_, input)| &input.columns);
+        let parents: HashSet<&str> = columns().flat_map(|it| parents(&it.feature)).collect();
+        for (field, column) in fields.iter_mut().zip(columns()) {
+            field.whole = field.sparse || !parents.contains(&*column.feature);
+        }
+        Self { entity, keys, fields }
     }
 }
 
@@ -65,8 +71,12 @@ impl Fields {
 
     /// True if the feature of this name takes ids with weights.
     pub(crate) fn is_sparse(&self, feature: &[u8]) -> bool {
-        let is_sparse = |slot: usize| self.fields[slot].sparse;
-        self.has_sparse && self.keys.find(feature).is_some_and(is_sparse)
+        self.keys.find(feature).is_some_and(|slot| self.fields[slot].sparse)
+    }
+
+    /// True if a value is expected at this path, and not an object of features.
+    pub(crate) fn takes_no_object(&self, path: &[u8]) -> bool {
+        self.keys.find(path).is_some_and(|slot| self.fields[slot].whole)
     }
 
     /// The length of the longest name in bytes.
@@ -105,6 +115,11 @@ impl Field {
     }
 }
 
+/// The parts of a name before each of its dots.
+pub(crate) fn parents(name: &str) -> impl Iterator<Item = &str> {
+    name.match_indices('.').map(|(dot, _)| &name[..dot])
+}
+
 fn fields_of(index: usize, input: &InputPlan) -> impl Iterator<Item = Field> {
     let mut end = 0;
     input.columns.iter().enumerate().map(move |(position, column)| {
@@ -118,6 +133,7 @@ fn fields_of(index: usize, input: &InputPlan) -> impl Iterator<Item = Field> {
             single: column.is_scalar(),
             number: column.is_scalar() && column.takes_floats(),
             sparse: column.takes_ids(),
+            whole: true,
         }
     })
 }

@@ -8,9 +8,9 @@ use serde_json::{Map, Number, Value};
 /// The most values of a [`Small`].
 const FEW: usize = 1000;
 
-/// Parses JSON; a repeated key within an object is an error.
+/// Parses JSON, which may begin with a byte order mark; a repeated key within an object is an error.
 pub(crate) fn parse(json: &[u8]) -> Result<Value, serde_json::Error> {
-    let mut json = serde_json::Deserializer::from_slice(json);
+    let mut json = serde_json::Deserializer::from_slice(outrigger_core::without_mark(json));
     let value = Strict { left: &mut { usize::MAX } }.deserialize(&mut json)?;
     json.end()?;
     Ok(value)

@@ -1,9 +1,14 @@
 //! Builds response messages from the engine's outputs.
 
-use std::{cmp::Ordering, collections::HashMap};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, HashMap},
+};
 
-use outrigger_core::{Failure, Tensor};
-use outrigger_proto::outrigger::v1::{PredictResponse, ScoreList, ServedModel, predict_response};
+use outrigger_core::{Failure, Reason, Tensor};
+use outrigger_proto::outrigger::v1::{
+    PredictResponse, ScoreList, ServedModel, TreatmentError, predict_response,
+};
 
 use super::output::Checked;
 use crate::{
@@ -62,17 +67,40 @@ fn answer_user(
         let output = &plan.metadata.outputs[*index];
         match outputs.get(index) {
             Some(checked) => OutputValues::read(output, checked, user_index, user),
-            None => Ok(OutputValues { output, values: Vec::new(), integers: Vec::new() }),
+            None => Ok(OutputValues {
+                output,
+                values: Vec::new(),
+                left_out: Vec::new(),
+                integers: Vec::new(),
+            }),
         }
     };
+    let lists = user.outputs.iter().map(values_of).collect::<Result<Vec<_>, Failure>>()?;
+    let mut left_out = BTreeMap::new();
+    for (row, message) in lists.iter().flat_map(|list| &list.left_out) {
+        left_out.entry(*row).or_insert_with(|| message.clone());
+    }
+    let (score, others) = lists.split_first().expect("at least one output is chosen");
+    let order = rank(score, user, &left_out);
+    let mut treatment_errors = user.errors.clone();
+    treatment_errors.extend(left_out.into_iter().map(|(row, message)| {
+        TreatmentError {
+            index: user.positions()[row],
+            id: user
+                .ids
+                .as_ref()
+                .map_or_else(String::new, |ids| String::from_utf8_lossy(ids.get(row)).into_owned()),
+            reason: Reason::ScoresInvalid.as_str().to_owned(),
+            message,
+            feature: String::new(),
+        }
+    }));
+    treatment_errors.sort_by_key(|error| error.index);
     let mut response = PredictResponse {
         request_id: user.request_id.to_string(),
-        treatment_errors: user.errors.clone(),
+        treatment_errors,
         ..PredictResponse::default()
     };
-    let (first, others) = user.outputs.split_first().expect("at least one output is chosen");
-    let score = values_of(first)?;
-    let order = rank(&score, user.top_k);
     match score.output.kind {
         OutputKind::Single => {
             let value = score.values[score.output.score_column];
@@ -86,8 +114,7 @@ fn answer_user(
             response.output = Some(predict_response::Output::Scores(list));
         }
     }
-    for output in others {
-        let values = values_of(output)?;
+    for values in others {
         let list = match values.output.kind {
             OutputKind::Single => values.single(),
             OutputKind::PerTreatment => values.list(order.as_deref(), user),
@@ -101,6 +128,8 @@ fn answer_user(
 struct OutputValues<'p> {
     output: &'p Output,
     values: Vec<f32>,
+    /// The rows that are left out, with the reasons.
+    left_out: Vec<(usize, String)>,
     /// The exact values of an output of integers.
     integers: Vec<i64>,
 }
@@ -112,8 +141,12 @@ impl<'p> OutputValues<'p> {
         index: usize,
         user: &UserRows,
     ) -> Result<Self, Failure> {
-        let values = checked.values(index, user.kept())?;
-        Ok(Self { output, values, integers: checked.integers(index, user.kept()) })
+        let (values, left_out) = match output.kind {
+            OutputKind::PerTreatment if user.skip => checked.kept(index, user.kept()),
+            _ => (checked.values(index, user.kept())?, Vec::new()),
+        };
+        let integers = checked.integers(index, user.kept());
+        Ok(Self { output, values, left_out, integers })
     }
 
     /// The order of two rows by their scores, the higher one first.
@@ -173,12 +206,20 @@ impl<'p> OutputValues<'p> {
 
 /// The positions of the `top_k` highest scores, best first; ties keep their order. `None`
 /// if all scores are returned in request order.
-fn rank(score: &OutputValues<'_>, top_k: usize) -> Option<Vec<usize>> {
-    if top_k == 0 {
+fn rank(
+    score: &OutputValues<'_>,
+    user: &UserRows,
+    left_out: &BTreeMap<usize, String>,
+) -> Option<Vec<usize>> {
+    if user.top_k == 0 && left_out.is_empty() {
         return None;
     }
-    let mut order: Vec<_> = (0..score.rows()).collect();
+    let rows = (0..user.kept()).filter(|row| !left_out.contains_key(row));
+    let mut order: Vec<_> = rows.collect();
+    if user.top_k == 0 {
+        return Some(order);
+    }
     order.sort_by(|a, b| score.compare(*a, *b));
-    order.truncate(top_k);
+    order.truncate(user.top_k);
     Some(order)
 }

@@ -62,6 +62,18 @@ impl<'t> Checked<'t> {
         places.map(|(row, column)| self.finite(user, row, column)).collect()
     }
 
+    /// The values of one user's treatments, and those rows that are left out, with their messages.
+    pub(super) fn kept(&self, user: usize, treatments: usize) -> (Vec<f32>, Vec<(usize, String)>) {
+        let at = |row, column| read(self.bytes, self.dtype, self.element(user, row, column));
+        let values: Vec<_> = self.places(treatments).map(|(row, column)| at(row, column)).collect();
+        let wrong = |(row, values): (usize, &[f32])| {
+            let value = values.iter().find(|value| !value.is_finite())?;
+            Some((row, format!("output {:?}: the value is {value}", self.name)))
+        };
+        let left_out = values.chunks(self.width).enumerate().filter_map(wrong).collect();
+        (values, left_out)
+    }
+
     /// As [`Self::values`], of an output of integers; empty for another output.
     pub(super) fn integers(&self, user: usize, treatments: usize) -> Vec<i64> {
         let places = self.places(treatments).filter(|_| self.is_integer());

@@ -96,6 +96,7 @@ impl<'p> Packer<'p> {
             requested: view.count,
             ids: options.treatment_ids.then(|| Ids::copied(&ids)),
             errors,
+            skip: options.skip,
             top_k: options.top_k,
             outputs: options.outputs,
         };

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     limits::refuse_too_many,
-    place::{Place, given_twice, sparse_object},
+    place::{Place, given_twice, object_value},
     transcode::Unknown,
 };
 
@@ -122,8 +122,8 @@ fn read_user<'a>(
         None => {}
         Some(User::UserFeatures(map)) => read_map(&map.features, &names.user, &mut row, unknown),
         Some(User::UserObject(user)) => {
-            let inner = |path: &str| match names.sparse.contains(path) {
-                true => Err(sparse_object(path, place)),
+            let inner = |path: &str| match names.whole.contains(path) {
+                true => Err(object_value(path, place)),
                 false => Ok(()),
             };
             object::leaves(user, &inner, &mut |path, value| {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     entries::{Entries, STRANGERS},
-    place::{Place, given_twice, sparse_object},
+    place::{Place, given_twice, object_value},
     plan::Fields,
     value::{Scalar, put_mixed},
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
@@ -23,7 +23,7 @@ use path::Path;
 /// not name are counted.
 ///
 /// # Errors
-/// A feature is given twice, by different paths of keys, or a sparse one as an object.
+/// A feature is given twice, by different paths of keys, or one is an object.
 pub(super) fn features<'r>(
     object: &[&'r [u8]],
     fields: &Fields,
@@ -59,9 +59,9 @@ impl<'r> Walk<'_, 'r> {
             let parent = self.path.push(key);
             match value {
                 Merged::Absent => {}
-                Merged::Object(_) if self.fields.is_sparse(self.path.bytes()) => {
+                Merged::Object(_) if self.fields.takes_no_object(self.path.bytes()) => {
                     let feature = String::from_utf8_lossy(self.path.bytes());
-                    return Err(sparse_object(&feature, self.place).into());
+                    return Err(object_value(&feature, self.place).into());
                 }
                 Merged::Object(parts) => self.descend(&parts)?,
                 value => self.leaf(value)?,

@@ -80,6 +80,7 @@ impl<'p, 'r> Packer<'p, 'r> {
             requested: part.count,
             errors,
             ids: ids.map(|ids| Ids::copied(&ids)),
+            skip: options.skip,
             top_k: options.top_k,
             outputs: options.outputs,
         };

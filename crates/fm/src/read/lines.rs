@@ -32,7 +32,9 @@ impl Faults {
     /// Records a fault of the present entry. An error, unless the mode is lenient.
     pub(crate) fn found(&mut self, text: String) -> Result<(), Error> {
         if !self.lenient {
-            return Err(self.error(text));
+            return Err(self.error(format!(
+                "{text}; \"lenient\": true in options.json skips such entries, as XGBoost Serving does"
+            )));
         }
         self.skipped.count += 1;
         if self.skipped.first.is_none() {
@@ -70,13 +72,14 @@ impl<'a> Lines<'a> {
         Self { file: file.content, remaining: file.size, line: Vec::new() }
     }
 
-    /// The next line, without its end. None at the end of the file.
+    /// The next line, without its end. None at the end of the file, before which empty lines do not
+    /// count.
     pub(crate) fn next(
         &mut self,
         faults: &mut Faults,
         budget: &mut Budget,
     ) -> Result<Option<&[u8]>, Error> {
-        if self.remaining == 0 {
+        if self.is_at_end(faults)? {
             return Ok(None);
         }
         faults.number += 1;
@@ -102,6 +105,16 @@ impl<'a> Lines<'a> {
             }
         }
         Ok(Some(&self.line))
+    }
+
+    /// True if nothing but white space is left, as far as it is in the buffer.
+    fn is_at_end(&mut self, faults: &Faults) -> Result<bool, Error> {
+        if self.remaining == 0 {
+            return Ok(true);
+        }
+        let available = fill(self.file).map_err(|error| faults.io(error))?;
+        let rest = usize::try_from(self.remaining).ok().and_then(|count| available.get(..count));
+        Ok(rest.is_some_and(|rest| rest.iter().all(u8::is_ascii_whitespace)))
     }
 }
 
@@ -194,7 +207,7 @@ mod tests {
     #[test]
     fn lines_arrive_in_any_pieces() {
         assert_eq!(lines(b"ab\n\nc", 5).expect("lines"), [&b"ab"[..], b"", b"c"]);
-        assert_eq!(lines(b"ab\n\n", 4).expect("lines"), [&b"ab"[..], b""]);
+        assert_eq!(lines(b"ab\n\n", 4).expect("lines"), [&b"ab"[..]]);
         assert_eq!(lines(b"", 0).expect("no lines").len(), 0);
     }
 

@@ -45,19 +45,20 @@ pub(crate) fn trees(trees: &[Tree], features: usize) -> Vec<u8> {
         format!(
             "{{\"left_children\":[1,3,5,-1,-1,-1,-1],\"right_children\":[2,4,6,-1,-1,-1,-1],\
              \"split_indices\":[{},0,0,0,0],\"split_conditions\":[{},0,0,0,0],\
-             \"default_left\":[{},0,0,0,0],\"tree_param\":{{\"size_leaf_vector\":\"1\"}}}}",
+             \"default_left\":[{},0,0,0,0],\"tree_param\":{{\"num_nodes\":\"7\",\
+             \"size_leaf_vector\":\"1\"}}}}",
             joined(indices),
             joined(conditions),
             joined(default_left)
         )
     });
     let each = each.collect::<Vec<_>>().join(",");
-    let groups = vec!["0"; trees.len()].join(",");
+    let (count, groups) = (trees.len(), vec!["0"; trees.len()].join(","));
     format!(
-        "{{\"learner\":{{\"gradient_booster\":{{\"model\":{{\"tree_info\":[{groups}],\
-         \"trees\":[{each}]}},\"name\":\"gbtree\"}},\"learner_model_param\":{{\"base_score\":\
+        "{{\"learner\":{{\"gradient_booster\":{{\"model\":{{\"gbtree_model_param\":\
+         {{\"num_trees\":\"{count}\"}},\"tree_info\":[{groups}],\"trees\":[{each}]}},\"name\":\"gbtree\"}},\"learner_model_param\":{{\"base_score\":\
          \"0\",\"num_class\":\"0\",\"num_feature\":\"{features}\"}},\"objective\":{{\"name\":\
-         \"reg:squarederror\"}}}},\"version\":[3,0,0]}}"
+         \"reg:squarederror\"}}}},\"version\":[1,0,0]}}"
     )
     .into_bytes()
 }

@@ -183,7 +183,8 @@ fn a_package_of_another_framework_is_refused() {
     assert!(refused(GBDT_FM).contains("its framework is gbdt_fm_softmax, not gbdt_fm"));
     assert!(refused(XGBOOST).contains("those of a model of gbdt_fm or gbdt_fm_softmax"));
     let uplift = Some(Arc::new(Uplift::Arms(vec!["mens".to_owned()])));
-    let learner = PackagedModel { directory: directory.path().to_owned(), uplift };
+    let learner =
+        PackagedModel { directory: directory.path().to_owned(), uplift, is_double: false };
     let refused = (GBDT_FM_SOFTMAX.interface)(&learner, "serving_default").expect_err("uplift");
     assert!(refused.message.contains("the framework has no uplift models"), "{refused}");
     assert!(load(&learner).is_err());

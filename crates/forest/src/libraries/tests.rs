@@ -1,6 +1,6 @@
 use std::{fs, sync::Arc, time::Duration};
 
-use outrigger_core::{Shape, Tensor};
+use outrigger_core::{Content, DType, Shape, Tensor};
 use outrigger_run::{
     Call,
     local::{floats, tensor},
@@ -22,6 +22,7 @@ feature_names=age price
 
 Tree=0
 num_leaves=2
+num_cat=0
 split_feature=1
 threshold=0.5
 decision_type=2
@@ -33,8 +34,10 @@ end of trees
 ";
 
 pub(crate) const CATBOOST_FILE: &str = r#"{"features_info": {"float_features": [
-{"feature_id": "age", "feature_index": 0, "flat_feature_index": 0},
-{"feature_id": "price", "feature_index": 1, "flat_feature_index": 1}]},
+{"feature_id": "age", "feature_index": 0, "flat_feature_index": 0,
+ "nan_value_treatment": "AsIs"},
+{"feature_id": "price", "feature_index": 1, "flat_feature_index": 1,
+ "nan_value_treatment": "AsIs"}]},
 "model_info": {"params": {"loss_function": {"type": "MultiClass"}}},
 "oblivious_trees": [{"leaf_values": [1, 2, 3, 3],
 "splits": [{"border": 0.5, "float_feature_index": 1}]}], "scale_and_bias": [1, [0.25, 0]]}"#;
@@ -67,6 +70,30 @@ fn a_model_of_lightgbm_has_the_outputs_of_any_tree_model() {
     assert_eq!(columns, ["age", "price"]);
     let sparse = (LIGHTGBM.interface)(&package.path().into(), "sparse");
     assert!(sparse.is_err(), "a feature that a sparse row lacks is zero in LightGBM");
+}
+
+#[test]
+fn a_package_may_declare_float64() {
+    // The threshold and the number above it are the same in f32.
+    let close = LIGHTGBM_FILE.replace("threshold=0.5", "threshold=1700000000.5");
+    let rows = [0.0, 1_700_000_000.5, 0.0, 1_700_000_001.0];
+    for (name, content, framework, margins) in [
+        ("model.txt", &*close, LIGHTGBM, &[-1.0, 0.0][..]),
+        ("model.json", CATBOOST_FILE, CATBOOST, &[3.25, 3.0, 3.25, 3.0]),
+    ] {
+        let package = package(name, content);
+        let model = PackagedModel { is_double: true, ..package.path().into() };
+        let interface = (framework.interface)(&model, "serving_default").expect("an interface");
+        assert_eq!(interface.input("features").expect("an input").dtype, DType::Float64.into());
+        let bytes = rows.iter().flat_map(|value: &f64| value.to_le_bytes()).collect();
+        let (content, name, shape) = (Content::Bytes(bytes), "features".into(), vec![2, 2]);
+        let tensor = Tensor { name, dtype: DType::Float64, shape, content };
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let call = Call::new(vec![tensor], vec!["margin".into()], deadline);
+        let loaded = load(&model).expect("a model");
+        assert_eq!(loaded.interface("serving_default"), Some(interface));
+        assert_eq!(*floats(&loaded.run(call).expect("scores")[0]).expect("floats"), *margins);
+    }
 }
 
 #[test]

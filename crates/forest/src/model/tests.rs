@@ -52,7 +52,7 @@ pub(crate) fn package(name: &str, model: &Value, options: Option<&str>) -> TempD
 
 /// Reads the model in a directory.
 pub(crate) fn read(directory: &Path) -> Result<Model, Failure> {
-    Model::new(files::model(directory)?, &Scoring::read(directory)?)
+    Model::new(files::model(directory, false)?, &Scoring::read(directory)?)
 }
 
 pub(crate) fn squares() -> Value {

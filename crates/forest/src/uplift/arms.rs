@@ -1,6 +1,6 @@
 //! T-learners: a model for each arm, and one for the control.
 
-use std::{borrow::Cow, collections::HashSet, path::Path, slice};
+use std::{borrow::Cow, collections::HashSet, marker::PhantomData, path::Path, slice};
 
 use outrigger_core::{Content, ContributionSize, DType, Explanation, Failure, Shape, TensorSpec};
 use outrigger_run::{
@@ -14,7 +14,9 @@ use super::{
     distinct::{Distinct, gathered},
 };
 use crate::{
-    Model, Scoring, files, invalid,
+    Model, Scoring,
+    cell::Cell,
+    files, invalid,
     libraries::{self, ARMS},
     model::SIGNATURE,
 };
@@ -29,7 +31,7 @@ const CONTROL: &str = "control";
 const MODEL: &str = "model.";
 
 /// Computes an array of numbers for rows by a model; the number says which one.
-type Compute<'a> = &'a dyn Fn(&Model, usize, &[f32]) -> Result<Vec<f32>, RunError>;
+type Compute<'a, T> = &'a dyn Fn(&Model, usize, &[T]) -> Result<Vec<f32>, RunError>;
 
 /// The input with the number of each row's arm.
 pub(super) fn spec() -> TensorSpec {
@@ -61,13 +63,15 @@ fn problem(text: &str) -> Failure {
 }
 
 /// A T-learner.
-pub(super) struct Arms {
+pub(super) struct Arms<T> {
     control: Model,
     /// The models by the arms' numbers; None for that of the control.
     arms: Vec<Option<Model>>,
+    /// The type of the rows' values.
+    cells: PhantomData<T>,
 }
 
-impl Arms {
+impl<T: Cell> Arms<T> {
     /// Loads the models of the arms called `names`; `control` is that of the control. Blocks.
     ///
     /// # Errors
@@ -83,7 +87,7 @@ impl Arms {
             _ => arm(&control, name, &directory.join(ARMS), scoring).map(Some),
         };
         let arms = names.iter().map(load).collect::<Result<_, _>>()?;
-        Ok(Self { control, arms })
+        Ok(Self { control, arms, cells: PhantomData })
     }
 
     /// The number of the arm of each row.
@@ -111,9 +115,9 @@ impl Arms {
         &self,
         call: &Call,
         widths: &[usize],
-        compute: Compute<'_>,
+        compute: Compute<'_, T>,
     ) -> Result<Vec<Comparison>, RunError> {
-        let rows = self.control.values(call)?;
+        let rows = self.control.values::<T>(call)?;
         let width = self.control.header().features();
         // Rows of one user that differ only in the arm are one row for each model.
         let distinct = Distinct::new(&rows, width, slice::from_ref(&(0..width)));
@@ -139,9 +143,9 @@ impl Arms {
     fn compare_arm<'a>(
         &self,
         (model, of_arm): (&Model, &[usize]),
-        (rows, distinct): (&[f32], &Distinct),
+        (rows, distinct): (&[T], &Distinct),
         comparisons: impl Iterator<Item = (&'a mut Comparison, usize)>,
-        compute: Compute<'_>,
+        compute: Compute<'_, T>,
     ) -> Result<(), RunError> {
         let mut needed: Vec<_> = of_arm.iter().map(|row| distinct.of_rows[*row]).collect();
         needed.dedup();
@@ -175,7 +179,7 @@ fn arm(control: &Model, name: &str, directory: &Path, scoring: &Scoring) -> Resu
         return Err(problem(&format!("the arm {name:?} needs {files} in {within}, has {found}")));
     };
     let shown = format!("{ARMS}/{file}");
-    let trees = files::model_at(&directory.join(file), &shown)?;
+    let trees = files::model_at(&directory.join(file), &shown, control.is_double)?;
     let model = libraries::check(trees.library(), library)
         .and_then(|()| Model::new(trees, scoring))
         .map_err(|failure| failure.map_message(|message| format!("{shown}: {message}")))?;
@@ -190,7 +194,7 @@ fn arm(control: &Model, name: &str, directory: &Path, scoring: &Scoring) -> Resu
     Ok(model)
 }
 
-impl Learner for Arms {
+impl<T: Cell> Learner for Arms<T> {
     fn compare(&self, call: &Call, outputs: &[Output]) -> Result<Vec<Comparison>, RunError> {
         let widths: Vec<_> = outputs.iter().map(|output| self.width(*output)).collect();
         self.compare_by(call, &widths, &|model, at, rows| Ok(model.scores(outputs[at], rows)))
@@ -207,7 +211,7 @@ impl Learner for Arms {
     /// The arm is a column of its own, whose contribution is 0: no model sees it.
     fn explain(&self, call: &Call, proceed: Proceed<'_>) -> Result<Explanation, RunError> {
         let widths = [self.control.contributions(SIGNATURE)?.of_row()];
-        let compute = |model: &Model, _, rows: &[f32]| model.contributions_to(rows, proceed);
+        let compute = |model: &Model, _, rows: &[T]| model.contributions_to(rows, proceed);
         let mut comparisons = self.compare_by(call, &widths, &compute)?;
         let differences = comparisons.remove(0).into_differences();
         let columns = self.control.header().features();

@@ -7,33 +7,33 @@ use outrigger_run::{
     Call, RunError,
     local::{Model as _, Proceed},
 };
-use outrigger_trees::{Header, Output};
+use outrigger_trees::{Header, Library, Output};
 
 use super::{Comparison, KEY, Learner, distinct::Distinct};
-use crate::{Model, invalid, model::SIGNATURE};
+use crate::{Model, cell::Cell, invalid, model::SIGNATURE};
 
 /// The values of the control.
-pub(super) struct Control {
+pub(super) struct Control<T> {
     /// The columns with their values, ascending.
-    values: Vec<(usize, f32)>,
+    values: Vec<(usize, T)>,
     /// The other columns.
     others: Vec<Range<usize>>,
 }
 
-impl Control {
+impl<T: Cell> Control<T> {
     /// The values by the names of columns. Columns without names are called as XGBoost calls them:
     /// `f0`, `f1` and so on.
     ///
     /// # Errors
     /// IMAGE_INVALID if the model has no such columns, or there are no values.
     pub(super) fn new(
-        values: &BTreeMap<String, Option<f32>>,
+        values: &BTreeMap<String, Option<f64>>,
         header: &Header,
     ) -> Result<Self, Failure> {
-        let find = |(name, value): (&String, &Option<f32>)| {
+        let find = |(name, value): (&String, &Option<f64>)| {
             let column = column(name, header);
             let column = column.ok_or_else(|| problem(&format!("the model has no {name:?}")))?;
-            Ok((column, value.unwrap_or(f32::NAN)))
+            Ok((column, T::of(value.unwrap_or(f64::NAN))))
         };
         let mut values = values.iter().map(find).collect::<Result<Vec<_>, Failure>>()?;
         if values.is_empty() {
@@ -48,7 +48,7 @@ impl Control {
     }
 
     /// The learner with this control.
-    pub(super) fn of(mut self, model: Model) -> Single {
+    pub(super) fn of(mut self, model: Model) -> Single<T> {
         for (_, value) in &mut self.values {
             *value = model.with_missing([*value].as_slice().into())[0];
         }
@@ -59,7 +59,10 @@ impl Control {
 /// The column called `name`.
 fn column(name: &str, header: &Header) -> Option<usize> {
     if !header.feature_names().is_empty() {
-        return header.feature_names().iter().position(|known| known == name);
+        // LightGBM writes an underscore for each blank.
+        let without = if header.library() == Library::Lightgbm { "_" } else { " " };
+        let name = name.replace(' ', without);
+        return header.feature_names().iter().position(|known| *known == name);
     }
     let column = name.strip_prefix('f')?.parse().ok()?;
     (column < header.features() && name == format!("f{column}")).then_some(column)
@@ -70,16 +73,16 @@ fn problem(text: &str) -> Failure {
 }
 
 /// An S-learner.
-pub(super) struct Single {
+pub(super) struct Single<T> {
     model: Model,
-    control: Control,
+    control: Control<T>,
 }
 
-impl Single {
+impl<T: Cell> Single<T> {
     /// The rows of a call, and behind them the control of each distinct one. Rows that differ only in
     /// the columns of the control have one control.
-    fn with_controls(&self, call: &Call) -> Result<(Vec<f32>, Distinct), RunError> {
-        let rows = self.model.values(call)?;
+    fn with_controls(&self, call: &Call) -> Result<(Vec<T>, Distinct), RunError> {
+        let rows = self.model.values::<T>(call)?;
         let width = self.model.header().features();
         let distinct = Distinct::new(&rows, width, &self.control.others);
         let mut all = Vec::with_capacity(rows.len() + width * distinct.kept.len());
@@ -93,7 +96,7 @@ impl Single {
     }
 }
 
-impl Learner for Single {
+impl<T: Cell> Learner for Single<T> {
     fn compare(&self, call: &Call, outputs: &[Output]) -> Result<Vec<Comparison>, RunError> {
         let (all, distinct) = self.with_controls(call)?;
         let compare = |output: &Output| {

@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, ops::Range};
 
+use crate::cell::Cell;
+
 /// Rows without those that are equal to the one before.
 pub(super) struct Distinct {
     /// For each row, the number of its equal among those that are kept.
@@ -12,7 +14,7 @@ pub(super) struct Distinct {
 
 impl Distinct {
     /// Compares rows of `width` columns, of which only `compared` count.
-    pub(super) fn new(rows: &[f32], width: usize, compared: &[Range<usize>]) -> Self {
+    pub(super) fn new<T: Cell>(rows: &[T], width: usize, compared: &[Range<usize>]) -> Self {
         let count = rows.len().checked_div(width).unwrap_or(0);
         let mut distinct = Self { of_rows: Vec::with_capacity(count), kept: Vec::new() };
         let row = |at: usize| &rows[at * width..][..width];
@@ -30,7 +32,7 @@ impl Distinct {
     }
 
     /// The rows that are kept. They are not copied if they are all.
-    pub(super) fn rows<'r>(&self, rows: &'r [f32], width: usize) -> Cow<'r, [f32]> {
+    pub(super) fn rows<'r, T: Cell>(&self, rows: &'r [T], width: usize) -> Cow<'r, [T]> {
         if self.kept.len() == self.of_rows.len() {
             return Cow::Borrowed(rows);
         }
@@ -44,14 +46,15 @@ impl Distinct {
 }
 
 /// The rows with these numbers.
-pub(super) fn gathered(rows: &[f32], width: usize, numbers: &[usize]) -> Vec<f32> {
+pub(super) fn gathered<T: Copy>(rows: &[T], width: usize, numbers: &[usize]) -> Vec<T> {
     let mut all = Vec::with_capacity(width * numbers.len());
     numbers.iter().for_each(|number| all.extend_from_slice(&rows[number * width..][..width]));
     all
 }
 
 /// True if all bits are equal. Without an early end, so that vectors of numbers are compared.
-fn equal(a: &[f32], b: &[f32]) -> bool {
-    let difference = |(a, b): (&f32, &f32)| a.to_bits() ^ b.to_bits();
-    a.iter().zip(b).map(difference).fold(0, |all, bits| all | bits) == 0
+fn equal<T: Cell>(a: &[T], b: &[T]) -> bool {
+    let difference = |(a, b): (&T, &T)| a.bits() ^ b.bits();
+    a.iter().zip(b).map(difference).fold(T::Bits::default(), |all, bits| all | bits)
+        == T::Bits::default()
 }

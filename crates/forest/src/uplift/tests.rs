@@ -42,6 +42,7 @@ fn model(names: &[&str], stumps: &[Stump]) -> Value {
         .iter()
         .map(|(column, threshold, left, right)| stump(*column, *threshold, *left, *right));
     let booster = &mut learner["gradient_booster"]["model"];
+    booster["gbtree_model_param"]["num_trees"] = count.to_string().into();
     booster["trees"] = stumps.collect();
     booster["tree_info"] = vec![0; count].into();
     booster["iteration_indptr"] = (0..=count).collect();
@@ -57,7 +58,7 @@ struct Package {
 impl Package {
     fn model(&self) -> PackagedModel {
         let uplift = Some(Arc::new(self.uplift.clone()));
-        PackagedModel { directory: self.files.path().to_owned(), uplift }
+        PackagedModel { directory: self.files.path().to_owned(), uplift, is_double: false }
     }
 }
 
@@ -67,7 +68,7 @@ fn of_arms(names: &[&str]) -> Uplift {
 
 fn control(values: &[(&str, f32)]) -> Uplift {
     let value = |(name, value): &(&str, f32)| {
-        ((*name).to_owned(), Some(*value).filter(|value| !value.is_nan()))
+        ((*name).to_owned(), Some(f64::from(*value)).filter(|value| !value.is_nan()))
     };
     Uplift::Control(values.iter().map(value).collect())
 }

@@ -1,8 +1,8 @@
 //! The second lease of a request whose engine ended during the run.
 
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{pin::pin, sync::atomic::Ordering::Relaxed, time::Duration};
 
-use outrigger_core::Failure;
+use outrigger_core::{EngineId, Failure};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Handle, wait::answer_by};
@@ -16,33 +16,50 @@ const NOTICED: Duration = Duration::from_secs(2);
 
 impl Handle {
     /// Leases the same version again after the engine ended, once it is served again, outside of any
-    /// trial. `None` if another version answers by then, or the engine stays away until the deadline,
-    /// or the request was sent although the engine had been away for long.
+    /// trial. `None` if another version answers by then, or the engine stays away until the deadline.
+    /// A call that the engine did not have when it ended waits no longer than other requests do:
+    /// `unsent_since` is the time of its first attempt then.
     ///
     /// # Errors
     /// Those of [`Handle::acquire`].
     pub async fn again(
         &self,
         interrupted: &Interrupted,
+        unsent_since: Option<Instant>,
+        deadline: Instant,
+    ) -> Result<Option<Lease>, Failure> {
+        let mut again = pin!(self.again_by(interrupted, unsent_since.is_some(), deadline));
+        let Some(since) = unsent_since else { return again.await };
+        if let Ok(result) = timeout_at(since + self.shared.patience, again.as_mut()).await {
+            return result;
+        }
+        let Interrupted { key, engine, selector, .. } = interrupted;
+        let is_routed = self.try_acquire_by(&key.name, selector, Choice::Live).is_some();
+        // Otherwise its version is being loaded.
+        if is_routed || self.is_away(engine) { Ok(None) } else { again.await }
+    }
+
+    fn is_away(&self, engine: &EngineId) -> bool {
+        self.models().engines.get(engine).is_some_and(|it| !it.reachable)
+    }
+
+    async fn again_by(
+        &self,
+        interrupted: &Interrupted,
+        is_unsent: bool,
         deadline: Instant,
     ) -> Result<Option<Lease>, Failure> {
         let Interrupted { key, engine, selector, route } = interrupted;
-        let is_away = || self.models().engines.get(engine).is_some_and(|it| !it.reachable);
+        let is_away = || self.is_away(engine);
         let is_old = |lease: &Lease| lease.route.load(Relaxed) == *route;
         let acquire = || self.acquire_by(&key.name, selector, Choice::Live, deadline);
         let until = answer_by(deadline);
         let noticed = (Instant::now() + NOTICED).min(until);
         let mut routed = self.shared.routed.clone();
-        // Routes are published before the state of the engines.
-        let was_away = is_away();
-        let routed_now = self.try_acquire_by(&key.name, selector, Choice::Live);
-        if was_away && routed_now.is_some_and(|lease| lease.is_ok_and(|lease| is_old(&lease))) {
-            // The engine may have come back and refused the call, before its return was noticed.
-            let back = (Instant::now() + BACK).min(until);
-            if timeout_at(back, routed.changed()).await.is_err() {
-                return Ok(None);
-            }
-        }
+        // Routes are published before the state of the engines: one that is away and routed has been
+        // away for long.
+        let routed_now = || self.try_acquire_by(&key.name, selector, Choice::Live).is_some();
+        let mut was_away = is_away() && (is_unsent || routed_now());
         loop {
             routed.mark_unchanged();
             let lease = acquire().await?;
@@ -55,13 +72,16 @@ impl Handle {
             drop(lease);
             // If the engine did not end, but only its connection, the route stays.
             let stays = !is_away();
-            let wait = if stays { noticed } else { until };
+            let wait = match (was_away, stays) {
+                // It may be back, and have refused the call before its return was noticed.
+                (true, _) => (Instant::now() + BACK).min(until),
+                (false, true) => noticed,
+                (false, false) => until,
+            };
             match timeout_at(wait, routed.changed()).await {
-                Err(_) if stays => {
-                    return acquire().await.map(Some);
-                }
+                Err(_) if stays || !is_away() => return acquire().await.map(Some),
                 Err(_) => return Ok(None),
-                Ok(_) => {}
+                Ok(_) => was_away = is_unsent && is_away(),
             }
         }
     }

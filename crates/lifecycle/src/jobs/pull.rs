@@ -8,6 +8,7 @@ use outrigger_trace::Parent;
 use super::{Done, Kept, Origin};
 use crate::{
     metrics,
+    places::Asker,
     pull::Deadline,
     signatures,
     sources::Fetch,
@@ -15,13 +16,12 @@ use crate::{
 };
 
 /// Pulls the files of `key` into the store, if it has the required signature. Files already in the
-/// store are not requested from the source. `is_own`: the model is in service, or the
-/// configuration names it. `span` is the parent of the pull's trace spans.
+/// store are not requested from the source. `span` is the parent of the pull's trace spans.
 pub(crate) async fn pull(
     world: Arc<World>,
     key: ModelKey,
     origin: Origin,
-    is_own: bool,
+    asker: Asker,
     span: Parent,
 ) -> Done {
     let digest = key.digest;
@@ -40,7 +40,7 @@ pub(crate) async fn pull(
         signatures::keep(&world, digest, verified).await;
         return Done::Pulled { origin, result: Ok(kept), evicted: Vec::new() };
     }
-    let result = fetch(&world, &key, is_own, &span).await;
+    let result = fetch(&world, &key, asker, &span).await;
     if result.is_ok() {
         signatures::keep(&world, digest, verified).await;
     }
@@ -51,12 +51,12 @@ pub(crate) async fn pull(
 async fn fetch(
     world: &Arc<World>,
     key: &ModelKey,
-    is_own: bool,
+    asker: Asker,
     span: &Parent,
 ) -> Result<Kept, Failure> {
     let source = world.source(&key.name)?;
     let location = world.names.load().location(&key.name)?;
-    let _place = world.pulls.take(&location, is_own).await;
+    let _place = world.pulls.take(&location, asker).await;
     let deadline = Deadline::within(world.config.pull_timeout);
     let fetched = source.fetch(key.digest, Fetch { world, deadline, span }).await;
     fetched.map(|tree| Kept::of(&tree)).map_err(|failure| world.engines.listed(failure))

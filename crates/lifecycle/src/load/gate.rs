@@ -111,11 +111,11 @@ impl Load {
         let allowed = ask.deadline.saturating_duration_since(ask.now);
         let ahead = if ask.is_first { 0 } else { queue.ahead(&ask.caller) };
         if let Some(wait) = self.is_late(ahead, allowed) {
-            return Err(Late { wait });
+            return Err(Late::Crowd(Some(wait)));
         }
-        if queue.is_empty() && self.has_room() {
+        if queue.is_empty() && self.has_room(now) && self.model.take() {
             queue.count(ask.caller);
-            return Ok(Entry::Running(self.admit(now)));
+            return Ok(Entry::Running(self.admitted(now)));
         }
         let (admit, admitted) = oneshot::channel();
         let waiter = Waiter { deadline: micros(ask.deadline), admit };
@@ -125,6 +125,7 @@ impl Load {
         };
         queue.advance_if_below(ask.caller);
         self.waiting.fetch_add(1, SeqCst);
+        self.model.waits();
         drop(queue);
         // A request may have ended just before this one was counted as waiting.
         self.admit_waiting(now);
@@ -137,8 +138,11 @@ impl Load {
     /// True if another request may be in progress. Those whose bodies are on their way come on top of
     /// the limit, by their expected number, because the engine does not work on them. In a trial no
     /// more than the limit are with the engine.
-    fn has_room(&self) -> bool {
+    fn has_room(&self, now: u64) -> bool {
         let Estimates { limit, arriving, is_trying, .. } = &self.estimates;
+        if self.model.is_full() || !self.is_limited_at(now) {
+            return !self.model.is_full();
+        }
         let limit = limit.load(Relaxed);
         self.in_flight.load(SeqCst) < limit.saturating_add(arriving.load(Relaxed))
             && (!is_trying.load(Relaxed) || self.working.load(SeqCst) < limit)
@@ -185,21 +189,30 @@ impl Load {
     /// Admits waiting requests while there is room, until one has gone away meanwhile.
     fn admit_next(self: &Arc<Self>, now: u64) -> Option<Running> {
         let mut queue = self.queue();
-        while self.has_room()
-            && let Some(waiter) = queue.take_next()
-        {
-            self.waiting.fetch_sub(1, SeqCst);
-            let wait = self.duration();
-            let end = now.saturating_add(micros_of(self.with_margin(wait)));
-            let admitted = match end > waiter.deadline {
-                true => Err(Late { wait }),
-                false => Ok(self.admit(now)),
+        while self.has_room(now) && self.model.take() {
+            let Some(waiter) = queue.take_next() else {
+                self.model.give_back();
+                break;
             };
+            self.waits_no_more();
+            let end = now.saturating_add(micros_of(self.with_margin(self.duration())));
+            let admitted = match end > waiter.deadline {
+                true => Err(self.reason()),
+                false => Ok(self.admitted(now)),
+            };
+            if admitted.is_err() {
+                self.model.give_back();
+            }
             if let Err(Ok(gone)) = waiter.admit.send(admitted) {
                 return Some(gone);
             }
         }
         None
+    }
+
+    fn waits_no_more(&self) {
+        self.waiting.fetch_sub(1, SeqCst);
+        self.model.has_waited();
     }
 
     pub(super) fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -216,15 +229,19 @@ impl Waiting {
     /// Waits until it is admitted.
     ///
     /// # Errors
-    /// It would be late by now.
+    /// It would be late by now, or the engine has been away for too long.
     pub async fn admitted(&mut self) -> Result<Running, Late> {
-        // The queue drops nobody without a result.
-        (&mut self.admitted).await.unwrap_or_else(|_| Err(self.late()))
+        tokio::select! {
+            biased;
+            // The queue drops nobody without a result.
+            admitted = &mut self.admitted => admitted.unwrap_or_else(|_| Err(self.load.reason())),
+            failure = self.load.flight.given_up() => Err(Late::Engine(failure)),
+        }
     }
 
     /// The refusal of a request that waits after [`Self::latest`].
     pub fn late(&self) -> Late {
-        Late { wait: self.load.duration() }
+        self.load.reason()
     }
 }
 
@@ -232,7 +249,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         let removed = self.load.queue().remove(&self.caller, self.ticket);
         if removed.is_some() {
-            self.load.waiting.fetch_sub(1, SeqCst);
+            self.load.waits_no_more();
         }
     }
 }

@@ -145,43 +145,64 @@ pub(super) fn play(
     is_guarded: bool,
     is_warm: bool,
 ) -> Played {
-    let start = *EPOCH + Duration::from_secs(1);
-    let mut play = Play {
-        load: Arc::default(),
-        engine,
-        sources: sources.to_vec(),
-        is_guarded,
-        start,
-        end: start + Duration::from_secs(seconds),
-        events: BinaryHeap::new(),
-        requests: HashMap::new(),
-        latest: 0,
-        busy: 0,
-        queue: VecDeque::new(),
-        gone: HashMap::new(),
-        woken: Arc::default(),
-        random: 7,
-        played: Played::default(),
-        reported: if is_warm { start + BEFORE } else { start },
-    };
-    for (index, source) in sources.iter().enumerate() {
-        let first = match source.pattern {
-            Pattern::Open(_) => 1,
-            Pattern::Closed(count) => count,
-        };
-        (0..first).for_each(|_| play.at(start, Event::Arrives(index)));
-    }
-    for second in 1..=seconds {
-        play.at(start + Duration::from_secs(second), Event::Second);
-    }
-    while let Some(Reverse((now, event))) = play.events.pop() {
-        play.happens(now, event);
-        play.wake(now);
-    }
-    play.played
+    Play::new(engine, sources, seconds, is_guarded, is_warm).played()
+}
+
+/// As [`play`], guarded and cold, with at most so many requests of the model in progress.
+pub(super) fn play_within(most: u32, engine: Engine, sources: &[Source], seconds: u64) -> Played {
+    let play = Play::new(engine, sources, seconds, true, false);
+    play.load.allow(most);
+    play.played()
 }
 
 impl Play {
+    fn new(
+        engine: Engine,
+        sources: &[Source],
+        seconds: u64,
+        is_guarded: bool,
+        is_warm: bool,
+    ) -> Self {
+        let start = *EPOCH + Duration::from_secs(1);
+        let mut play = Self {
+            load: Arc::default(),
+            engine,
+            sources: sources.to_vec(),
+            is_guarded,
+            start,
+            end: start + Duration::from_secs(seconds),
+            events: BinaryHeap::new(),
+            requests: HashMap::new(),
+            latest: 0,
+            busy: 0,
+            queue: VecDeque::new(),
+            gone: HashMap::new(),
+            woken: Arc::default(),
+            random: 7,
+            played: Played::default(),
+            reported: if is_warm { start + BEFORE } else { start },
+        };
+        for (index, source) in sources.iter().enumerate() {
+            let first = match source.pattern {
+                Pattern::Open(_) => 1,
+                Pattern::Closed(count) => count,
+            };
+            (0..first).for_each(|_| play.at(start, Event::Arrives(index)));
+        }
+        for second in 1..=seconds {
+            play.at(start + Duration::from_secs(second), Event::Second);
+        }
+        play
+    }
+
+    fn played(mut self) -> Played {
+        while let Some(Reverse((now, event))) = self.events.pop() {
+            self.happens(now, event);
+            self.wake(now);
+        }
+        self.played
+    }
+
     fn at(&mut self, at: Instant, event: Event) {
         self.events.push(Reverse((at, event)));
     }

@@ -1,7 +1,7 @@
 //! Tests with a simulated engine.
 
 use super::{
-    simulation::{Engine, Pattern, Played, Source, play},
+    simulation::{Engine, Pattern, Played, Source, play, play_within},
     *,
 };
 
@@ -292,4 +292,72 @@ fn a_request_that_enters_at_once_counts_and_waits_for_no_turn() {
     assert_eq!(load.in_flight.load(SeqCst), before + 1);
     entered.answered();
     assert_eq!(load.in_flight.load(SeqCst), before);
+}
+
+#[tokio::test]
+async fn beyond_the_limit_of_a_model_requests_wait_in_turn_whatever_their_version() {
+    let (model, now) = (Arc::<ModelLoad>::default(), Instant::now());
+    let [one, other] = [0, 1].map(|_| Load::of(&model, Arc::default()));
+    one.allow(2);
+    let enter = |load: &Arc<Load>, caller| load.enter(&ask(caller, now));
+    let first = enter(&one, 1).expect("one of two");
+    let second = enter(&other, 2).expect("two of two");
+    assert!(one.is_crowded(now) && other.is_crowded(now));
+    let mut third = waiting(enter(&one, 1));
+    let mut fourth = waiting(enter(&other, 2));
+    assert_eq!((third.late(), fourth.late()), (Late::Model, Late::Model));
+    drop(first);
+    let fourth = fourth.admitted().await.expect("the versions take turns");
+    assert!(futures::poll!(std::pin::pin!(third.admitted())).is_pending());
+    drop(second);
+    drop(third.admitted().await.expect("the next"));
+    one.allow(0);
+    let more: Vec<_> = (0..5).map(|_| enter(&one, 1).expect("no limit")).collect();
+    assert!(more.iter().all(|entry| matches!(entry, Entry::Running(_))));
+    drop((fourth, more));
+    assert_eq!((model.in_flight.load(SeqCst), model.waiting.load(SeqCst)), (0, 0));
+}
+
+/// All of them wait in turn for the requests that may be in progress, and the engine stays as busy as
+/// with one caller.
+#[test]
+fn callers_beyond_the_limit_of_their_model_get_as_many_answers_as_one_caller() {
+    const ALL: usize = 1200;
+    let slow = Engine { workers: 1000, service: |_| Duration::from_millis(800) };
+    for engine in [slow, FOUR] {
+        let answered = |callers: usize| {
+            let sources: Vec<_> =
+                (0..callers).map(|it| closed(it as u64, ALL / callers, 10_000)).collect();
+            let played = play_within(512, engine, &sources, 20);
+            assert_eq!((played.refused(), played.late()), (0, 0), "{callers} callers");
+            let least = played.by_caller.values().map(|it| it.took.len()).min().expect("callers");
+            let share = played.answered() / callers;
+            assert!(least * 2 > share, "{least} answers of {share} for one of {callers} callers");
+            played.answered()
+        };
+        let alone = answered(1);
+        for callers in [2, 3, 8, 32] {
+            let together = answered(callers);
+            assert!(together * 10 >= alone * 9, "{together} of {alone} with {callers} callers");
+        }
+    }
+}
+
+#[tokio::test]
+async fn requests_that_wait_for_an_engine_that_is_given_up_get_its_failure() {
+    let (turns, now) = (Arc::<outrigger_score::Turns>::default(), Instant::now());
+    let load = Load::of(&Arc::default(), Arc::new(Flight::new(Arc::clone(&turns))));
+    let _running: Vec<_> = (0..FIRST).map(|_| load.enter(&ask(1, now)).unwrap()).collect();
+    let mut waits = waiting(load.enter(&ask(1, now)));
+    assert_eq!(waits.late(), Late::Crowd(None));
+    let failure = Failure::new(outrigger_core::Reason::EngineUnavailable, "it does not answer");
+    let outage = |is_over_patience| {
+        Some(outrigger_score::Outage { failure: failure.clone(), is_over_patience })
+    };
+    turns.set_outage(outage(false));
+    assert_eq!(waits.late(), Late::Engine(failure.clone()));
+    let mut admitted = Box::pin(waits.admitted());
+    assert!(futures::poll!(admitted.as_mut()).is_pending());
+    turns.set_outage(outage(true));
+    assert_eq!(admitted.await.expect_err("given up"), Late::Engine(failure.clone()));
 }

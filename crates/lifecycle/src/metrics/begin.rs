@@ -26,6 +26,7 @@ const OUTCOMES: [(&str, &[&str]); 5] = [
 pub(crate) fn begin() {
     metrics::counter!(SWITCHES).absolute(0);
     super::quarantined(0);
+    super::journal_behind(false);
     for (counter, outcomes) in OUTCOMES {
         for &outcome in outcomes {
             metrics::counter!(counter, "outcome" => outcome).absolute(0);

@@ -55,13 +55,29 @@ impl Polled {
 
     /// Polls once. Returns true if the state has changed.
     fn poll(&self) -> bool {
-        let Some(listing) = self.versions.poll(&self.directory()) else { return false };
-        self.versions.state.send_replace(Some(Arc::new(listing)));
-        true
+        self.poll_as(Turn::Due)
+    }
+
+    fn poll_as(&self, turn: Turn) -> bool {
+        let listing = self.versions.poll(&self.directory(), turn);
+        let is_changed = listing.is_some();
+        listing.into_iter().for_each(|it| drop(self.versions.state.send_replace(Some(it.into()))));
+        is_changed
+    }
+
+    /// Sets the versions that cannot be served, by their contents.
+    fn fail(&self, contents: &[&str]) {
+        self.versions.set_failing(contents.iter().map(|it| digest(it)).collect());
+    }
+
+    /// The tags that `latest` stands for, and whether there are more.
+    fn latest(&self) -> (Vec<String>, bool) {
+        let latest = self.versions.listed().and_then(|listed| listed.latest).expect("known");
+        (latest.versions.iter().map(ToString::to_string).collect(), latest.has_more)
     }
 
     fn tags(&self) -> Option<Vec<String>> {
-        let tags = self.versions.tags()?;
+        let tags = self.versions.listed()?.tags;
         Some(tags.iter().map(ToString::to_string).collect())
     }
 
@@ -174,8 +190,7 @@ fn a_version_that_is_removed_gives_way_and_the_last_one_does_not() {
     polled.poll();
     assert_eq!(polled.tags().expect("known"), ["8", "latest"]);
     polled.remove(8);
-    assert!(!polled.poll(), "7 has not been looked at lately");
-    assert!(polled.poll());
+    assert!(polled.poll(), "two polls have seen 7 before");
     assert_eq!(polled.find("latest"), Ok(digest("seven")));
     polled.remove(7);
     assert!(polled.poll());
@@ -211,6 +226,50 @@ fn a_refused_version_is_shown_and_the_one_before_it_is_the_latest() {
     polled.poll();
     assert!(polled.poll());
     assert_eq!(polled.find("latest"), Ok(digest("eight")));
+}
+
+#[test]
+fn an_older_version_is_selected_beside_one_that_cannot_be_served() {
+    let polled = Polled::new(VersionPolicy::Latest(1));
+    for (number, content) in [(3, "three"), (8, "eight"), (9, "nine")] {
+        polled.write(number, content);
+    }
+    polled.poll();
+    assert!(polled.poll());
+    assert_eq!(polled.latest(), (vec!["9".to_owned()], true));
+    polled.fail(&["nine"]);
+    assert!(polled.poll_as(Turn::Early), "eight was seen by two polls");
+    assert_eq!(polled.tags().expect("known"), ["8", "9", "latest"]);
+    assert_eq!(polled.latest(), (vec!["9".to_owned(), "8".to_owned()], true));
+    assert_eq!(polled.find("latest"), Ok(digest("nine")), "it is still the newest");
+    polled.fail(&["nine", "eight"]);
+    assert!(!polled.poll_as(Turn::Early), "three was not looked at lately");
+    polled.poll();
+    assert!(polled.poll());
+    assert_eq!(polled.tags().expect("known"), ["3", "8", "9", "latest"]);
+    polled.fail(&["nine", "eight", "three"]);
+    polled.poll_as(Turn::Early);
+    assert!(!polled.latest().1, "there are no more");
+    polled.fail(&[]);
+    assert!(polled.poll_as(Turn::Early));
+    assert_eq!(polled.tags().expect("known"), ["9", "latest"], "the newest was mended");
+}
+
+#[test]
+fn a_version_that_is_being_written_is_not_taken_by_an_early_poll() {
+    let polled = Polled::new(VersionPolicy::Latest(1));
+    polled.write(9, "nine");
+    polled.poll();
+    assert!(polled.poll());
+    polled.write(8, "eig");
+    polled.fail(&["nine"]);
+    assert!(polled.poll_as(Turn::Early), "there is a further one");
+    assert!(!polled.poll_as(Turn::Early));
+    assert_eq!(polled.tags().expect("known"), ["9", "latest"]);
+    polled.write(8, "eight");
+    assert!(!polled.poll());
+    assert!(polled.poll());
+    assert_eq!(polled.find("8"), Ok(digest("eight")));
 }
 
 #[test]

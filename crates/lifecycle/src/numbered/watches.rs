@@ -10,7 +10,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::Versions;
+use super::{Turn, Versions};
 use crate::blocking::blocking;
 
 /// The limit of changes that wait to be handled; a task with a further one waits.
@@ -72,12 +72,17 @@ async fn watch(
     report: mpsc::Sender<ModelName>,
 ) {
     let directory = store.directory(&versions.directory.path);
+    let mut failing = versions.failing.subscribe();
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        let turn = tokio::select! {
+            _ = ticks.tick() => Turn::Due,
+            Ok(()) = failing.changed() => Turn::Early,
+        };
         let (directory, polled) = (directory.clone(), Arc::clone(&versions));
-        let Some(listing) = blocking(move || polled.poll(&directory)).await else { continue };
+        let listing = blocking(move || polled.poll(&directory, turn)).await;
+        let Some(listing) = listing else { continue };
         if let Some(failure) = &listing.failure {
             tracing::warn!(
                 model.name = %name, reason = %failure.reason, error = %failure.message,

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use outrigger_core::{
-    ModelKey, ModelName, Step,
+    Failure, ModelKey, ModelName, Step,
     machines::Machines,
     model::{ModelMachine, State},
 };
@@ -14,7 +14,14 @@ use crate::versions::retain_of;
 
 /// The traces of versions on their way.
 #[derive(Default)]
-pub(crate) struct BringUps(BTreeMap<ModelKey, BringUp>);
+pub(crate) struct BringUps {
+    under_way: BTreeMap<ModelKey, BringUp>,
+    /// Traces that end when the routes of their versions are in force.
+    ended: Vec<(BringUp, End)>,
+}
+
+/// The result of a bring-up; `None` if the version is not wanted any more.
+type End = Option<Result<(), Failure>>;
 
 struct BringUp {
     step: &'static str,
@@ -37,7 +44,7 @@ impl BringUps {
             for model in machines.models_of(name) {
                 self.follow_one(tracer, model);
             }
-            retain_of(&mut self.0, name, |key, _| machines.model(key).is_some());
+            retain_of(&mut self.under_way, name, |key, _| machines.model(key).is_some());
         }
     }
 
@@ -51,19 +58,24 @@ impl BringUps {
         if let (true, Some(model)) = (tracer.is_on(), machines.model(key)) {
             self.follow_one(tracer, model);
         }
-        let step = self.0.get(key).map(|under_way| under_way.part.as_parent());
+        let step = self.under_way.get(key).map(|under_way| under_way.part.as_parent());
         step.unwrap_or_default()
+    }
+
+    /// Ends the traces of versions that serve, or failed, by now.
+    pub(crate) fn show(&mut self) {
+        self.ended.drain(..).for_each(|(bring_up, end)| bring_up.end(end));
     }
 
     fn follow_one(&mut self, tracer: &Tracer, model: &ModelMachine) {
         let key = model.key();
         let Some(step) = step(model.state()) else {
-            if let Some(ended) = self.0.remove(key) {
-                ended.end(model);
-            }
+            let ended = self.under_way.remove(key);
+            self.ended.extend(ended.map(|bring_up| (bring_up, end(model))));
             return;
         };
-        let under_way = self.0.entry(key.clone()).or_insert_with(|| BringUp::begin(tracer, key));
+        let under_way =
+            self.under_way.entry(key.clone()).or_insert_with(|| BringUp::begin(tracer, key));
         if under_way.step != step {
             under_way.step = step;
             under_way.part = under_way.whole.child(step, SpanKind::Internal);
@@ -79,19 +91,22 @@ impl BringUp {
         Self { step: "", part: Span::none(), whole }
     }
 
-    /// Ends the trace: the version serves, its last step failed, or it is not wanted any more.
-    fn end(self, model: &ModelMachine) {
-        let result = match (model.state(), model.trouble()) {
-            (State::Serving { .. }, _) => Ok(()),
-            (_, Some(trouble)) => Err(trouble.failure.clone()),
-            (_, None) => return self.cancel(),
-        };
-        self.part.end(&result);
-        self.whole.end(&result);
+    fn end(mut self, end: End) {
+        match end {
+            Some(result) => {
+                self.part.end(&result);
+                self.whole.end(&result);
+            }
+            None => self.whole.failed_with("CANCELLED", "the version is no longer wanted"),
+        }
     }
+}
 
-    fn cancel(mut self) {
-        self.whole.failed_with("CANCELLED", "the version is no longer wanted");
+/// The end of a bring-up: the version serves, its last step failed, or it is not wanted any more.
+fn end(model: &ModelMachine) -> End {
+    match (model.state(), model.trouble()) {
+        (State::Serving { .. }, _) => Some(Ok(())),
+        (_, trouble) => trouble.map(|trouble| Err(trouble.failure.clone())),
     }
 }
 

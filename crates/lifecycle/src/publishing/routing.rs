@@ -11,11 +11,13 @@ use outrigger_core::{
     machines::{Answer, Machines, TagKey},
     model::ModelMachine,
 };
+use outrigger_score::Outage;
 use outrigger_trials::Arms;
 use tokio::sync::watch;
 
 use super::inputs::Inputs;
 use crate::{
+    flights::Flights,
     handle::stopping,
     routes::{Entry, LastAsked, ModelRoutes, Route, Routes},
     versions::VersionData,
@@ -57,8 +59,14 @@ impl Routing {
         self.routed.subscribe()
     }
 
-    /// Updates the outages of the engines. Returns the models whose answers they may change.
-    pub(crate) fn set_outages(&mut self, machines: &Machines, now: Moment) -> Vec<ModelName> {
+    /// Updates the outages of the engines, which `flights` follow. Returns the models whose answers
+    /// they may change.
+    pub(crate) fn set_outages(
+        &mut self,
+        machines: &Machines,
+        flights: &Flights,
+        now: Moment,
+    ) -> Vec<ModelName> {
         let mut changed = Vec::new();
         for engine in machines.engines().keys() {
             let outage = machines.outage(engine, now);
@@ -68,6 +76,7 @@ impl Routing {
             let models = machines.models().map(ModelMachine::key);
             let placed = models.filter(|key| machines.engine_of(key) == Some(engine));
             changed.extend(placed.map(|key| key.name.clone()));
+            flights.set_outage(engine, outage.as_ref().and_then(outage_of));
             match outage {
                 Some(outage) => self.outages.insert(engine.clone(), outage),
                 None => self.outages.remove(engine),
@@ -103,7 +112,7 @@ impl Routing {
     /// Publishes the routes of models whose answers have changed. Returns true if any have: then
     /// [`Self::announce`] must follow.
     pub(crate) fn publish(&mut self, changed: &BTreeSet<ModelName>, inputs: &Inputs<'_>) -> bool {
-        let full = inputs.machines.is_full();
+        let full = inputs.machines.is_full(inputs.now);
         let answers = changed.iter().map(|name| (name, answers(name, inputs)));
         let none = Answers::new();
         let differs = |(name, answers): &(&ModelName, Answers)| {
@@ -167,6 +176,19 @@ impl Routing {
         let closed = Routes { closed: Some(stopping()), ..Routes::default() };
         self.routes.store(Arc::new(closed));
         self.announce();
+    }
+}
+
+/// The outage that the calls in an engine with this answer meet.
+fn outage_of(answer: &Answer) -> Option<Outage> {
+    match answer {
+        Answer::Waiting(Some(failure)) => {
+            Some(Outage { failure: failure.clone(), is_over_patience: false })
+        }
+        Answer::Refused(failure) => {
+            Some(Outage { failure: failure.clone(), is_over_patience: true })
+        }
+        _ => None,
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use outrigger_core::{Digest, ModelName, Moment, Stage, machines::Machines, model::ModelMachine};
 
+use outrigger_trials::Reports;
+
 use crate::metrics;
 
 /// The last known stage of each version, and the number of versions by stage.
@@ -21,12 +23,13 @@ struct Reached {
 }
 
 impl Stages {
-    /// Logs and counts the transitions of models that have changed.
+    /// Follows the models that have changed. Their transitions are logged and counted by `reports`.
     pub(crate) fn follow(
         &mut self,
         changed: &BTreeSet<ModelName>,
         machines: &Machines,
         now: Moment,
+        reports: &mut Reports,
     ) {
         for name in changed {
             let before = self.reached.remove(name).unwrap_or_default();
@@ -40,7 +43,7 @@ impl Stages {
                 let before = before.unwrap_or(Reached { stage: Stage::New, since: now });
                 let since = if before.stage == stage { before.since } else { now };
                 if before.stage != stage {
-                    report_transition(model, before, now);
+                    report_transition(model, before, now, reports);
                 }
                 *self.counts.entry(stage).or_default() += 1;
                 reached.insert(digest, Reached { stage, since });
@@ -49,21 +52,29 @@ impl Stages {
                 self.reached.insert(name.clone(), reached);
             }
         }
+    }
+
+    /// Sets the gauges of versions by stage, and those of the engines.
+    pub(crate) fn show(&self, machines: &Machines) {
         metrics::state(&self.counts);
         metrics::engines(machines.engines());
         metrics::dropped(machines.counts());
     }
 }
 
-fn report_transition(model: &ModelMachine, before: Reached, now: Moment) {
-    metrics::moved(before.stage, model.stage(), now.since(before.since));
+fn report_transition(model: &ModelMachine, before: Reached, now: Moment, reports: &mut Reports) {
+    let key = model.key().clone();
+    let stage = model.stage();
     let cause = model.history().last().map(|transition| transition.cause.clone());
-    tracing::info!(
-        model.name = %model.key().name,
-        model.digest = %model.key().digest,
-        state.from = %before.stage,
-        state.to = %model.stage(),
-        cause = cause.as_deref().unwrap_or_default(),
-        "a model has changed its state"
-    );
+    reports.add(move || {
+        metrics::moved(before.stage, stage, now.since(before.since));
+        tracing::info!(
+            model.name = %key.name,
+            model.digest = %key.digest,
+            state.from = %before.stage,
+            state.to = %stage,
+            cause = cause.as_deref().unwrap_or_default(),
+            "a model has changed its state"
+        );
+    });
 }

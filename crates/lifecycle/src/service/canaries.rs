@@ -3,15 +3,11 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use outrigger_core::{machines::Event, tags};
-use outrigger_trials::{CanaryRecord, Effect as TrialEffect, Trials};
+use outrigger_trials::{Effect as TrialEffect, Trials};
 use tokio::{sync::oneshot::error::TryRecvError, time::sleep_until};
 
 use super::{Service, Stop};
-use crate::{
-    jobs::Done,
-    trial_context::TrialContext,
-    world::{blocking, defect},
-};
+use crate::{jobs::Done, trial_context::TrialContext, world::defect};
 
 impl Service {
     /// Waits until the trials are due to be judged; for ever if there is no trial.
@@ -26,13 +22,12 @@ impl Service {
     }
 
     pub(super) fn judge(&mut self) -> Option<Stop> {
-        self.try_canaries(|trials, cx| trials.judge(cx));
-        self.show_canaries();
+        self.try_trials(|trials, cx| trials.judge(cx));
         None
     }
 
     /// Answers those whose decisions have been made.
-    pub(super) fn report_decisions(&mut self) {
+    pub(super) fn answer_decisions(&mut self) {
         for (mut decision, done) in std::mem::take(&mut self.decisions) {
             match decision.try_recv() {
                 // The caller may have gone.
@@ -44,9 +39,10 @@ impl Service {
         }
     }
 
-    /// Publishes the canaries on trial.
-    pub(super) fn show_canaries(&mut self) {
-        self.try_canaries(|trials, cx| trials.show(&trials.models(), cx));
+    /// Runs a step that may change the view of every trial.
+    pub(super) fn try_trials(&mut self, step: impl FnOnce(&mut Trials, &TrialContext<'_>)) {
+        self.try_canaries(step);
+        self.tried.extend(self.trials.models());
     }
 
     /// Runs a step of the trials and carries out its effects.
@@ -72,22 +68,18 @@ impl Service {
                 self.apply(Event::Used(used));
                 self.apply(Event::Tag(key, tags::Event::Removed));
             }
-            E::Run(job) => {
-                let world = Arc::clone(&self.world);
-                self.jobs.start(Done::Trial(job.panicked(defect())), async move {
-                    Done::Trial(job.run(&*world).await)
-                });
-            }
-            E::Save(record) => self.save_trials(record),
+            // Other control planes see its result.
+            E::Run(job) => self.registry_jobs.push(job),
         }
     }
 
-    fn save_trials(&mut self, record: CanaryRecord) {
-        self.trials_written += 1;
-        let (world, number) = (Arc::clone(&self.world), self.trials_written);
-        self.jobs.start(Done::Nothing, async move {
-            blocking(&world, move |world| world.write_canaries(number, &record)).await;
-            Done::Nothing
-        });
+    /// Starts the jobs with the registry that the trials requested.
+    pub(super) fn start_registry_jobs(&mut self) {
+        for job in std::mem::take(&mut self.registry_jobs) {
+            let world = Arc::clone(&self.world);
+            self.jobs.start(Done::Trial(job.panicked(defect())), async move {
+                Done::Trial(job.run(&*world).await)
+            });
+        }
     }
 }

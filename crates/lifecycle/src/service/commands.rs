@@ -28,8 +28,11 @@ impl Service {
             Some(Command::Shutdown { grace, done }) => {
                 return Some(Stop { grace, done: Some(done) });
             }
-            Some(Command::Ask { model, selector }) => {
+            Some(Command::Ask { model, selector, caller }) => {
                 self.report_uses_of(&model, &selector);
+                if let Some(caller) = caller {
+                    self.askers.entry(model.clone()).or_insert(caller);
+                }
                 let is_listed = self.world.names.load().is_configured(&model);
                 let ask = if is_listed { Event::AskListed } else { Event::Ask };
                 self.apply(ask(model, selector));
@@ -37,28 +40,31 @@ impl Service {
             Some(Command::Load { model, selector, done }) => {
                 self.report_uses_of(&model, &selector);
                 self.apply(Event::Load(model, selector));
-                // The caller waits for the model by other means, or has gone.
-                done.send(()).ok();
+                // The caller then waits for the model, and must not see an earlier route.
+                self.reply(done, ());
             }
             Some(Command::Decide { model, tag, act, by, done }) => {
                 let key = TagKey { name: model, tag };
                 let (decided, decision) = oneshot::channel();
                 self.decisions.push((decision, done));
-                self.try_canaries(|trials, cx| trials.decide(&key, act, by, decided, cx));
-                self.show_canaries();
+                self.try_trials(|trials, cx| trials.decide(&key, act, by, decided, cx));
             }
             Some(Command::Reconfigure { names, tunables, done }) => {
                 self.reconfigure(names, *tunables);
-                // The caller may have gone.
-                done.send(()).ok();
+                self.reply(done, ());
             }
             Some(Command::Unload { model, selector, delete, done }) => {
                 let result = self.unload(model, selector, delete);
-                self.publish();
-                done.send(result).ok();
+                self.reply(done, result);
             }
         }
         None
+    }
+
+    /// Answers a caller once the changes are published.
+    fn reply<T: Send + 'static>(&mut self, done: oneshot::Sender<T>, result: T) {
+        // The caller may have gone.
+        self.replies.push(Box::new(move || drop(done.send(result))));
     }
 
     /// Reports the uses of the other tags of `model` before `selector` becomes known, because the
@@ -74,7 +80,7 @@ impl Service {
         }
     }
 
-    /// Applies another configuration, and publishes the changes.
+    /// Applies another configuration.
     fn reconfigure(&mut self, names: Arc<Names>, tunables: Tunables) {
         let old = self.world.names.swap(Arc::clone(&names));
         self.watch_directories();
@@ -92,7 +98,6 @@ impl Service {
         let changes = names.changes(&old, known).into_iter().chain(asked).chain(tuned);
         changes.for_each(|event| self.apply(event));
         self.publishing.configurations += 1;
-        self.publish();
     }
 
     fn unload(&mut self, name: ModelName, selector: Selector, delete: bool) -> Result<(), Failure> {
@@ -118,8 +123,7 @@ impl Service {
             }
             Done::Pulled { origin, result, evicted } => self.pulled(&origin, result, evicted),
             Done::Trial(completion) => {
-                self.try_canaries(|trials, cx| trials.completed(completion, cx));
-                self.show_canaries();
+                self.try_trials(|trials, cx| trials.completed(completion, cx));
             }
             Done::Verified(revoked) => {
                 for (key, failure) in revoked {

@@ -17,8 +17,8 @@ use crate::{
         prepare::{self, Prepared},
         pull,
     },
-    metrics,
-    world::{World, blocking, defect},
+    places::Asker,
+    world::{World, defect},
 };
 
 impl Service {
@@ -26,18 +26,14 @@ impl Service {
         match effect {
             Effect::Resolve(key, attempt) => self.resolve(key, attempt),
             Effect::Switched(key, digest) => {
-                metrics::switched();
-                tracing::info!(
-                    model.name = %key.name, model.tag = %key.tag, model.digest = %digest,
-                    "the tag is served by another version"
-                );
+                self.publishing.reports.add(move || report::switched(&key, digest));
             }
-            Effect::LoadFailed(key, failure) => report::failure(&key, "loading", &failure),
-            Effect::CrashesUnexplained(engine) => tracing::warn!(
-                %engine,
-                "the engine ends again and again, and no version explains it: something else kills \
-                 it, or its memory is too small; versions in quarantine for it are loaded again"
-            ),
+            Effect::LoadFailed(key, failure) => {
+                self.publishing.reports.add(move || report::failure(&key, "loading", &failure));
+            }
+            Effect::CrashesUnexplained(engine) => {
+                self.publishing.reports.add(move || report::unexplained(&engine));
+            }
             Effect::Model(key, effect) => self.carry_out_model(key, effect),
             Effect::Engine(engine, message) => {
                 if let Some(courier) = self.couriers.get(&engine) {
@@ -86,7 +82,9 @@ impl Service {
         let step = self.publishing.bring_ups.step_of(&key, &self.machines, tracer);
         let is_own = self.world.names.load().is_configured(&key.name)
             || self.machines.models_of(&key.name).any(|model| model.routed().is_some());
-        let pull = pull::pull(Arc::clone(&self.world), key.clone(), origin.clone(), is_own, step);
+        let asker =
+            if is_own { Asker::Own } else { Asker::Stranger(self.askers.remove(&key.name)) };
+        let pull = pull::pull(Arc::clone(&self.world), key.clone(), origin.clone(), asker, step);
         let job = self.jobs.start(failed, pull);
         self.pulls.begin(origin, key, attempt, job);
     }
@@ -134,15 +132,17 @@ impl Service {
 
     fn delete(&mut self, key: ModelKey, attempt: Attempt) {
         let (world, digest) = (Arc::clone(&self.world), key.digest);
+        let number = world.durable.number();
         let done = move || Done::Event(Event::Model(key, model::Event::Deleted(attempt)));
         self.jobs.start(done.clone()(), async move {
+            world.durable.settled(number).await;
             disk::delete(&world, digest).await;
             done()
         });
     }
 }
 
-/// Publishes the files of `key` as `id`, once the state `number` is on disk.
+/// Publishes the files of `key` as `id`, once the state `number` is settled.
 async fn publish(
     world: &Arc<World>,
     key: &ModelKey,
@@ -151,7 +151,7 @@ async fn publish(
     number: u64,
 ) -> Result<(), Fault> {
     let prepared = prepared.ok_or(Fault::FilesMissing)?;
-    blocking(world, move |world| world.write_journal(number)).await;
+    world.durable.settled(number).await;
     let (_, engine) = &prepared.engine;
     let published = engine.publish(id, key.digest, prepared.model.clone()).await;
     published.map_err(|failed| match failed {

@@ -47,7 +47,7 @@ async fn users_of_a_batch_have_the_arms_of_their_keys() {
     other.end_call();
     for (key, arm) in keys.iter().zip(&arms) {
         let alone = lease(&handle, key).await;
-        assert_eq!((alone.arm(), alone.is_counted()), (*arm, *key != keys[7]), "{key}");
+        assert_eq!((alone.arm(), alone.is_counted()), (*arm, false), "{key}: its arm is known");
     }
     let canary = if main.arm() == Arm::Canary { &main } else { &other };
     let stand_in = canary.stand_in().expect("live answers if the canary fails");

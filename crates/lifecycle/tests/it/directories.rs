@@ -1,13 +1,24 @@
 //! Models that come from directories of numbered versions.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use outrigger_canary::Layer;
 use outrigger_core::{Digest, Reason, Rollover, Selector, Stage, VersionPolicy};
 use outrigger_lifecycle::{
-    CanaryOutcome, Handle, ModelEntry, Snapshot, Tunables, VersionDirectory,
+    CanaryOutcome, Handle, ModelEntry, Snapshot, Tunables, VersionDirectory, VersionView,
 };
+use outrigger_testkit::engine::{Loading, Predicting, row_sums};
 use tokio::{task::JoinSet, time::Instant};
+use tonic::Code;
 
 use crate::{
     canaries::{quick, well},
@@ -162,6 +173,105 @@ async fn a_version_that_is_refused_leaves_the_one_before_it() {
     numbered.write(8, 8);
     let eight = moved(&handle, "latest", seven).await;
     assert_eq!(answering(&handle, "8").await, Ok(eight), "it was replaced by a good one");
+}
+
+/// Ways in which a version cannot be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Broken {
+    Empty,
+    WithoutMetadata,
+    NoModel,
+    DoesNotLoad,
+    FailsAtTheGate,
+}
+
+impl Numbered {
+    /// Writes version 9, which cannot be served.
+    fn write_broken(&mut self, broken: Broken) {
+        let path = self.path().join("9");
+        match broken {
+            Broken::Empty => return fs::create_dir(path).expect("a directory"),
+            Broken::WithoutMetadata | Broken::NoModel => {
+                fs::create_dir(&path).expect("a directory");
+                fs::write(path.join("saved_model.pb"), "no model").expect("written");
+            }
+            Broken::DoesNotLoad | Broken::FailsAtTheGate => self.write(9, 9),
+        }
+        if broken == Broken::NoModel {
+            let metadata = model(9).metadata.to_string();
+            fs::write(path.join("metadata.json"), metadata).expect("written");
+        }
+        let content = fs::read(path.join("saved_model.pb")).expect("it is there");
+        let newest = Arc::new(AtomicI64::new(0));
+        let loaded = Arc::clone(&newest);
+        self.rig.engine.on_load(move |load| {
+            let is_newest =
+                fs::read(load.path.join("saved_model.pb")).ok() == Some(content.clone());
+            match broken {
+                Broken::DoesNotLoad if is_newest => {
+                    Loading::Fails(Code::Internal, "an operation is missing".to_owned())
+                }
+                _ => {
+                    loaded.fetch_max(if is_newest { load.version } else { 0 }, SeqCst);
+                    Loading::Normal
+                }
+            }
+        });
+        self.rig.engine.on_predict(move |prediction| match broken {
+            Broken::FailsAtTheGate if prediction.version == newest.load(SeqCst) => {
+                Predicting::Fails(Code::Internal, "an operation is missing".to_owned())
+            }
+            _ => row_sums(prediction),
+        });
+    }
+}
+
+/// The version that answers for `latest` without waiting.
+fn latest(handle: &Handle) -> Option<Digest> {
+    let lease = handle.try_acquire(&name("churn"), &tag("latest"), "")?;
+    lease.ok().map(|lease| lease.key.digest)
+}
+
+#[tokio::test]
+async fn a_cold_start_beside_a_broken_newest_version_serves_the_one_before() {
+    use Broken as B;
+    for broken in [B::Empty, B::WithoutMetadata, B::NoModel, B::DoesNotLoad, B::FailsAtTheGate] {
+        let mut numbered = Numbered::new(VersionPolicy::Latest(1)).await;
+        numbered.write(3, 3);
+        numbered.write_broken(broken);
+        let handle = numbered.rig.start();
+        until(&handle, |it| it.ready).await;
+        let three = latest(&handle).unwrap_or_else(|| panic!("{broken:?}: ready, and not served"));
+        assert_eq!(answering(&handle, "3").await, Ok(three), "{broken:?}");
+        let view = handle.models().models[&name("churn")].clone();
+        let failed = |it: &VersionView| it.digest != three && it.failure.is_some();
+        assert!(view.versions.values().any(failed), "{broken:?}: the newest has its reason");
+
+        numbered.rig.stop().await;
+        let handle = numbered.rig.start();
+        assert_eq!(answering(&handle, "latest").await, Ok(three), "{broken:?}: after a restart");
+        fs::remove_dir_all(numbered.path().join("9")).expect("it is there");
+        numbered.write(9, 10);
+        let nine = moved(&handle, "latest", three).await;
+        assert_eq!(answering(&handle, "9").await, Ok(nine), "{broken:?}: it was mended");
+        until(&handle, |it| serving(it, "3").is_none()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_newest_version_that_recovers_by_itself_takes_over() {
+    for rollover in [Rollover::Overlap, Rollover::Replace] {
+        let mut numbered = Numbered::new(VersionPolicy::Latest(1)).await;
+        numbered.rig.config.tunables.models[0].rollover = rollover;
+        numbered.write(3, 3);
+        numbered.write_broken(Broken::DoesNotLoad);
+        let handle = numbered.rig.start();
+        let three = answering(&handle, "latest").await.expect("served");
+        numbered.rig.engine.on_load(|_| Loading::Normal);
+        handle.load(&name("churn"), &tag("9"), Instant::now() + PATIENCE).await.expect("it loads");
+        until(&handle, |it| serving(it, "latest").is_some_and(|now| now != three)).await;
+        until(&handle, |it| loaded(it) == 1).await;
+    }
 }
 
 #[tokio::test]

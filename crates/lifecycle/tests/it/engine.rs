@@ -1,9 +1,10 @@
 //! Tests of engines that restart, hang and vanish.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use outrigger_core::{Reason, Stage};
 use outrigger_testkit::engine::{Gate, Received, Reloading};
+use tokio::time::Instant;
 
 use crate::rig::{Rig, acquire, acquire_within, engine, model, predict, stage, until};
 
@@ -73,6 +74,47 @@ async fn requests_wait_for_an_engine_that_comes_back_soon() {
     let waiting = acquire(&handle, "churn");
     let (lease, ()) = tokio::join!(waiting, async { rig.engine.resume().expect("it starts") });
     predict(&lease.expect("served again")).await.expect("it answers");
+}
+
+/// It may run again within its deadline. A call that did not reach the engine waits as any other does.
+#[tokio::test]
+async fn only_a_call_that_the_engine_had_outlasts_the_patience_with_it() {
+    let mut rig = Rig::new().await;
+    rig.push("churn", "latest", &model(1));
+    rig.config.engine.patience = Duration::from_secs(2);
+    let handle = rig.start();
+    let lease = acquire(&handle, "churn").await.expect("served");
+    rig.engine.stop().await;
+    let interrupted = lease.interrupted();
+    let (began, deadline) = (Instant::now(), Instant::now() + crate::rig::PATIENCE);
+    let unsent = handle.again(&interrupted, Some(began), deadline);
+    let mut sent = pin!(handle.again(&interrupted, None, deadline));
+    let unsent = tokio::select! {
+        unsent = unsent => unsent,
+        sent = &mut sent => panic!("the engine is away: {sent:?}"),
+    };
+    assert!(unsent.expect("the version has not failed").is_none());
+    // One that comes later does not wait: the engine has been away for long enough.
+    let began = Instant::now();
+    let later = handle.again(&interrupted, Some(began), deadline).await;
+    assert!(later.expect("the version has not failed").is_none());
+    assert!(began.elapsed() < rig.config.engine.patience / 2, "{:?}", began.elapsed());
+    rig.engine.resume().expect("it starts");
+    let lease = sent.await.expect("the version is served again").expect("the same");
+    predict(&lease).await.expect("it answers");
+}
+
+/// Predictions meet the failure of an engine that does not answer, and not their own deadlines.
+#[tokio::test]
+async fn a_run_in_an_engine_that_freezes_ends_when_the_patience_with_it_does() {
+    let (rig, handle) = Rig::started_with_silent_engine().await;
+    let lease = acquire(&handle, "churn").await.expect("served");
+    rig.engine.freeze();
+    let failure = predict(&lease).await.expect_err("it is frozen");
+    assert_eq!(failure.reason, Reason::EngineUnavailable, "{failure}");
+    rig.engine.thaw();
+    until(&handle, |it| engine(it).reachable).await;
+    predict(&lease).await.expect("it answers");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 mod batches;
 mod canaries;
 mod directories;
+mod durable;
 mod engine;
 mod engines;
 mod failures;

@@ -56,6 +56,24 @@ async fn slow_pulls_hold_up_neither_other_tenants_nor_models_in_service() {
 }
 
 #[tokio::test]
+async fn slow_pulls_of_one_caller_do_not_hold_up_those_of_others_in_its_part_of_the_registry() {
+    let mut rig = open_rig().await;
+    let gate = Gate::new();
+    rig.registry.script(Rule::get("/v2/team/slow").pause_after(0, &gate));
+    rig.push("quick", "latest", &model(1));
+    let handle = rig.start();
+    let slow = handle.by(1);
+    for number in 0..8 {
+        let name = format!("slow-{number}");
+        rig.push(&name, "latest", &model(10 + number));
+        acquire_within(&slow, &format!("team/{name}"), MOMENT).await.expect_err("it hangs");
+    }
+    rig.requested(|registry| registry.count("GET", "/v2/team/slow") == 3).await;
+    acquire(&handle.by(2), "team/quick").await.expect("a place is left");
+    gate.open();
+}
+
+#[tokio::test]
 async fn a_pull_that_takes_too_long_fails_and_gives_its_place_back() {
     let mut rig = open_rig().await;
     rig.config.pull_concurrency = 1;

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{BuildError, OWN_LAYER};
+use super::{BuildError, OWN_LAYER, origin};
 
 /// A file or directory below the package's directory.
 #[derive(Debug)]
@@ -22,18 +22,26 @@ impl Entry {
         self.size.is_some()
     }
 
+    pub(super) fn read(&self) -> Result<Vec<u8>, BuildError> {
+        fs::read(&self.path).map_err(BuildError::io(&self.path))
+    }
+
     pub(super) fn is_large(&self) -> bool {
         self.size.is_some_and(|size| size >= OWN_LAYER)
     }
 }
 
-/// All entries below `directory`, sorted by name, each directory before its own entries.
+/// All entries below `directory`, sorted by name, each directory before its own entries; without the
+/// note of its origin.
 pub(super) fn scan(directory: &Path) -> Result<Vec<Entry>, BuildError> {
     let mut entries = Vec::new();
     let mut open = vec![(directory.to_owned(), String::new())];
     while let Some((directory, prefix)) = open.pop() {
         for item in fs::read_dir(&directory).map_err(BuildError::io(&directory))? {
             let item = item.map_err(BuildError::io(&directory))?;
+            if prefix.is_empty() && item.file_name() == origin::FILE {
+                continue;
+            }
             let entry = entry(&item, &prefix)?;
             if !entry.is_file() {
                 open.push((entry.path.clone(), format!("{}/", entry.name)));
@@ -41,8 +49,13 @@ pub(super) fn scan(directory: &Path) -> Result<Vec<Entry>, BuildError> {
             entries.push(entry);
         }
     }
-    entries.sort_by(|one, other| one.name.split('/').cmp(other.name.split('/')));
+    sort(&mut entries);
     Ok(entries)
+}
+
+/// Sorts entries by name, each directory before its own entries.
+pub(super) fn sort(entries: &mut [Entry]) {
+    entries.sort_by(|one, other| one.name.split('/').cmp(other.name.split('/')));
 }
 
 fn entry(item: &fs::DirEntry, prefix: &str) -> Result<Entry, BuildError> {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use flate2::read::GzDecoder;
-use outrigger_core::{LayerKind, PackageLayout};
+use outrigger_core::{Describer, Failure, LayerKind, PackageLayout};
 
 use super::*;
 
@@ -175,6 +175,61 @@ fn a_package_holds_the_model_of_the_framework_that_it_names() {
     assert!(error.to_string().ends_with("known frameworks: linear, tensorflow"), "{error}");
     write(&directory, "linear/model", b"{}");
     assert!(packed("linear").is_ok());
+}
+
+#[test]
+fn a_model_beside_its_metadata_gives_the_same_image() {
+    let flat = tempfile::tempdir().unwrap();
+    write(&flat, "metadata.json", br#"{"framework": "linear"}"#);
+    write(&flat, "golden.jsonl", b"");
+    write(&flat, "model", b"x");
+    write(&flat, "parts/a", b"x");
+    let whole = tempfile::tempdir().unwrap();
+    write(&whole, "metadata.json", br#"{"framework": "linear"}"#);
+    write(&whole, "golden.jsonl", b"");
+    write(&whole, "linear/model", b"x");
+    write(&whole, "linear/parts/a", b"x");
+    assert_eq!(build(&flat).digest(), build(&whole).digest());
+
+    fs::remove_file(flat.path().join("metadata.json")).unwrap();
+    let describer = |describe: fn(&Path) -> Result<String, Failure>| {
+        let layouts = layouts();
+        let linear = *layouts.all().find(|layout| layout.directory == "linear").unwrap();
+        layouts.with_describers([(linear, Describer { file: "model", describe })])
+    };
+    let known = describer(|_| Ok(r#"{"framework": "linear"}"#.to_owned()));
+    let described = image_from_dir(flat.path(), BTreeMap::new(), &known).unwrap();
+    let written = image_from_dir(whole.path(), BTreeMap::new(), &known).unwrap();
+    assert_eq!(described.digest(), written.digest());
+    let failing = describer(|_| Err(Failure::new(Reason::ImageInvalid, "it is cut off")));
+    let error = image_from_dir(flat.path(), BTreeMap::new(), &failing).unwrap_err().to_string();
+    assert!(error.ends_with("cannot be described: it is cut off"), "{error}");
+}
+
+#[test]
+fn labels_of_the_image_that_was_pulled_are_kept() {
+    let directory = package();
+    let origin = Origin {
+        image: "registry.example/churn:v1".parse().unwrap(),
+        labels: [("kept", "1"), ("dev.outrigger.x", "old")].map(owned).into(),
+        annotations: [("note", "2")].map(owned).into(),
+        packed: None,
+    };
+    origin.write(directory.path()).unwrap();
+    assert_eq!(Origin::read(directory.path()).unwrap(), Some(origin));
+    let image = build(&directory);
+    let labels = crate::manifest::labels("x", &image.config).unwrap();
+    assert_eq!(labels, [("dev.outrigger.x", "y"), ("kept", "1")].map(owned).into());
+    let all = [("dev.outrigger.x", "y"), ("kept", "1"), ("note", "2")];
+    assert_eq!(image.annotations, all.map(owned).into());
+    assert!(names(&content(&image.layers[0])).iter().all(|name| !name.contains("outrigger")));
+    fs::write(directory.path().join(".outrigger-image.json"), "{").unwrap();
+    let error = image_from_dir(directory.path(), BTreeMap::new(), &layouts()).unwrap_err();
+    assert!(error.to_string().contains(".outrigger-image.json"), "{error}");
+}
+
+fn owned((name, value): (&str, &str)) -> (String, String) {
+    (name.to_owned(), value.to_owned())
 }
 
 #[test]

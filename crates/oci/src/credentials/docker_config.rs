@@ -1,6 +1,6 @@
 //! Docker's `config.json`, reduced to the keys about credentials.
 
-use std::{collections::HashMap, io, path::Path};
+use std::{cmp::Reverse, collections::HashMap, io, path::Path};
 
 use base64::{
     Engine as _,
@@ -12,7 +12,7 @@ use base64::{
 use serde::Deserialize;
 
 use super::{Credential, is_docker_hub};
-use crate::{Error, secret::Secret};
+use crate::{Error, reference::starts_with_segments, secret::Secret};
 
 /// The file, as Docker writes it. It holds secrets, so it has no `Debug`.
 #[derive(Deserialize, Default)]
@@ -56,16 +56,19 @@ impl DockerConfig {
         })
     }
 
-    /// Finds a host's credential in Docker's order: the host's own helper, the host's entry, the
-    /// default helper.
-    pub(super) fn find(&self, host: &str) -> Result<Found, String> {
-        if let Some((_, helper)) = entry(&self.cred_helpers, host).filter(|(_, h)| !h.is_empty()) {
+    /// Finds the credential of a repository in Docker's order: the host's own helper, an entry, the
+    /// default helper. Of several entries the one with the longest path comes first.
+    pub(super) fn find(&self, host: &str, repository: &str) -> Result<Found, String> {
+        // Helpers are for whole hosts.
+        if let Some((_, helper)) =
+            entries(&self.cred_helpers, host, "").find(|(_, it)| !it.is_empty())
+        {
             return Ok(Found::Helper(helper.clone()));
         }
-        if let Some((key, entry)) = entry(&self.auths, host)
-            && let Some(credential) = entry.credential(key)?
-        {
-            return Ok(Found::Credential(credential));
+        for (key, entry) in entries(&self.auths, host, repository) {
+            if let Some(credential) = entry.credential(key)? {
+                return Ok(Found::Credential(credential));
+            }
         }
         match self.creds_store.as_deref() {
             None | Some("") => Ok(Found::Nothing),
@@ -74,21 +77,32 @@ impl DockerConfig {
     }
 }
 
-/// The entry for `host`. Its key may be a host or a URL.
-fn entry<'a, T>(entries: &'a HashMap<String, T>, host: &str) -> Option<(&'a str, &'a T)> {
-    let same = |key: &str| {
-        let key = host_of(key);
-        key.eq_ignore_ascii_case(host) || (is_docker_hub(host) && is_docker_hub(key))
-    };
-    let exact = entries.get_key_value(host);
-    let found = exact.or_else(|| entries.iter().find(|(key, _)| same(key)));
-    found.map(|(key, value)| (key.as_str(), value))
+/// The entries for a repository of `host`, the most specific one first. A key is a host or a URL, and
+/// may end in the first segments of repositories.
+fn entries<'a, T>(
+    entries: &'a HashMap<String, T>,
+    host: &str,
+    repository: &str,
+) -> impl Iterator<Item = (&'a str, &'a T)> {
+    let mut found: Vec<_> = entries
+        .iter()
+        .filter_map(|(key, value)| Some((rank(key, host, repository)?, key.as_str(), value)))
+        .collect();
+    found.sort_by_key(|(rank, key, _)| (Reverse(*rank), *key));
+    found.into_iter().map(|(_, key, value)| (key, value))
 }
 
-fn host_of(key: &str) -> &str {
-    let key = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
-    let key = key.trim_end_matches('/');
-    key.strip_suffix("/v1").or_else(|| key.strip_suffix("/v2")).unwrap_or(key)
+/// The length of the key's path, and whether it names the host exactly; `None` if the key is for
+/// another host or path.
+fn rank(key: &str, host: &str, repository: &str) -> Option<(usize, bool)> {
+    let place = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
+    let place = place.trim_end_matches('/');
+    let (named, path) = place.split_once('/').unwrap_or((place, ""));
+    // The addresses of registries' interfaces, which Docker writes.
+    let path = if matches!(path, "v1" | "v2") { "" } else { path };
+    let same = named.eq_ignore_ascii_case(host) || (is_docker_hub(host) && is_docker_hub(named));
+    let within = starts_with_segments(repository, path);
+    (same && within).then_some((path.len(), key == host))
 }
 
 impl Entry {

@@ -31,8 +31,9 @@ impl Home {
         CredentialSource::new(&Config { credentials, ..Config::default() }).unwrap()
     }
 
-    async fn get(&self, host: &str) -> Result<Option<Credential>, Error> {
-        self.source().get(host).await
+    async fn get(&self, place: &str) -> Result<Option<Credential>, Error> {
+        let (host, repository) = place.split_once('/').unwrap_or((place, "any"));
+        self.source().get(host, repository).await
     }
 }
 
@@ -66,6 +67,44 @@ async fn entries_are_found_by_host_and_by_address() {
         ("unknown.example", None),
     ] {
         assert_eq!(home.get(host).await.unwrap(), expected, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn an_entry_with_a_path_is_for_the_repositories_below_it() {
+    let entries = [
+        ("host.example", "host"),
+        ("host.example/team", "team"),
+        ("https://host.example/team/deep/", "deep"),
+        ("HOST.example/v2/", "address"),
+        ("[::1]:5000/team", "six"),
+        ("path.example/team", "path"),
+        ("index.docker.io/team", "hub"),
+    ];
+    let auths: serde_json::Map<_, _> = entries
+        .iter()
+        .map(|(key, name)| {
+            ((*key).to_owned(), serde_json::json!({"username": "ann", "password": name}))
+        })
+        .chain([("host.example/team/empty".to_owned(), serde_json::json!({}))])
+        .collect();
+    let home = Home::new(&serde_json::json!({ "auths": auths }).to_string());
+    for (place, expected) in [
+        ("host.example/churn", Some("host")),
+        ("host.example/team-evil/churn", Some("host")),
+        ("host.example/team", Some("team")),
+        ("host.example/team/churn", Some("team")),
+        ("host.example/team/empty/churn", Some("team")),
+        ("host.example/team/deep/churn", Some("deep")),
+        ("[::1]:5000/team/churn", Some("six")),
+        ("[::1]:5000/other", None),
+        ("path.example/churn", None),
+        ("path.example:5000/team/churn", None),
+        ("docker.io/team/churn", Some("hub")),
+        ("docker.io/library/churn", None),
+    ] {
+        let expected = expected.and_then(|name| password("ann", name));
+        assert_eq!(home.get(place).await.unwrap(), expected, "{place}");
     }
 }
 

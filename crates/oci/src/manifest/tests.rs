@@ -19,13 +19,74 @@ fn entry(digest: &str, os: &str, architecture: &str) -> String {
 }
 
 fn arm() -> Platform {
-    Platform { os: "linux".into(), architecture: "arm64".into() }
+    Platform { os: "linux".into(), architecture: "arm64".into(), variants: vec!["v8".into()] }
+}
+
+fn chosen(entries: &[String], platform: &Platform) -> String {
+    match choose("x", &index(&entries.join(",")), platform).expect("an image") {
+        Choice::Image(entry) => entry.digest.to_string(),
+        Choice::Among(_) => panic!("not known by its entry"),
+    }
+}
+
+#[test]
+fn a_manifest_that_is_nested_too_deeply_is_refused() {
+    for place in ["layers", "annotations", "other"] {
+        let deep = format!(r#"{{"schemaVersion": 2, "{place}": {}"#, "[".repeat(100_000));
+        assert!(parse("x", deep.as_bytes(), None).is_err(), "{place}");
+    }
 }
 
 #[test]
 fn the_platforms_image_is_chosen_from_an_index() {
-    let both = index(&[entry(A, "linux", "amd64"), entry(B, "linux", "arm64")].join(","));
-    assert_eq!(choose("x", &both, &arm()).unwrap().digest.to_string(), B);
+    let both = [entry(A, "linux", "amd64"), entry(B, "linux", "arm64")];
+    assert_eq!(chosen(&both, &arm()), B);
+}
+
+#[test]
+fn the_variant_that_this_machine_runs_is_chosen_in_any_order() {
+    let of = |digest: &str, variant: &str| {
+        let plain = entry(digest, "linux", "amd64");
+        plain.replace("\"amd64\"", &format!("\"amd64\", \"variant\": \"{variant}\""))
+    };
+    let levels = |highest: usize| Platform {
+        os: "linux".into(),
+        architecture: "amd64".into(),
+        variants: ["v1", "v3", "v2"].into_iter().take(highest).map(Into::into).collect(),
+    };
+    for (one, other, highest) in [
+        (entry(A, "linux", "amd64"), of(B, "v3"), 3),
+        (entry(A, "linux", "amd64"), of(B, "v3"), 1),
+        (of(A, "v1"), of(B, "v2"), 3),
+        (of(A, ""), of(B, "v1"), 3),
+        (of(A, "v3"), of(B, "v2"), 3),
+        (of(A, "v3"), of(B, "v4"), 3),
+    ] {
+        let platform = levels(highest);
+        assert_eq!(chosen(&[one.clone(), other.clone()], &platform), A, "{one} {other}");
+        assert_eq!(chosen(&[other.clone(), one.clone()], &platform), A, "{other} {one}");
+    }
+    let two = index(&[of(A, "v3"), of(B, "v4")].join(","));
+    let error = choose("x", &two, &levels(1)).unwrap_err().to_string();
+    assert!(error.contains("linux/amd64/v3, linux/amd64/v4"), "{error}");
+    assert_eq!(
+        Platform::default().variants.first().map(String::as_str),
+        match std::env::consts::ARCH {
+            "x86_64" => Some("v1"),
+            "aarch64" => Some("v8"),
+            _ => None,
+        }
+    );
+}
+
+#[test]
+fn an_artifact_beside_an_image_is_not_chosen() {
+    let artifact = |text: String| text.replace("\"size\"", "\"artifactType\": \"x/y\", \"size\"");
+    let soci = artifact(entry(B, "linux", "arm64"));
+    assert_eq!(chosen(&[soci.clone(), entry(A, "linux", "arm64")], &arm()), A);
+    assert_eq!(chosen(&[entry(A, "windows", "x"), soci.clone()], &arm()), A);
+    assert_eq!(chosen(&[entry(B, "unknown", "unknown"), entry(A, "windows", "x")], &arm()), A);
+    assert_eq!(chosen(&[soci], &arm()), B, "nothing else is there");
 }
 
 #[test]
@@ -35,8 +96,7 @@ fn the_only_image_of_an_index_is_chosen_for_any_platform() {
             "annotations": {{"vnd.docker.reference.type": "attestation-manifest"}},
             "platform": {{"os": "unknown", "architecture": "unknown"}}}}"#
     );
-    let one = index(&[entry(A, "windows", "x"), attestation].join(","));
-    assert_eq!(choose("x", &one, &arm()).unwrap().digest.to_string(), A);
+    assert_eq!(chosen(&[entry(A, "windows", "x"), attestation], &arm()), A);
 }
 
 #[test]

@@ -3,11 +3,14 @@
 use std::path::{Component, PathBuf};
 
 use outrigger_core::Selector;
+use reqwest::Url;
 
 use super::{LAYOUT_SCHEME, Reference, Repository, Scope};
 
 /// The longest repository path, as other OCI tools have it.
 const LONGEST_PATH: usize = 255;
+const GRAMMAR: &str = "host or repository has a character or form that registries do not take \
+    (lower case letters, digits, and single '.', '_' or '-' between them)";
 
 pub(super) fn reference(text: &str) -> Result<Reference, String> {
     match text.strip_prefix(LAYOUT_SCHEME) {
@@ -31,7 +34,7 @@ fn parse_registry(text: &str) -> Result<Reference, String> {
     if path.is_empty() {
         return Err("a repository must follow the registry's host".to_owned());
     }
-    check_grammar(&host, path)?;
+    check_path(path)?;
     Ok(Reference { repository: Repository::Registry { host, path: path.to_owned() }, selector })
 }
 
@@ -40,7 +43,7 @@ pub(super) fn prefix(text: &str) -> Result<Scope, String> {
         return Ok(Scope::Layout(normal(directory)?));
     }
     let (host, path) = split_host(text.trim_end_matches('/'))?;
-    check_grammar(&host, if path.is_empty() { "any" } else { path })?;
+    check_path(if path.is_empty() { "any" } else { path })?;
     Ok(Scope::Registry { host, path: path.to_owned() })
 }
 
@@ -48,10 +51,11 @@ pub(super) fn prefix(text: &str) -> Result<Scope, String> {
 fn split_selector(text: &str) -> Result<(&str, Option<Selector>), String> {
     if let Some((name, digest)) = text.rsplit_once('@').filter(|(_, rest)| !rest.contains('/')) {
         let digest = digest.parse().map_err(|error| format!("{error}"))?;
-        if split_selector(name)?.1.is_some() {
-            return Err("give a tag or a digest, not both".to_owned());
-        }
-        return Ok((name, Some(Selector::Digest(digest))));
+        return match split_selector(name)? {
+            (_, Some(Selector::Digest(_))) => Err("give one digest, not two".to_owned()),
+            // The tag says where the digest came from, and may have moved.
+            (name, _) => Ok((name, Some(Selector::Digest(digest)))),
+        };
     }
     match text.rsplit_once(':').filter(|(_, rest)| !rest.contains('/')) {
         Some((name, tag)) => {
@@ -63,38 +67,50 @@ fn split_selector(text: &str) -> Result<(&str, Option<Selector>), String> {
 }
 
 fn split_host(name: &str) -> Result<(String, &str), String> {
-    let (host, path) = name.split_once('/').unwrap_or((name, ""));
-    if host.contains(['.', ':']) || host == "localhost" {
-        return Ok((host.to_ascii_lowercase(), path));
+    let (text, path) = name.split_once('/').unwrap_or((name, ""));
+    if text.contains(['.', ':']) || text == "localhost" {
+        return Ok((host(text).ok_or(GRAMMAR)?, path));
     }
     Err("it must begin with a registry's host, such as registry.example or localhost:5000 \
          (short names are not looked up on docker.io; write the host)"
         .to_owned())
 }
 
-/// Checks host and path by the grammar of the distribution specification. Written by hand: compiled
-/// as a regular expression, as other reference parsers do, the grammar takes 25 MB of memory.
-fn check_grammar(host: &str, path: &str) -> Result<(), String> {
+/// Checks a path by the grammar of the distribution specification. Written by hand: compiled as a
+/// regular expression, as other reference parsers do, the grammar takes 25 MB of memory.
+fn check_path(path: &str) -> Result<(), String> {
     if path.len() > LONGEST_PATH {
         return Err(format!("its repository has more than {LONGEST_PATH} characters"));
     }
-    if is_host(host) && path.split('/').all(is_component) {
-        return Ok(());
-    }
-    Err("host or repository has a character or form that registries do not take (lower case \
-         letters, digits, and single '.', '_' or '-' between them)"
-        .to_owned())
+    if path.split('/').all(is_component) { Ok(()) } else { Err(GRAMMAR.to_owned()) }
 }
 
-/// True if this is a host name or IPv4 address, optionally with a port.
-fn is_host(host: &str) -> bool {
-    let (name, port) = host.split_once(':').unwrap_or((host, "0"));
-    let is_label = |label: &str| {
-        label.starts_with(alphanumeric)
-            && label.ends_with(alphanumeric)
-            && label.chars().all(|char| alphanumeric(char) || char == '-')
+/// A host name or an address, optionally with a port: in lower case, and an address of IPv6 as URLs
+/// have it.
+pub(super) fn host(text: &str) -> Option<String> {
+    let end = if text.starts_with('[') {
+        text.find(']')? + 1
+    } else {
+        text.find(':').unwrap_or(text.len())
     };
-    name.split('.').all(is_label) && !port.is_empty() && port.chars().all(|c| c.is_ascii_digit())
+    let (name, port) = text.split_at(end);
+    let name = if name.starts_with('[') {
+        Url::parse(&format!("https://{name}")).ok()?.host_str()?.to_owned()
+    } else {
+        name.split('.').all(is_label).then(|| name.to_ascii_lowercase())?
+    };
+    match port.strip_prefix(':') {
+        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Some(format!("{name}:{}", port.parse::<u16>().ok()?))
+        }
+        _ => port.is_empty().then_some(name),
+    }
+}
+
+fn is_label(label: &str) -> bool {
+    label.starts_with(alphanumeric)
+        && label.ends_with(alphanumeric)
+        && label.chars().all(|char| alphanumeric(char) || char == '-')
 }
 
 /// True if this is a path segment: lower-case letters and digits, separated by '.', '_', '__' or

@@ -22,6 +22,9 @@ fn registry_references_round_trip() {
         "localhost:5000/churn",
         "127.0.0.1:5000/a/b/c:x",
         "docker.io/library/busybox:1",
+        "[::1]:5000/m:latest",
+        "[::1]/m",
+        "[2001:db8::7]:443/team/m:v1",
         &by_digest,
     ] {
         assert_eq!(reference(text).to_string(), text);
@@ -38,6 +41,52 @@ fn a_host_is_lower_case_and_a_missing_version_means_latest() {
     assert_eq!(reference("Registry.Example/team/churn").to_string(), "registry.example/team/churn");
     assert_eq!(reference("localhost/churn").selected().to_string(), ":latest");
     assert_eq!(reference("localhost/churn").selector(), None);
+    assert_eq!(reference("[0:0::1]:05000/churn").to_string(), "[::1]:5000/churn");
+}
+
+#[test]
+fn of_a_tag_and_a_digest_the_digest_counts() {
+    let digest = sha256();
+    for name in
+        ["registry.example/churn", "localhost:5000/churn", "[::1]/churn", "oci:/models/churn"]
+    {
+        let by_digest = format!("{name}@{digest}");
+        assert_eq!(reference(&format!("{name}:v1@{digest}")), reference(&by_digest));
+        assert_eq!(reference(&by_digest).to_string(), by_digest);
+    }
+}
+
+#[test]
+fn hosts_are_those_of_references() {
+    for (text, host) in [
+        ("localhost:5000", "localhost:5000"),
+        ("registry", "registry"),
+        ("Registry.Example", "registry.example"),
+        ("[::0001]:5000", "[::1]:5000"),
+        ("[::ffff:127.0.0.1]", "[::ffff:7f00:1]"),
+    ] {
+        assert_eq!(registry_host(text).as_deref(), Ok(host));
+    }
+    for text in [
+        "",
+        "http://localhost:5000",
+        "localhost:5000/",
+        "localhost:5000/team",
+        "localhost:",
+        "localhost:65536",
+        "localhost:http",
+        "*.example",
+        "::1",
+        "[::1",
+        "[::1]5000",
+        "[fe80::1%eth0]:5000",
+        "a b",
+        " localhost",
+        "user@localhost",
+        "localhost:5000,registry",
+    ] {
+        assert!(registry_host(text).is_err(), "{text:?}");
+    }
 }
 
 #[test]
@@ -51,7 +100,9 @@ fn layout_references_round_trip() {
         "oci:/models/a:b:v1",
         "oci:/models/a:b/",
         "oci:/models/a@b/",
+        "oci:/models/a@b/:v1",
         &by_digest,
+        &format!("oci:/models/a:b/@{}", sha256()),
     ] {
         assert_eq!(reference(text).to_string(), text);
         assert_eq!(reference(&reference(text).to_string()), reference(text));
@@ -80,7 +131,7 @@ fn docker_hub_short_names_are_refused() {
 
 #[test]
 fn the_error_names_the_problem() {
-    let both = format!("localhost/churn:v1@{}", sha256());
+    let two = format!("localhost/churn@{0}@{0}", sha256());
     for (text, part) in [
         ("", "registry's host"),
         ("registry.example", "repository must follow"),
@@ -95,7 +146,10 @@ fn the_error_names_the_problem() {
         ("registry.example/churn@sha256:12", "64 lower-case"),
         ("registry.example/churn@sha512:12", "sha256:"),
         ("user:secret@registry.example/churn", "character"),
-        (&both, "not both"),
+        (&two, "not two"),
+        ("::1/churn", "character"),
+        ("[::1/churn", "character"),
+        ("localhost:65536/churn", "character"),
         ("oci:", "directory must follow"),
         ("oci::v1", "directory must follow"),
         ("oci:/models:", "tag"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outrigger_core::{Digest, LayerKind, Reason};
-use outrigger_oci::{Client, Error, Platform, Reference};
+use outrigger_oci::{Client, Error, Reference};
 use outrigger_testkit::registry::{Gate, LayerBlob, Registry, Rule};
 
 use crate::support::{CONFIG, NAME, bytes, client, config, layer_of, reference, registry_with};
@@ -164,8 +164,44 @@ async fn the_platforms_image_of_an_index_keeps_the_indexs_digest() {
 
 fn client_for(registry: &Registry, architecture: &str) -> Client {
     let mut config = config(registry.host());
-    config.platform = Platform { os: "linux".into(), architecture: architecture.into() };
+    config.platform.architecture = architecture.into();
     Client::new(config).unwrap()
+}
+
+#[tokio::test]
+async fn an_image_is_told_from_an_artifact_if_the_index_names_no_platforms() {
+    let registry = Registry::start().await;
+    let image = registry.push_image(NAME, "image", &[LayerBlob::tar(&b"one"[..])], CONFIG);
+    let arm = registry.push_image(NAME, "arm", &[LayerBlob::tar(&b"arm"[..])], CONFIG);
+    let config = registry.push_blob(NAME, &b"{}"[..]);
+    let artifact = serde_json::json!({
+        "schemaVersion": 2, "mediaType": OCI, "artifactType": "text/spdx", "layers": [],
+        "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": config.to_string(), "size": 2},
+    });
+    let artifact = registry.push_manifest(NAME, None, OCI, artifact.to_string());
+    let client = client_for(&registry, "amd64");
+    for (entries, expected) in [
+        (vec![(image, ""), (artifact, "")], Some(image)),
+        (vec![(artifact, ""), (image, "")], Some(image)),
+        (vec![(arm, "linux/arm64"), (artifact, "")], Some(arm)),
+        (vec![(arm, "linux/arm64"), (image, "")], Some(image)),
+        (vec![(artifact, ""), (image, ""), (arm, "linux/amd64")], Some(arm)),
+        (vec![(artifact, "")], Some(artifact)),
+        (vec![(arm, ""), (image, "")], None),
+    ] {
+        let digest = registry.push_index(NAME, "latest", &entries);
+        let read = client.image(&reference(registry.host(), ":latest")).await;
+        match expected {
+            Some(expected) => {
+                let read = read.expect("an image");
+                assert_eq!((read.digest, read.platform_digest), (digest, expected), "{entries:?}");
+            }
+            None => {
+                let error = read.expect_err("both could be meant").to_string();
+                assert!(error.contains("no image for linux/amd64"), "{error}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

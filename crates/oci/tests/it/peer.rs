@@ -45,6 +45,7 @@ fn image() -> ImageToPush {
         layers: layers.into(),
         config: Bytes::from_static(CONFIG),
         annotations: annotations(),
+        original: None,
     }
 }
 

@@ -69,6 +69,7 @@ pub(crate) fn image(layers: &[&[u8]]) -> ImageToPush {
         layers: layers.iter().map(layer).collect(),
         config: Bytes::from_static(CONFIG),
         annotations: [("a".to_owned(), "label".to_owned())].into(),
+        original: None,
     }
 }
 

@@ -14,6 +14,7 @@ fn request(outputs: &[&str], rows: Option<u64>) -> Request {
         inputs: vec![tensor("x", &[2, 1], &[1.0, 2.0])],
         outputs: outputs.iter().map(|name| (*name).into()).collect(),
         rows,
+        row_by_row: false,
         deadline: Instant::now(),
         headers: HeaderMap::new(),
     }
@@ -64,15 +65,33 @@ fn check_6_a_shape_that_differs_from_the_elements_is_refused() {
 }
 
 #[test]
-fn check_7_missing_repeated_and_unknown_outputs_are_refused() {
-    let cases: [(Vec<Tensor>, &[&str], &str); 3] = [
+fn check_7_missing_and_repeated_outputs_are_refused() {
+    let cases: [(Vec<Tensor>, &[&str], &str); 2] = [
         (vec![both().remove(0)], &["b", "a"], "output a is missing"),
-        (both(), &["a"], "output b was not requested"),
         ([both(), both()].concat(), &[], "output b is there twice"),
     ];
     for (outputs, names, message) in cases {
         assert_eq!(fault(answer(outputs), &request(names, None)), message);
     }
+}
+
+#[test]
+fn outputs_that_were_not_asked_for_are_dropped() {
+    let all = [both(), vec![tensor("none", &[2, 0], &[])]].concat();
+    let (outputs, _) = check(answer(all), &request(&["a"], Some(2)), "7").expect("valid");
+    assert_eq!(outputs, both()[1..]);
+}
+
+#[test]
+fn a_model_of_one_row_has_tensors_of_the_sizes_of_a_row() {
+    let inputs = vec![tensor("x", &[1, 3], &[1.0, 2.0, 3.0]), tensor("n", &[1, 1], &[4.0])];
+    let request = Request { inputs, row_by_row: true, ..request(&[], Some(1)) };
+    let of_one = request.of_one_row().expect("one row");
+    assert_eq!([&of_one.inputs[0].shape[..], &of_one.inputs[1].shape], [&[3][..], &[1]]);
+    let (outputs, _) = check(answer(both()), &of_one, "7").expect("valid");
+    assert_eq!(outputs[0].shape, [1, 2]);
+    let refused = Request { inputs: both(), ..request }.of_one_row().expect_err("two rows");
+    assert_eq!(refused.message, "input b: the shape [2] is not that of one row");
 }
 
 #[test]

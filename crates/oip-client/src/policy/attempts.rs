@@ -16,6 +16,8 @@ pub struct Attempts {
     made: u32,
     /// The hosts that failed in a way that may be the message's fault.
     suspects: Vec<usize>,
+    /// The hosts that do not have the model.
+    lacking: Vec<usize>,
     last: Option<usize>,
 }
 
@@ -33,7 +35,7 @@ pub enum Next {
 impl Attempts {
     /// Allows at most `most` attempts, with the pauses of `backoff` between them.
     pub fn new(backoff: Backoff, most: u32) -> Self {
-        Self { backoff, most, made: 0, suspects: Vec::new(), last: None }
+        Self { backoff, most, made: 0, suspects: Vec::new(), lacking: Vec::new(), last: None }
     }
 
     /// Decides after a failure of the class `class` at `host`. `jitter` is a random number of
@@ -59,13 +61,25 @@ impl Attempts {
         if is_given_up || self.made >= self.most {
             return Next::Stop;
         }
-        Next::Retry(self.backoff.pause(self.made, jitter).max(asked.unwrap_or_default()))
+        // Another host, which has not failed, need not be spared.
+        let is_other = (self.made as usize) < hosts && class != Class::Overloaded;
+        let pause = self.backoff.pause(self.made, jitter);
+        let pause = if is_other { Duration::ZERO } else { pause };
+        Next::Retry(pause.max(asked.unwrap_or_default()))
     }
 
-    /// True if the message may be sent to this host: it has not failed there in a way that may be
-    /// its own fault.
+    /// Decides after the answer of `host`, one of `hosts`, that it does not have the model: another
+    /// one is asked at once.
+    pub fn lacks(&mut self, host: usize, hosts: usize) -> Next {
+        self.last = Some(host);
+        self.lacking.push(host);
+        if self.lacking.len() < hosts { Next::Retry(Duration::ZERO) } else { Next::Stop }
+    }
+
+    /// True if the message may be sent to this host: the host has the model, as far as known, and the
+    /// message has not failed there in a way that may be its own fault.
     pub fn admits(&self, host: usize) -> bool {
-        !self.suspects.contains(&host)
+        !self.suspects.contains(&host) && !self.lacking.contains(&host)
     }
 
     /// The host of the last attempt: another one is preferred.
@@ -124,6 +138,29 @@ mod tests {
     fn one_host_gets_a_doubtful_message_once() {
         assert_eq!(attempts().failed(0, Class::Ambiguous, None, (1, 0.0)), Next::Stop);
         assert!(is_retry(attempts().failed(0, Class::Unavailable, None, (1, 0.0))));
+    }
+
+    #[test]
+    fn another_host_is_asked_at_once_and_the_same_one_after_a_pause() {
+        let mut attempts = attempts();
+        for host in [0, 1] {
+            let next = attempts.failed(host, Class::Unavailable, None, (3, 1.0));
+            assert_eq!(next, Next::Retry(Duration::ZERO));
+        }
+        let next = attempts.failed(2, Class::Unavailable, None, (3, 1.0));
+        assert!(matches!(next, Next::Retry(pause) if pause > Duration::ZERO), "{next:?}");
+    }
+
+    #[test]
+    fn a_host_without_the_model_is_not_asked_again_and_no_evidence() {
+        let mut attempts = attempts();
+        assert_eq!(attempts.lacks(0, 3), Next::Retry(Duration::ZERO));
+        assert!(!attempts.admits(0) && attempts.admits(1));
+        assert!(is_retry(attempts.failed(1, Class::Ambiguous, None, HOSTS)), "it is the first one");
+        assert_eq!(attempts.lacks(2, 3), Next::Retry(Duration::ZERO));
+        let mut attempts = super::Attempts::new(Backoff::default(), 5);
+        assert!(is_retry(attempts.lacks(0, 2)));
+        assert_eq!(attempts.lacks(1, 2), Next::Stop);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The classes of the statuses of HTTP and gRPC.
 
 use http::StatusCode;
+use outrigger_oip::message::is_of_onnx_input;
 use outrigger_resilience::{Class, Cut};
 use tonic::Code;
 
@@ -10,13 +11,27 @@ pub fn class_of_status(status: StatusCode, message: &str) -> Class {
         StatusCode::TOO_MANY_REQUESTS => Class::Overloaded,
         StatusCode::PAYLOAD_TOO_LARGE => Class::TooLarge(cut(message).unwrap_or_default()),
         StatusCode::SERVICE_UNAVAILABLE if is_queue(message) => Class::Overloaded,
-        StatusCode::REQUEST_TIMEOUT | StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => {
-            Class::Unavailable
-        }
+        StatusCode::REQUEST_TIMEOUT
+        | StatusCode::TOO_EARLY
+        | StatusCode::BAD_GATEWAY
+        | StatusCode::SERVICE_UNAVAILABLE => Class::Unavailable,
         StatusCode::GATEWAY_TIMEOUT => Class::Timeout,
+        _ if status.as_u16() >= 520 && status.as_u16() < 600 => class_of_proxy(status.as_u16()),
         StatusCode::NOT_IMPLEMENTED => Class::Refused,
+        _ if is_of_onnx_input(message) => Class::Refused,
         _ if status.is_server_error() => Class::Ambiguous,
         _ => cut(message).map_or(Class::Refused, Class::TooLarge),
+    }
+}
+
+/// The class of a status of 520 and more, which proxies have for what they meet at the host: no
+/// connection (521 to 523, 525, 526, 530), no answer in time (524), too much work (529).
+fn class_of_proxy(status: u16) -> Class {
+    match status {
+        521..=523 | 525 | 526 | 530 => Class::Unavailable,
+        524 => Class::Timeout,
+        529 => Class::Overloaded,
+        _ => Class::Ambiguous,
     }
 }
 
@@ -29,6 +44,7 @@ pub fn class_of_code(code: Code, message: &str) -> Class {
         Code::Unavailable | Code::Aborted | Code::Cancelled => Class::Unavailable,
         Code::DeadlineExceeded => Class::Timeout,
         Code::InvalidArgument | Code::OutOfRange => sized.unwrap_or(Class::Refused),
+        Code::Internal | Code::Unknown if is_of_onnx_input(message) => Class::Refused,
         Code::Ok | Code::Internal | Code::Unknown | Code::DataLoss => Class::Ambiguous,
         _ => Class::Refused,
     }
@@ -90,7 +106,16 @@ mod tests {
             (401, "", Class::Refused),
             (501, "", Class::Refused),
             (500, "", Class::Ambiguous),
+            (500, "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : idx=9", Class::Refused),
+            (500, "[ONNXRuntimeError] : 1 : FAIL : idx=9", Class::Ambiguous),
             (507, "", Class::Ambiguous),
+            (425, "", Class::Unavailable),
+            (409, "", Class::Refused),
+            (520, "", Class::Ambiguous),
+            (521, "", Class::Unavailable),
+            (524, "", Class::Timeout),
+            (526, "", Class::Unavailable),
+            (529, "", Class::Overloaded),
         ];
         for (status, message, class) in cases {
             let status = StatusCode::from_u16(status).expect("a status");
@@ -115,6 +140,8 @@ mod tests {
             (Code::Unimplemented, "", Class::Refused),
             (Code::DeadlineExceeded, "", Class::Timeout),
             (Code::Internal, "", Class::Ambiguous),
+            (Code::Internal, "onnx runtime error 2: idx=9", Class::Refused),
+            (Code::Internal, "onnx runtime error 1: idx=9", Class::Ambiguous),
             (Code::Unknown, "", Class::Ambiguous),
         ];
         for (code, message, class) in cases {

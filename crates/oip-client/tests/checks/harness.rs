@@ -63,6 +63,7 @@ pub(crate) fn of(inputs: Vec<Tensor>) -> Request {
         outputs: inputs.iter().map(|input| format!("OUT_{}", input.name).into()).collect(),
         inputs,
         rows,
+        row_by_row: false,
         deadline: Instant::now() + LONG,
         headers: HeaderMap::new(),
     }

@@ -17,7 +17,7 @@ fn a_package_names_the_model_and_its_tensors() {
         "inputs": [{"tensor": "ids", "dtype": "int64", "lengths": "n", "weights": "w"}],
         "outputs": [{"tensor": "y", "name": "score"}]}"#;
     let package = package(text, &[]).expect("valid");
-    let remote = Remote { model: "m".into(), version: Some("3".into()) };
+    let remote = Remote { model: "m".into(), version: Some("3".into()), row_by_row: false };
     assert_eq!((&package.remote, package.carried.len()), (&remote, 0));
     let interface = package.interface();
     let inputs: Vec<_> = interface.inputs.iter().map(|it| (&*it.name, &it.dtype)).collect();

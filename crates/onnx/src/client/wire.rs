@@ -95,6 +95,7 @@ fn of_status(status: &Status) -> RunError {
         Code::ResourceExhausted => RunError::EngineOverloaded { message },
         Code::DeadlineExceeded => RunError::DeadlineExceeded,
         Code::Cancelled => RunError::Cancelled { message },
+        Code::InvalidArgument => RunError::of_input(&message),
         code => RunError::Failed { code: format!("{code:?}"), message },
     }
 }

@@ -5,7 +5,7 @@ use std::{
     io::{Read, Seek},
 };
 
-use outrigger_core::{Interface, TensorSpec};
+use outrigger_core::{Interface, Shape, TensorSpec};
 use outrigger_proto::raw::{
     file::{FileError, FileValue, MessageFile},
     read::Malformed,
@@ -41,8 +41,10 @@ const EXTERNAL_DATA: u32 = 13;
 /// `StringStringEntryProto.key` and `.value`.
 const KEY: u32 = 1;
 const VALUE: u32 = 2;
-/// The key of the path of external weights.
+/// The keys of the path of external weights, and of their first byte and number of bytes there.
 const LOCATION: &str = "location";
+const OFFSET: &str = "offset";
+const LENGTH: &str = "length";
 
 /// The inputs and outputs of a graph.
 #[derive(Debug, Default)]
@@ -75,11 +77,23 @@ impl Graph {
         Ok(graph)
     }
 
-    /// The inputs that are no weights, and the outputs.
+    /// The inputs that are no weights, and the outputs. Where an input has any number of rows, an
+    /// output of one row has as many: exporters declare it so, and ONNX Runtime only warns.
     pub(super) fn interface(self) -> Interface {
-        let Self { inputs, outputs, weights } = self;
-        let fed = inputs.into_iter().filter(|input| !weights.contains(&*input.name)).collect();
-        Interface::new(fed, outputs)
+        let Self { mut inputs, mut outputs, weights } = self;
+        inputs.retain(|input| !weights.contains(&*input.name));
+        let rows = |spec: &TensorSpec| match &spec.shape {
+            Shape::Sizes(sizes) => sizes.first().copied(),
+            Shape::Any => None,
+        };
+        if inputs.iter().any(|input| rows(input) == Some(None)) {
+            for output in outputs.iter_mut().filter(|output| rows(output) == Some(Some(1))) {
+                if let Shape::Sizes(sizes) = &mut output.shape {
+                    sizes[0] = None;
+                }
+            }
+        }
+        Interface::new(inputs, outputs)
     }
 }
 
@@ -119,7 +133,8 @@ pub(super) fn node<R: Read + Seek>(
     Ok(())
 }
 
-fn attribute<R: Read + Seek>(
+/// Looks for files and operators in an attribute of a node, or its default.
+pub(super) fn attribute<R: Read + Seek>(
     file: &mut MessageFile<R>,
     mut left: u64,
     found: &mut Found,
@@ -138,7 +153,7 @@ fn attribute<R: Read + Seek>(
 }
 
 /// Looks for files and operators in a graph within a node.
-fn inner<R: Read + Seek>(
+pub(super) fn inner<R: Read + Seek>(
     file: &mut MessageFile<R>,
     mut left: u64,
     found: &mut Found,
@@ -177,21 +192,52 @@ fn tensor<R: Read + Seek>(
     found: &mut Found,
 ) -> Result<Option<String>, FileError> {
     let mut name = None;
+    let mut external = External::default();
     while let Some((field, value)) = file.next(&mut left)? {
         match (field, value) {
             (TENSOR_NAME, FileValue::Bytes(size)) => name = Some(file.text(size)?),
             // The place of the elements (`data_location`) may be forgotten, so its field is not read.
             (EXTERNAL_DATA, FileValue::Bytes(size)) => {
                 let (key, value) = entry(file, size)?;
-                if key == LOCATION {
-                    found.external.insert(value);
-                }
+                external.take(&key, value);
             }
             (_, FileValue::Bytes(size)) => file.skip(size)?,
             (_, FileValue::Varint(_)) => {}
         }
     }
+    let end = external.end();
+    for location in external.locations {
+        let furthest = found.external.entry(location).or_insert(Some(0));
+        *furthest = furthest.zip(end).map(|(furthest, end)| furthest.max(end));
+    }
     Ok(name)
+}
+
+/// The place of a tensor's elements in files. A file that names several locations is refused for the
+/// one that is not allowed.
+#[derive(Default)]
+struct External {
+    locations: Vec<String>,
+    offset: Option<String>,
+    length: Option<String>,
+}
+
+impl External {
+    fn take(&mut self, key: &str, value: String) {
+        match key {
+            LOCATION => self.locations.push(value),
+            OFFSET => self.offset = Some(value),
+            LENGTH => self.length = Some(value),
+            _ => {}
+        }
+    }
+
+    /// The byte behind the elements, as far as it is named; `None` if it is no number.
+    fn end(&self) -> Option<u64> {
+        let number = |text: &Option<String>| text.as_ref().map_or(Some(0), |it| it.parse().ok());
+        let offset: u64 = number(&self.offset)?;
+        offset.checked_add(number(&self.length)?)
+    }
 }
 
 fn entry<R: Read + Seek>(

@@ -48,9 +48,13 @@ fn found(model: Message) -> Result<(Interface, Found), OnnxError> {
 
 /// A tensor whose elements are in the file at `location`.
 fn external(location: &str) -> Vec<u8> {
+    placed(&[("offset", "0"), ("location", location)])
+}
+
+fn placed(entries: &[(&str, &str)]) -> Vec<u8> {
     let entry = |key: &str, value: &str| message().bytes(1, key).bytes(2, value).0;
-    let tensor = message().number(2, 1).bytes(8, "w").bytes(13, entry("offset", "0"));
-    tensor.bytes(13, entry("location", location)).0
+    let tensor = message().number(2, 1).bytes(8, "w");
+    entries.iter().fold(tensor, |tensor, (key, value)| tensor.bytes(13, entry(key, value))).0
 }
 
 #[test]
@@ -78,25 +82,45 @@ fn the_interface_has_the_inputs_that_are_no_weights() {
 }
 
 #[test]
+fn an_output_of_one_row_has_as_many_as_the_input() {
+    let declared = |input: &[Option<u64>], output: &[Option<u64>]| {
+        let graph = message().bytes(11, port("x", 1, input)).bytes(12, port("y", 1, output));
+        let (interface, _) = found(model(graph)).expect("a model");
+        interface.output("y").expect("an output").shape.to_string()
+    };
+    let any = [None, Some(3)];
+    assert_eq!(declared(&any, &[Some(1)]), "[?]");
+    assert_eq!(declared(&any, &[Some(1), Some(2)]), "[?, 2]");
+    assert_eq!(declared(&any, &[Some(2), Some(1)]), "[2, 1]");
+    assert_eq!(declared(&any, &[]), "[]");
+    assert_eq!(declared(&[Some(1), Some(3)], &[Some(1)]), "[1]", "one row is all it takes");
+}
+
+#[test]
 fn files_of_weights_are_found_wherever_a_tensor_is() {
     let tensor = external("w.bin");
     let sparse = message().bytes(1, &tensor).0;
-    let attribute = |field, value: &[u8]| {
-        let node = message().bytes(5, message().bytes(1, "value").bytes(field, value).0);
-        message().bytes(1, node.0)
-    };
     let inner = message().bytes(5, &tensor).0;
-    for graph in [
-        message().bytes(5, &tensor),
-        message().bytes(15, &sparse),
-        attribute(5, &tensor),
-        attribute(10, &tensor),
-        attribute(22, &sparse),
-        attribute(6, &inner),
-        attribute(11, &inner),
-    ] {
-        let (_, found) = found(model(graph)).expect("a model");
-        assert_eq!(found.external, BTreeSet::from(["w.bin".to_owned()]));
+    let attributes: [(u32, &[u8]); 6] =
+        [(5, &tensor), (10, &tensor), (22, &sparse), (23, &sparse), (6, &inner), (11, &inner)];
+    let attributes =
+        attributes.map(|(field, value)| message().bytes(1, "value").bytes(field, value).0);
+    let node = |attribute: &Vec<u8>| message().bytes(5, attribute).0;
+    let mut models = vec![model(message().bytes(5, &tensor)), model(message().bytes(15, &sparse))];
+    for attribute in &attributes {
+        let empty = || model(message());
+        models.push(model(message().bytes(1, node(attribute))));
+        // The nodes of a function, and the defaults of its attributes.
+        models.push(empty().bytes(25, message().bytes(7, node(attribute)).0));
+        models.push(empty().bytes(25, message().bytes(11, attribute).0));
+        for graph in [1, 2] {
+            let training = message().bytes(graph, message().bytes(1, node(attribute)).0);
+            models.push(empty().bytes(20, training.0));
+        }
+    }
+    for model in models {
+        let (_, found) = found(model).expect("a model");
+        assert_eq!(found.external, BTreeMap::from([("w.bin".to_owned(), Some(0))]));
     }
 }
 
@@ -114,7 +138,10 @@ fn weights_outside_of_the_package_are_refused() {
     for (location, is_allowed) in [
         ("w", true),
         ("inner/w", true),
-        ("./w", false),
+        ("./w", true),
+        ("./inner//./w", true),
+        (".", false),
+        ("./../outside", false),
         ("../outside", false),
         ("inner/../w", false),
         (outside.as_str(), false),
@@ -127,6 +154,29 @@ fn weights_outside_of_the_package_are_refused() {
         let model = model(message().bytes(5, external(location)));
         fs::write(package.join(FILE), model.0).expect("a file");
         assert_eq!(read(&package).is_ok(), is_allowed, "{location}");
+    }
+}
+
+#[test]
+fn weights_beyond_the_end_of_their_file_are_refused() {
+    let package = tempfile::tempdir().expect("a directory");
+    fs::write(package.path().join("w"), [0; 8]).expect("a file");
+    for (place, is_allowed) in [
+        (&[("length", "8")][..], true),
+        (&[("offset", "4"), ("length", "4")], true),
+        (&[("length", "9")], false),
+        (&[("offset", "5"), ("length", "4")], false),
+        (&[("offset", "9")], false),
+        (&[("offset", "-1"), ("length", "4")], false),
+        (&[("offset", "18446744073709551615"), ("length", "1")], false),
+        (&[("offset", "one")], false),
+        (&[("length", "8.0")], false),
+    ] {
+        let entries = [place, &[("location", "w")]].concat();
+        // Another tensor in the file changes nothing.
+        let graph = message().bytes(5, placed(&entries)).bytes(5, external("w"));
+        fs::write(package.path().join(FILE), model(graph).0).expect("a file");
+        assert_eq!(read(package.path()).is_ok(), is_allowed, "{place:?}");
     }
 }
 

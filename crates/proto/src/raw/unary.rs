@@ -1,8 +1,8 @@
 //! Unary gRPC calls over HTTP bodies: one message in, one message out.
 //!
 //! tonic copies each message into a buffer of its own. Requests have half a megabyte, so
-//! [`read`] returns the bytes of the HTTP/2 frame itself, and [`Reply`] sends a message
-//! from the buffer in which it was written.
+//! [`read`] returns the bytes of the HTTP/2 frame itself, or joins several once, and [`Reply`] sends a
+//! message from the buffer in which it was written.
 //!
 //! The format is gRPC's "Length-Prefixed-Message": a byte that is 1 if the message is
 //! compressed, its length in four bytes (big endian), the message.
@@ -19,17 +19,14 @@ use std::{
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http_body::Body;
 
+use self::assembly::Assembly;
 pub use self::{
-    assembly::Assembly,
     bounds::{Bounds, Compressed},
     reply::Reply,
 };
 
 /// Length of the prefix: the compression flag and the message's length.
 pub const PREFIX: usize = 5;
-
-/// Largest buffer that is allocated from a message's declared length alone.
-const TRUSTED: usize = 1 << 20;
 
 /// The reason why a call's message could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -91,19 +88,19 @@ pub async fn read<B>(body: B, limit: usize) -> Result<Bytes, Unreadable>
 where
     B: Body<Data = Bytes, Error: fmt::Display>,
 {
-    let payload = read_admitted(body, Bounds::plain(limit), |_, _| true).await?;
+    let payload = read_admitted(body, Bounds::plain(limit), |_| true).await?;
     Ok(payload.bytes)
 }
 
-/// As [`read`], for a message within `bounds`. `admit` is called with the number of bytes that
-/// have arrived, and with the message's length once its prefix has; it returns false to stop.
+/// As [`read`], for a message within `bounds`. `admit` is called with the number of bytes that are
+/// to be kept, before they are; it returns false to stop.
 ///
 /// # Errors
 /// The body is not exactly one message within the bounds, or [`Unreadable::NotAdmitted`].
 pub async fn read_admitted<B>(
     body: B,
     bounds: Bounds,
-    mut admit: impl FnMut(usize, Option<usize>) -> bool,
+    mut admit: impl FnMut(usize) -> bool,
 ) -> Result<Payload, Unreadable>
 where
     B: Body<Data = Bytes, Error: fmt::Display>,
@@ -111,10 +108,7 @@ where
     let mut body = pin!(body);
     let mut message = Message::default();
     while let Some(data) = data(body.as_mut()).await? {
-        if !admit(message.arrived().len() + data.len(), message.size()) {
-            return Err(Unreadable::NotAdmitted);
-        }
-        message.push_within(data, bounds)?;
+        message.push_admitted(data, bounds, &mut admit)?;
     }
     message.whole()
 }
@@ -144,8 +138,8 @@ where
 pub struct Message {
     /// The first frame, if it is the only one so far.
     first: Bytes,
-    /// The concatenation of all frames, if there are several.
-    rest: BytesMut,
+    /// The frames in one buffer, if there are several.
+    joined: Assembly,
 }
 
 impl Message {
@@ -155,43 +149,31 @@ impl Message {
     /// As soon as the received bytes show one: the message is compressed, too large, or
     /// followed by more data.
     pub fn push(&mut self, data: Bytes, limit: usize) -> Result<(), Unreadable> {
-        self.push_within(data, Bounds::plain(limit))
+        self.push_admitted(data, Bounds::plain(limit), &mut |_| true)
     }
 
-    fn push_within(&mut self, data: Bytes, bounds: Bounds) -> Result<(), Unreadable> {
-        if self.arrived().is_empty() {
+    fn push_admitted(
+        &mut self,
+        data: Bytes,
+        bounds: Bounds,
+        admit: &mut impl FnMut(usize) -> bool,
+    ) -> Result<(), Unreadable> {
+        if self.is_empty() {
+            Assembly::default().admits(&data, bounds)?;
+            let is_admitted = admit(data.len());
             self.first = data;
-        } else {
-            self.append(&data);
+            return is_admitted.then_some(()).ok_or(Unreadable::NotAdmitted);
         }
-        if let Some(flag) = self.arrived().first() {
-            bounds.check_flag(*flag)?;
+        let first = std::mem::take(&mut self.first);
+        for piece in [first, data].iter().filter(|piece| !piece.is_empty()) {
+            self.joined.admits(piece, bounds)?;
+            self.joined.append(piece, admit)?;
         }
-        let Some(size) = self.size() else { return Ok(()) };
-        bounds.check_size(size)?;
-        match self.arrived().len() > PREFIX + size {
-            true => Err(Unreadable::Surplus),
-            false => Ok(()),
-        }
+        Ok(())
     }
 
-    fn append(&mut self, data: &[u8]) {
-        if self.rest.is_empty() {
-            let whole = self.size().map_or(0, |size| size + PREFIX);
-            self.rest.reserve(whole.min(TRUSTED).max(self.first.len() + data.len()));
-            self.rest.put_slice(&std::mem::take(&mut self.first));
-        }
-        self.rest.put_slice(data);
-    }
-
-    fn arrived(&self) -> &[u8] {
-        if self.rest.is_empty() { &self.first } else { &self.rest }
-    }
-
-    /// The message's length, once its prefix has arrived.
-    fn size(&self) -> Option<usize> {
-        let (&[_, a, b, c, d], _) = self.arrived().split_first_chunk()?;
-        Some(u32::from_be_bytes([a, b, c, d]) as usize)
+    fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.joined.arrived().is_empty()
     }
 
     /// The complete message without its prefix.
@@ -203,11 +185,11 @@ impl Message {
     }
 
     fn whole(self) -> Result<Payload, Unreadable> {
-        if self.size().is_none_or(|size| self.arrived().len() != PREFIX + size) {
+        let Self { first, joined } = self;
+        if joined.declared(&first) != Some(first.len() + joined.arrived().len()) {
             return Err(Unreadable::Cut);
         }
-        let framed = if self.rest.is_empty() { self.first } else { self.rest.freeze() };
-        Ok(Payload::of(framed))
+        Ok(Payload::of(if first.is_empty() { joined.freeze() } else { first }))
     }
 }
 
@@ -302,19 +284,26 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_read_only_as_far_as_it_is_admitted() {
-        let whole = framed(&[7; 100]);
-        let frames = whole.chunks(40).map(Bytes::copy_from_slice).collect();
-        let asked = RefCell::new(Vec::new());
-        let mut reading =
-            pin!(read_admitted(Frames(frames), Bounds::plain(100), |arrived, whole| {
-                asked.borrow_mut().push((arrived, whole));
-                arrived < 100
-            }));
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        let read = reading.as_mut().poll(&mut context);
-        assert!(matches!(read, Poll::Ready(Err(Unreadable::NotAdmitted))), "{read:?}");
-        assert_eq!(asked.take(), [(40, None), (80, Some(100)), (105, Some(100))]);
+    fn a_message_is_kept_only_as_far_as_it_is_admitted() {
+        let whole = framed(&vec![7; 200_000]);
+        let read = |most: usize| {
+            let frames = whole.chunks(1000).map(Bytes::copy_from_slice).collect();
+            let asked = RefCell::new(Vec::new());
+            let mut reading =
+                pin!(read_admitted(Frames(frames), Bounds::plain(200_000), |bytes| {
+                    asked.borrow_mut().push(bytes);
+                    bytes <= most
+                }));
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            match reading.as_mut().poll(&mut context) {
+                Poll::Ready(read) => (read.is_ok(), asked.take()),
+                Poll::Pending => unreachable!("these bodies are never pending"),
+            }
+        };
+        // The first frame; then a 64th of the message, which holds three of them; then all.
+        let steps = vec![1000, 3125, 200_005];
+        assert_eq!(read(200_005), (true, steps.clone()));
+        assert_eq!(read(200_004), (false, steps), "it stops before the memory is set aside");
     }
 
     #[test]
@@ -341,7 +330,7 @@ mod tests {
         let read = |compressed| {
             let frames = [&compressed_prefix(2)[..], b"ab"].map(Bytes::copy_from_slice);
             let bounds = Bounds { size: 2, compressed };
-            let mut reading = pin!(read_admitted(Frames(frames.into()), bounds, |_, _| true));
+            let mut reading = pin!(read_admitted(Frames(frames.into()), bounds, |_| true));
             let mut context = Context::from_waker(std::task::Waker::noop());
             match reading.as_mut().poll(&mut context) {
                 Poll::Ready(result) => result,

@@ -39,6 +39,15 @@ unsafe impl Element for f32 {
     }
 }
 
+// SAFETY: every eight bytes are a valid f64.
+unsafe impl Element for f64 {
+    const DTYPE: DType = DType::Float64;
+
+    fn from_le(bytes: &[u8]) -> Self {
+        bytes.try_into().map_or(Self::NAN, Self::from_le_bytes)
+    }
+}
+
 // SAFETY: every eight bytes are a valid u64.
 unsafe impl Element for u64 {
     const DTYPE: DType = DType::Int64;
@@ -54,6 +63,14 @@ unsafe impl Element for u64 {
 /// # Errors
 /// The tensor has another type.
 pub fn floats(tensor: &Tensor) -> Result<Cow<'_, [f32]>, RunError> {
+    elements(tensor)
+}
+
+/// The elements of a float64 tensor. They are copied as by [`floats`].
+///
+/// # Errors
+/// The tensor has another type.
+pub fn doubles(tensor: &Tensor) -> Result<Cow<'_, [f64]>, RunError> {
     elements(tensor)
 }
 

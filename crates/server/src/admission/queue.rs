@@ -6,7 +6,7 @@ use outrigger_budget::Lack;
 use outrigger_core::{Ticket, Turns};
 use tokio::sync::oneshot;
 
-use super::{Full, Gate, Seat, Working};
+use super::{Back, Full, Gate, Seat, Working};
 use crate::caller::{Party, Peer};
 
 /// Predictions that wait, by caller.
@@ -22,8 +22,8 @@ pub(super) struct Queue {
 pub(super) enum Waiter {
     /// It needs a place, a share and memory.
     New { peer: Peer, admit: oneshot::Sender<Seat> },
-    /// It has waited for a model, and needs a place only.
-    Returning { admit: oneshot::Sender<Working> },
+    /// It has its share and has waited aside. It needs a place, and this much memory.
+    Returning { needs: u64, admit: oneshot::Sender<Back> },
 }
 
 /// A prediction that waits for a place. Dropping it gives up the wait.
@@ -115,10 +115,15 @@ impl Gate {
                 return None;
             }
             let needed = match waiter {
-                Waiter::New { peer, .. } => self.needed(party, peer).map(Some),
-                Waiter::Returning { .. } => Ok(None),
+                Waiter::New { peer, .. } => {
+                    self.needed(party, peer).map(|(share, reserved)| (Some(share), reserved))
+                }
+                Waiter::Returning { needs, .. } => self
+                    .reserve_again(party, *needs)
+                    .map(|reserved| (None, reserved))
+                    .map_err(Full::Memory),
             };
-            let needed = match needed {
+            let (share, reserved) = match needed {
                 Ok(needed) => needed,
                 Err(full) => {
                     self.working.give_back();
@@ -134,11 +139,13 @@ impl Gate {
             let working = Working(Arc::clone(self));
             let Some((party, waiter)) = turns.pop() else { return Some(Gone::Working(working)) };
             self.waiting.fetch_sub(1, SeqCst);
-            let gone = match (waiter, needed) {
-                (Waiter::New { admit, .. }, Some((share, reserved))) => {
+            let gone = match (waiter, share) {
+                (Waiter::New { admit, .. }, Some(share)) => {
                     admit.send(self.seat(party, working, share, reserved)).err().map(Gone::Seat)
                 }
-                (Waiter::Returning { admit }, _) => admit.send(working).err().map(Gone::Working),
+                (Waiter::Returning { admit, .. }, _) => {
+                    admit.send(Back { reserved, working }).err().map(Gone::Back)
+                }
                 (Waiter::New { .. }, None) => Some(Gone::Working(working)),
             };
             if gone.is_some() {
@@ -151,6 +158,7 @@ impl Gate {
 /// The place of a prediction that has gone away.
 enum Gone {
     Seat(#[allow(dead_code)] Seat),
+    Back(#[allow(dead_code)] Back),
     Working(#[allow(dead_code)] Working),
 }
 

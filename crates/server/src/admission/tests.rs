@@ -48,6 +48,14 @@ impl Rig {
     }
 }
 
+/// Waits for `model` aside.
+async fn aside<T>(
+    place: &Place,
+    model: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    place.aside_for_model(model, || 0).await.map(|aside| aside.result)
+}
+
 /// The seat of a waiting prediction, if its turn has come.
 async fn now(waiting: &mut Waiting<Seat>) -> Option<Seat> {
     match poll!(pin!(waiting.admitted())) {
@@ -111,14 +119,14 @@ async fn a_caller_at_its_limit_waits_for_its_own_places_and_no_other_does() {
 async fn a_call_that_waits_for_a_model_leaves_its_place_to_others() {
     let rig = rig(1, 1);
     let slow = rig.seat(1).place;
-    let mut waiting = Box::pin(slow.aside(pending::<Result<(), Failure>>()));
+    let mut waiting = Box::pin(aside(&slow, pending::<Result<(), Failure>>()));
     assert!(poll!(waiting.as_mut()).is_pending());
 
     let quick = rig.seat(2).place;
-    let refused = quick.aside(async { Ok(()) }).await.unwrap_err();
+    let refused = aside(&quick, async { Ok(()) }).await.unwrap_err();
     assert_eq!(refused.reason, Reason::Overloaded, "one waits already");
     drop(waiting);
-    quick.aside(async { Ok(()) }).await.unwrap();
+    aside(&quick, async { Ok(()) }).await.unwrap();
     drop(rig.waits(3));
     drop(quick);
     drop((rig.seat(3), slow));
@@ -130,7 +138,7 @@ async fn a_call_whose_model_is_up_comes_before_the_others_of_its_caller() {
     rig.per_caller.set(2, HashMap::new());
     let slow = rig.seat(1).place;
     let (up, model) = tokio::sync::oneshot::channel::<()>();
-    let mut aside = Box::pin(slow.aside(async { Ok(model.await.is_ok()) }));
+    let mut aside = Box::pin(aside(&slow, async { Ok(model.await.is_ok()) }));
     assert!(poll!(aside.as_mut()).is_pending());
     let other = rig.seat(1);
     // Its caller is at its limit, which does not concern a call that has its share.
@@ -150,7 +158,7 @@ async fn parts_of_a_call_that_wait_at_the_same_time_share_its_place() {
     let place = rig.seat(1).place;
     let waits = || {
         let (up, model) = tokio::sync::oneshot::channel::<()>();
-        (up, Box::pin(place.aside(async { Ok(model.await.is_ok()) })))
+        (up, Box::pin(aside(&place, async { Ok(model.await.is_ok()) })))
     };
     let ((first_up, mut first), (second_up, mut second)) = (waits(), waits());
     assert!(poll!(first.as_mut()).is_pending() && poll!(second.as_mut()).is_pending());
@@ -167,7 +175,7 @@ async fn a_share_that_becomes_free_while_its_call_waits_for_a_model_lets_the_nex
     let rig = rig(2, 1);
     rig.per_caller.set(1, HashMap::new());
     let slow = rig.seat(1).place;
-    let mut aside = Box::pin(slow.aside(pending::<Result<(), Failure>>()));
+    let mut aside = Box::pin(aside(&slow, pending::<Result<(), Failure>>()));
     assert!(poll!(aside.as_mut()).is_pending());
     let mut next = rig.waits(1);
     drop(aside);
@@ -237,4 +245,23 @@ async fn an_estimate_that_is_too_high_lets_a_few_in_and_is_corrected() {
     }
     few[0].place.learn(MIB);
     now(&mut next).await.expect("there is room");
+}
+
+#[tokio::test]
+async fn a_call_that_comes_back_waits_for_the_memory_that_it_still_needs() {
+    let rig = rig(99, 1);
+    let known = peer(1);
+    known.habit().needs.learn(4 * MIB);
+    let Seat { place, reserved } = rig.enter(&known).expect("a place");
+    drop(reserved);
+    let (up, model) = tokio::sync::oneshot::channel::<()>();
+    let model = async { Ok(model.await.is_ok()) };
+    let mut slow = Box::pin(place.aside_for_model(model, || 4 * MIB));
+    assert!(poll!(slow.as_mut()).is_pending());
+    let mut others: Vec<_> = (0..8).map(|_| rig.enter(&known).expect("its share")).collect();
+    up.send(()).unwrap();
+    assert!(poll!(slow.as_mut()).is_pending(), "its caller has no more");
+    drop(others.pop());
+    let back = slow.await.unwrap();
+    assert_eq!(back.reserved.expect("it has a place").bytes(), 4 * MIB);
 }

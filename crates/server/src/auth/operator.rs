@@ -55,6 +55,25 @@ impl Source for OperatorFile {
     }
 }
 
+impl OperatorFile {
+    /// True if there is a token for the commands of this user. One that the server would not use
+    /// either, because others could have placed it, is an error.
+    ///
+    /// # Errors
+    /// The file, or the private directory that it should be in, is not this user's alone.
+    pub fn exists(&self) -> Result<bool, FileError> {
+        let found = match open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            opened => opened.and_then(|file| file.metadata()),
+        };
+        if self.private {
+            check_private(directory(&self.path))?;
+        }
+        check(&found.map_err(|error| FileError::new(&self.path, error))?, self)?;
+        Ok(true)
+    }
+}
+
 /// Opens a file. A link is not followed, and a named pipe is not waited for: in a directory that
 /// others can write to, either would be theirs.
 fn open(path: &Path) -> io::Result<File> {
@@ -102,10 +121,15 @@ fn directory(path: &Path) -> &Path {
 fn make_private(directory: &Path) -> Result<(), FileError> {
     let failed = |error: io::Error| FileError::new(directory, error);
     match DirBuilder::new().mode(0o700).create(directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
-        _ => {}
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
+        _ => check_private(directory),
     }
-    let found = fs::symlink_metadata(directory).map_err(failed)?;
+}
+
+/// Checks that only this user can enter a directory.
+fn check_private(directory: &Path) -> Result<(), FileError> {
+    let found =
+        fs::symlink_metadata(directory).map_err(|error| FileError::new(directory, error))?;
     let own = found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0;
     let problem = "is not a directory of this user alone (mode 0700): set auth.token_file";
     own.then_some(()).ok_or_else(|| FileError::new(directory, problem))
@@ -170,12 +194,13 @@ mod tests {
             fs::set_permissions(&file.path, fs::Permissions::from_mode(mode)).unwrap();
             let problem = token(&file).unwrap_err();
             assert!(problem.contains(&format!("mode {mode:04o}, must have 0600")), "{problem}");
+            assert!(file.exists().is_err());
         }
         assert_eq!(fs::read(&file.path).unwrap(), first, "it is not touched");
         let elsewhere = directory.path().join("elsewhere");
         fs::rename(&file.path, &elsewhere).unwrap();
         symlink(&elsewhere, &file.path).unwrap();
-        assert!(token(&file).is_err(), "a link");
+        assert!(token(&file).is_err() && file.exists().is_err(), "a link");
         fs::remove_file(&file.path).unwrap();
         fs::create_dir(&file.path).unwrap();
         assert!(token(&file).unwrap_err().contains("no regular file"));
@@ -195,14 +220,18 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let own = directory.path().join("outrigger-0");
         let file = OperatorFile { path: own.join("token"), private: true };
+        assert_eq!(file.exists(), Ok(false));
         token(&file).unwrap();
+        assert_eq!(file.exists(), Ok(true));
         assert_eq!(fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
         fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
         assert!(token(&file).unwrap_err().contains("of this user alone"));
+        assert!(file.exists().is_err());
         let link = directory.path().join("link");
         fs::set_permissions(&own, fs::Permissions::from_mode(0o700)).unwrap();
         symlink(&own, &link).unwrap();
         let through = OperatorFile { path: link.join("token"), private: true };
         assert!(token(&through).unwrap_err().contains("of this user alone"));
+        assert!(through.exists().is_err());
     }
 }

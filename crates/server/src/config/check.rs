@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use outrigger_canary::Settings;
 use outrigger_core::EngineId;
-use outrigger_oci::{Prefix, Reference};
+use outrigger_oci::{Prefix, Reference, registry_host};
 
 use super::{CallerName, Config, Kinds, Period, Problem, Rights, Size, Transport};
 
@@ -209,10 +209,14 @@ impl Check {
         let often = images.directory_poll_interval.0 >= Duration::from_millis(100);
         self.require(often, "images.directory_poll_interval", "must be at least 100ms");
         for (position, host) in images.identity_hosts.iter().enumerate() {
-            let name = host.strip_prefix("*.").unwrap_or(host);
-            let is_host = !name.is_empty() && !name.contains(['*', '/', '@', ' ']);
+            let is_host = registry_host(host.strip_prefix("*.").unwrap_or(host)).is_ok();
             let key = format!("images.identity_hosts[{position}]");
             self.require(is_host, key, "must be a host, or *. and a domain");
+        }
+        for (position, host) in images.plain_http.iter().enumerate() {
+            if let Err(error) = registry_host(host) {
+                self.require(false, format!("images.plain_http[{position}]"), error.to_string());
+            }
         }
         self.lasting("images.timeout", images.timeout);
         self.lasting("images.pull_timeout", images.pull_timeout);

@@ -38,6 +38,19 @@ fn defaults_are_those_of_the_reference() {
 }
 
 #[test]
+fn values_that_are_nested_too_deeply_are_refused() {
+    let nested = |open: &str| open.repeat(100_000);
+    for file in
+        [nested("["), format!("server: {}", nested("{a: ")), format!("models:\n{}", nested("- "))]
+    {
+        let problem = from_file(&file).unwrap_err().to_string();
+        assert!(problem.contains("is not valid YAML"), "{}", &problem[..problem.len().min(200)]);
+    }
+    let flag = ("models".to_owned(), nested("["));
+    assert_eq!(keys(load(Some(MINIMAL), [], &[flag])), ["models"]);
+}
+
+#[test]
 fn flags_win_over_the_environment_over_the_file_over_defaults() {
     let file = "server: {grpc: '127.0.0.1:1', http: '127.0.0.1:2', health: '127.0.0.1:3'}\n\
                 images: {repository: registry.example/team}";
@@ -69,6 +82,7 @@ images:
   poll_interval: 10ms
   identity: aws
   identity_hosts: ['*.example', '*', 'a/b']
+  plain_http: ['localhost:5000', 'http://localhost:5000', '[::1]:5000', 'localhost/team']
 speed: {limit: 1}
 models:
   - {name: Churn}
@@ -84,6 +98,8 @@ models:
             "images.identity",
             "images.identity_hosts[1]",
             "images.identity_hosts[2]",
+            "images.plain_http[1]",
+            "images.plain_http[3]",
             "images.poll_interval",
             "images.repository",
             "log.format",

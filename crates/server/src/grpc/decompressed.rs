@@ -56,7 +56,7 @@ async fn plain(policy: Policy, mut request: Request) -> Result<Request, Failure>
 }
 
 async fn message(declared: Declared, body: Body) -> Result<Bytes, Failure> {
-    let read = read_admitted(body, declared.bounds(QUESTION), |_, _| true).await;
+    let read = read_admitted(body, declared.bounds(QUESTION), |_| true).await;
     match declared.of(read.map_err(|error| unread(&error)))? {
         (None, message) => Ok(message),
         (Some(encoding), compressed) => decompress_small(encoding, compressed, QUESTION),

@@ -21,7 +21,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto::Builder,
 };
-use outrigger_net::{Cork, Corked, Scatter};
+use outrigger_net::{Cork, Corked};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, BufReader},
     net::TcpStream,
@@ -31,8 +31,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     App, Arriving, HEADERS_TIMEOUT, LAST_ANSWERS, LEAVING,
+    bodies::Bodies,
     direct::{Direct, is_http2},
-    frames::{Flood, Frames, Unpaid},
+    endings::Endings,
+    frames::{Frames, Unpaid},
     places::Place,
     respond::respond,
     unread::Unread,
@@ -40,7 +42,7 @@ use super::{
 };
 use crate::{
     caller::Peer,
-    metrics::{self, Ending},
+    metrics,
     tls::{Acceptor, Vouched},
 };
 
@@ -53,6 +55,7 @@ pub(super) struct Conversation<A> {
     pub(super) send_timeout: Duration,
     pub(super) builder: Builder<TokioExecutor>,
     pub(super) unread: Unread,
+    pub(super) endings: Endings,
     pub(super) stop: CancellationToken,
 }
 
@@ -122,14 +125,16 @@ impl<A: App> Conversation<A> {
     /// Serves the requests on `stream`, by the protocol that it begins with.
     async fn converse<S>(&self, mut stream: S, ends: Ends<'_>)
     where
-        S: Scatter + AsyncWrite + Unpin + Send + 'static,
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         ends.place.begins(&ends.peer);
-        let Some(is_message) = A::IS_MESSAGE else { return self.by_hyper(stream, ends).await };
+        if !A::IS_DIRECT {
+            return self.by_hyper(stream, ends).await;
+        }
         let mut first = BytesMut::new();
         let reading = timeout(HEADERS_TIMEOUT, is_http2(&mut stream, &mut first));
         match self.stop.run_until_cancelled(reading).await {
-            Some(Ok(Ok(true))) => self.directly(stream, first, is_message, ends).await,
+            Some(Ok(Ok(true))) => self.directly(stream, first, ends).await,
             Some(Ok(Ok(false))) => {
                 let (reader, writer) = tokio::io::split(stream);
                 let reader = Cursor::new(first).chain(reader);
@@ -158,14 +163,9 @@ impl<A: App> Conversation<A> {
         self.attend(connection, |connection| connection.graceful_shutdown(), ends).await;
     }
 
-    async fn directly<S>(
-        &self,
-        stream: S,
-        first: BytesMut,
-        is_message: fn(&str) -> bool,
-        ends: Ends<'_>,
-    ) where
-        S: Scatter + AsyncWrite + Unpin + Send + 'static,
+    async fn directly<S>(&self, stream: S, first: BytesMut, ends: Ends<'_>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (peer, place) = (ends.peer.clone(), ends.place);
         let handler = |unpaid: Unpaid| {
@@ -174,8 +174,8 @@ impl<A: App> Conversation<A> {
                 tokio::spawn(respond(answer, response));
             }
         };
-        let (unread, unsent) = (&self.unread, ends.peer.unsent());
-        let connection = Direct::new((stream, first), is_message, unread, unsent, handler);
+        let bodies = Bodies::new(&self.unread, ends.peer.unsent());
+        let connection = Direct::new(stream, first, bodies, handler);
         self.attend(connection, |connection| connection.get_mut().leave(), ends).await;
     }
 
@@ -225,17 +225,8 @@ impl<A: App> Conversation<A> {
             }
         };
         if let Some(Err(error)) = ended {
-            self.broke(&*error);
+            self.endings.record(peer.address(), &*error);
         }
-    }
-
-    /// Records a connection that broke. Peers may disconnect at any time, so this is logged at
-    /// debug only.
-    fn broke(&self, error: &(dyn std::error::Error + 'static)) {
-        if is_flood(error) {
-            metrics::connection_ended(self.listener, Ending::Flood);
-        }
-        tracing::debug!(error, "a connection broke");
     }
 }
 
@@ -252,13 +243,4 @@ async fn over(vouched: Option<Vouched>, place: &Place) -> Duration {
         () = invalid => LAST_ANSWERS,
         () = place.leave() => LEAVING,
     }
-}
-
-/// True if a flood of frames ended the connection.
-fn is_flood(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut causes = std::iter::successors(Some(error), |error| error.source());
-    causes.any(|error| {
-        let io = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        error.is::<Flood>() || io.is_some_and(|inner| inner.is::<Flood>())
-    })
 }

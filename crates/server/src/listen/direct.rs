@@ -1,26 +1,22 @@
-//! HTTP/2 on h2 itself, for the listener whose requests are messages.
+//! HTTP/2 on h2 itself, for the listeners whose requests wait at their headers.
 //!
-//! hyper does not say on which stream a request arrives, which [`Streams`] must know, and passes each
-//! request and answer through a further layer.
+//! hyper keeps the windows of a connection as they are at its beginning, and does not say how much of
+//! a body has arrived. Here they follow what is unread.
 
 use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use axum::{
-    BoxError,
-    body::Bytes,
-    http::{Request, header::CONTENT_LENGTH},
-};
+use axum::{BoxError, body::Bytes, http::Request};
 use bytes::{BufMut as _, BytesMut};
 use futures::{FutureExt as _, future::BoxFuture};
 use h2::{
     Ping, PingPong, Reason, RecvStream,
     server::{Builder, Connection, Handshake, SendResponse},
 };
-use outrigger_net::Scatter;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
     time::{sleep, timeout},
@@ -28,16 +24,18 @@ use tokio::{
 
 use super::{
     Arriving, FRAME, GIVEN_UP, HEADERS, PING_EVERY, PING_TIMEOUT, STREAM_WINDOW, STREAMS,
-    frames::{PREFACE, Unpaid},
-    intake::Intake,
-    link::Link,
-    streams::Streams,
-    unread::Unread,
+    ahead::Ahead,
+    bodies::Bodies,
+    frames::{Frames, MOST, PREFACE, Seen, Unpaid},
+    windows::Windows,
 };
-use crate::sending::Unsent;
 
-/// The window of the connection for h2. All windows are kept below it, so this one is never used up.
-const UNBOUNDED: u32 = (1 << 31) - 1;
+/// The time in which frames of a stream that was reset are no errors of the peer: it may have sent
+/// them before. h2 ends a connection with too many errors.
+const RESET_FOR: Duration = Duration::from_secs(30);
+/// The bytes that small frames of unread bodies may lack to 256 each. As many such frames may be unread
+/// as a peer may send that ask for nothing.
+const SMALL_FRAMES: usize = 256 * MOST as usize;
 
 /// Reads the first bytes of a connection into `first`. Returns true if they are HTTP/2's.
 pub(super) async fn is_http2(
@@ -56,38 +54,42 @@ pub(super) async fn is_http2(
 /// An HTTP/2 connection; its output is how it ended. `H` handles each request.
 pub(super) struct Direct<S, H> {
     state: State<S>,
-    streams: Streams,
-    link: Arc<Link>,
+    bodies: Arc<Bodies>,
+    windows: Windows,
+    seen: Arc<Seen>,
+    /// The SETTINGS that were sent.
+    settings: usize,
     silence: BoxFuture<'static, ()>,
     is_leaving: bool,
-    is_message: fn(&str) -> bool,
     handle: H,
 }
 
+type Socket<S> = Frames<Ahead<S>>;
+
 enum State<S> {
-    Greeting(Handshake<Intake<S>, Bytes>),
-    Open(Connection<Intake<S>, Bytes>),
+    Greeting(Handshake<Socket<S>, Bytes>),
+    Open(Connection<Socket<S>, Bytes>),
 }
 
-impl<S: Scatter + AsyncWrite + Unpin, H> Direct<S, H> {
-    /// Serves `stream`, of which the preface has been read into `first`. The bodies of the paths
-    /// for which `is_message` returns true are messages. Its unread bytes are in the pool `unread`;
-    /// its answers are `unsent`. `handler` makes the handler of requests, which pay for the frames in
-    /// vain.
+impl<S, H> Direct<S, H>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    /// Serves `stream` after its preface `first`.
     pub(super) fn new(
-        (stream, first): (S, BytesMut),
-        is_message: fn(&str) -> bool,
-        unread: &Unread,
-        unsent: &Arc<Unsent>,
+        stream: S,
+        first: BytesMut,
+        bodies: Bodies,
         handler: impl FnOnce(Unpaid) -> H,
     ) -> Self {
-        let link = Arc::new(Link::new(unread.clone()));
-        let streams = Streams::new(first, Arc::clone(&link));
-        let intake = Intake::new(stream, streams.clone(), Arc::clone(&link), Arc::clone(unsent));
-        let handle = handler(intake.unpaid());
-        let state = State::Greeting(protocol().handshake(intake));
+        let windows = Windows::new(bodies.share());
+        let bodies = Arc::new(bodies);
+        let socket = Frames::new(Ahead::new(stream, first, Arc::clone(&bodies)));
+        let seen = socket.seen();
+        let handle = handler(socket.unpaid());
+        let state = State::Greeting(protocol(&windows).handshake(socket));
         let silence = std::future::pending().boxed();
-        Self { state, streams, link, silence, is_leaving: false, is_message, handle }
+        Self { state, bodies, windows, seen, settings: 1, silence, is_leaving: false, handle }
     }
 
     /// Lets the peer send no more requests.
@@ -102,7 +104,8 @@ impl<S: Scatter + AsyncWrite + Unpin, H> Direct<S, H> {
         let State::Greeting(handshake) = &mut self.state else { return Poll::Ready(Ok(())) };
         let mut connection = ready!(handshake.poll_unpin(context))?;
         if let Some(pings) = connection.ping_pong() {
-            self.silence = silence(pings, Arc::clone(&self.link)).boxed();
+            let silence = silence(pings, Arc::clone(&self.seen), Arc::clone(&self.bodies));
+            self.silence = silence.boxed();
         }
         if self.is_leaving {
             connection.graceful_shutdown();
@@ -110,11 +113,30 @@ impl<S: Scatter + AsyncWrite + Unpin, H> Direct<S, H> {
         self.state = State::Open(connection);
         Poll::Ready(Ok(()))
     }
+
+    /// Adapts the windows to what is unread. Returns true if the connection must be polled again.
+    fn adapt(&mut self) -> bool {
+        let State::Open(connection) = &mut self.state else { return false };
+        let demand = self.bodies.count();
+        let mut is_settled = self.seen.acknowledged() >= self.settings;
+        let stream = self.windows.streams(demand, is_settled);
+        if let Some(window) = stream {
+            // h2 takes these, as those before were acknowledged.
+            let is_sent = connection.set_initial_window_size(window).is_ok();
+            self.settings += usize::from(is_sent);
+            is_settled = false;
+        }
+        let whole = self.windows.connections(demand, is_settled);
+        if let Some(window) = whole {
+            connection.set_target_window_size(window);
+        }
+        demand.is_partial || stream.is_some() || whole.is_some()
+    }
 }
 
 impl<S, H> Future for Direct<S, H>
 where
-    S: Scatter + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Unpin,
     H: FnMut(Request<Arriving>, SendResponse<Bytes>) + Unpin,
 {
     type Output = Result<(), BoxError>;
@@ -127,56 +149,58 @@ where
             connection.abrupt_shutdown(Reason::NO_ERROR);
             this.silence = std::future::pending().boxed();
         }
+        // Before the bodies are counted, so that no change is missed.
+        this.bodies.register(context);
         while let Poll::Ready(accepted) = connection.poll_accept(context) {
             match accepted.transpose()? {
                 Some((request, respond)) => {
-                    let stream = respond.stream_id().as_u32();
-                    let taken = this.streams.accept(stream, is_message(&request, this.is_message));
-                    let request = request.map(|body| Arriving::on_stream(body, taken));
+                    let request = request.map(|body| arriving(body, &this.bodies));
                     (this.handle)(request, respond);
                 }
                 None => return Poll::Ready(Ok(())),
             }
         }
-        if this.streams.settle() {
+        if this.adapt() {
             context.waker().wake_by_ref();
         }
         Poll::Pending
     }
 }
 
-/// True if the body of a request is taken out as a message. A body whose length is in the headers
-/// stays with h2, which compares the two.
-fn is_message(request: &Request<RecvStream>, by_path: fn(&str) -> bool) -> bool {
-    by_path(request.uri().path()) && !request.headers().contains_key(CONTENT_LENGTH)
+fn arriving(mut body: RecvStream, bodies: &Arc<Bodies>) -> Arriving {
+    let entered = (!body.is_end_stream()).then(|| bodies.enter(body.flow_control().clone()));
+    Arriving::on_stream(body, entered)
 }
 
-fn protocol() -> Builder {
+fn protocol(windows: &Windows) -> Builder {
     let mut builder = Builder::new();
     builder
         .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(UNBOUNDED)
+        .initial_connection_window_size(windows.connection())
         .max_frame_size(FRAME)
         .max_header_list_size(HEADERS)
         .max_concurrent_streams(STREAMS)
-        .max_pending_accept_reset_streams(GIVEN_UP);
+        .max_pending_accept_reset_streams(GIVEN_UP)
+        .max_concurrent_reset_streams(STREAMS as usize)
+        .reset_stream_duration(RESET_FOR)
+        .data_frame_budget(SMALL_FRAMES);
     builder
 }
 
 /// Ends when a peer that sends nothing does not answer a ping either. While the socket is not read,
 /// nothing is known of the peer.
-async fn silence(mut pings: PingPong, link: Arc<Link>) {
+async fn silence(mut pings: PingPong, seen: Arc<Seen>, bodies: Arc<Bodies>) {
     loop {
-        let reads = link.reads();
+        let reads = seen.reads();
         sleep(PING_EVERY).await;
-        if link.reads() != reads || link.is_held_up() {
+        if seen.reads() != reads || bodies.is_held_up() {
             continue;
         }
         let mut pong = pin!(pings.ping(Ping::opaque()));
         loop {
             match timeout(PING_TIMEOUT, pong.as_mut()).await {
                 Ok(Ok(_)) => break,
-                Err(_) if link.reads() != reads || link.is_held_up() => {}
+                Err(_) if seen.reads() != reads || bodies.is_held_up() => {}
                 _ => return,
             }
         }

@@ -10,12 +10,14 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{
+            AtomicU32, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     task::{Context, Poll, ready},
 };
 
-use bytes::BufMut;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::Instant,
@@ -25,8 +27,10 @@ use tokio::{
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The bytes of a frame's header.
 pub(super) const HEADER: usize = 9;
-pub(super) const DATA: u8 = 0;
-pub(super) const PADDED: u8 = 8;
+const DATA: u8 = 0;
+const SETTINGS: u8 = 4;
+const PADDED: u8 = 8;
+const ACK: u8 = 1;
 /// DATA frames with fewer bytes count too.
 const SMALL: usize = 32;
 /// The most frames that may be unpaid.
@@ -39,15 +43,24 @@ const PER_ANSWER: u32 = 64;
 /// The sent bytes that pay for one frame: a peer updates its windows while it reads a long answer.
 const BYTES_PER_FRAME: usize = 2048;
 
-/// A stream whose HTTP/2 frames are counted. It fails when too many were in vain.
+/// A stream whose HTTP/2 frames are counted. It fails when too many were in vain. It passes on every
+/// byte as it is.
 pub(super) struct Frames<S> {
     stream: S,
     position: Position,
     counts: Counts,
+    seen: Arc<Seen>,
+}
+
+/// Counts of a peer's reads and acknowledgements.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    reads: AtomicUsize,
+    acknowledged: AtomicUsize,
 }
 
 /// The frames of a connection that were in vain, and the bytes sent that pay for some of them.
-pub(super) struct Counts {
+struct Counts {
     unpaid: Unpaid,
     paid_at: Instant,
     sent: usize,
@@ -59,19 +72,26 @@ pub(super) struct Unpaid(Arc<AtomicU32>);
 
 /// The header of a frame ([RFC 9113](https://www.rfc-editor.org/rfc/rfc9113), section 4.1).
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head {
+struct Head {
     /// The bytes after the header.
-    pub(super) length: usize,
-    pub(super) kind: u8,
-    pub(super) flags: u8,
-    pub(super) stream: u32,
+    length: usize,
+    kind: u8,
+    flags: u8,
 }
 
 /// The first bytes of a frame's header.
 #[derive(Debug, Default)]
-pub(super) struct Begun {
+struct Begun {
     bytes: [u8; HEADER],
     seen: usize,
+}
+
+/// Counts of the frames in some bytes.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counted {
+    in_vain: u32,
+    /// The SETTINGS of the server that they acknowledge.
+    acknowledged: usize,
 }
 
 /// The position in what a peer sends.
@@ -103,20 +123,28 @@ impl Unpaid {
     }
 }
 
-impl Counts {
-    pub(super) fn new() -> Self {
-        Self { unpaid: Unpaid::default(), paid_at: Instant::now(), sent: 0 }
+impl Seen {
+    /// The number of reads so far. It wraps, so only a change of it is meaningful.
+    pub(super) fn reads(&self) -> usize {
+        self.reads.load(Relaxed)
     }
 
-    pub(super) fn unpaid(&self) -> Unpaid {
-        self.unpaid.clone()
+    /// The number of SETTINGS frames that the peer has acknowledged.
+    pub(super) fn acknowledged(&self) -> usize {
+        self.acknowledged.load(SeqCst)
+    }
+}
+
+impl Counts {
+    fn new() -> Self {
+        Self { unpaid: Unpaid::default(), paid_at: Instant::now(), sent: 0 }
     }
 
     /// Counts frames that were in vain.
     ///
     /// # Errors
     /// They are too many.
-    pub(super) fn read(&mut self, counted: u32) -> io::Result<()> {
+    fn read(&mut self, counted: u32) -> io::Result<()> {
         if counted == 0 {
             return Ok(());
         }
@@ -138,7 +166,7 @@ impl Counts {
     }
 
     /// Lets sent bytes pay.
-    pub(super) fn wrote(&mut self, bytes: usize) {
+    fn wrote(&mut self, bytes: usize) {
         self.sent += bytes;
         if self.sent >= BYTES_PER_FRAME {
             let frames = self.sent / BYTES_PER_FRAME;
@@ -150,54 +178,44 @@ impl Counts {
 
 impl<S> Frames<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, position: Position::Preface(0), counts: Counts::new() }
+        let position = Position::Preface(0);
+        Self { stream, position, counts: Counts::new(), seen: Arc::default() }
     }
 
     pub(super) fn unpaid(&self) -> Unpaid {
-        self.counts.unpaid()
+        self.counts.unpaid.clone()
+    }
+
+    pub(super) fn seen(&self) -> Arc<Seen> {
+        Arc::clone(&self.seen)
     }
 }
 
 impl Head {
     /// The header of a frame.
-    pub(super) fn of([a, b, c, kind, flags, stream @ ..]: [u8; HEADER]) -> Self {
-        let length = u32::from_be_bytes([0, a, b, c]) as usize;
-        Self { length, kind, flags, stream: u32::from_be_bytes(stream) & (u32::MAX >> 1) }
+    fn of([a, b, c, kind, flags, ..]: [u8; HEADER]) -> Self {
+        Self { length: u32::from_be_bytes([0, a, b, c]) as usize, kind, flags }
     }
 
-    /// Appends the header to `out`.
-    pub(super) fn put(&self, out: &mut impl BufMut) {
-        // A frame has less than 2^24 bytes.
-        out.put_uint(self.length as u64, 3);
-        out.put_slice(&[self.kind, self.flags]);
-        out.put_u32(self.stream);
-    }
-
-    pub(super) fn has(&self, flag: u8) -> bool {
+    fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
     /// True if the frame asks for nothing, and so counts.
-    pub(super) fn is_in_vain(&self) -> bool {
+    fn is_in_vain(&self) -> bool {
         let carries = self.kind == DATA && self.length >= SMALL && !self.has(PADDED);
         !carries
+    }
+
+    fn acknowledges(&self) -> bool {
+        self.kind == SETTINGS && self.has(ACK)
     }
 }
 
 impl Begun {
-    /// True if no byte has come.
-    pub(super) fn is_empty(&self) -> bool {
-        self.seen == 0
-    }
-
-    /// The bytes that have not come.
-    pub(super) fn missing(&self) -> usize {
-        HEADER - self.seen
-    }
-
     /// Adds `bytes` up to the end of the header. Returns how many, and the header when it is whole;
     /// the next one begins then.
-    pub(super) fn add(&mut self, bytes: &[u8]) -> (usize, Option<[u8; HEADER]>) {
+    fn add(&mut self, bytes: &[u8]) -> (usize, Option<[u8; HEADER]>) {
         let count = bytes.len().min(HEADER - self.seen);
         self.bytes[self.seen..self.seen + count].copy_from_slice(&bytes[..count]);
         self.seen += count;
@@ -207,9 +225,9 @@ impl Begun {
 }
 
 impl Position {
-    /// Moves over bytes of the peer; returns the number of frames in them that count.
-    fn advance(&mut self, mut bytes: &[u8]) -> u32 {
-        let mut counted = 0;
+    /// Moves over bytes of the peer; returns counts of the frames in them.
+    fn advance(&mut self, mut bytes: &[u8]) -> Counted {
+        let mut counted = Counted::default();
         while !bytes.is_empty() {
             let taken = match self {
                 Self::Other => return counted,
@@ -228,7 +246,8 @@ impl Position {
                 Self::Header(begun) => {
                     let (length, header) = begun.add(bytes);
                     if let Some(head) = header.map(Head::of) {
-                        counted += u32::from(head.is_in_vain());
+                        counted.in_vain += u32::from(head.is_in_vain());
+                        counted.acknowledged += usize::from(head.acknowledges());
                         *self = Self::Payload(head.length);
                     }
                     length
@@ -258,7 +277,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Frames<S> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
         let counted = this.position.advance(&buffer.filled()[before..]);
-        Poll::Ready(this.counts.read(counted))
+        this.seen.reads.fetch_add(1, Relaxed);
+        this.seen.acknowledged.fetch_add(counted.acknowledged, SeqCst);
+        Poll::Ready(this.counts.read(counted.in_vain))
     }
 }
 
@@ -316,7 +337,9 @@ mod tests {
     fn frames_without_data_count_wherever_the_pieces_end() {
         for size in 1..sent().len() {
             let mut position = Position::Preface(0);
-            let counted: u32 = sent().chunks(size).map(|piece| position.advance(piece)).sum();
+            let pieces = sent();
+            let counted = pieces.chunks(size).map(|piece| position.advance(piece).in_vain);
+            let counted: u32 = counted.sum();
             assert_eq!(counted, 3, "in pieces of {size}");
         }
     }
@@ -324,8 +347,8 @@ mod tests {
     #[test]
     fn nothing_counts_over_http1() {
         let mut position = Position::Preface(0);
-        assert_eq!(position.advance(b"PRI "), 0);
-        assert_eq!(position.advance(&[0; 900]), 0);
+        assert_eq!(position.advance(b"PRI "), Counted::default());
+        assert_eq!(position.advance(&[0; 900]), Counted::default());
         assert!(matches!(position, Position::Other));
     }
 }

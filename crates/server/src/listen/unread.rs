@@ -1,17 +1,13 @@
-//! The bytes of bodies that nobody has taken charge of, of all connections together, and the
-//! connections that wait for room among them.
+//! The bytes of bodies that nobody has taken charge of, of all connections together.
 
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
 use outrigger_budget::Pool;
 
-use super::{CONNECTION_WINDOW, link::Link};
+use super::CONNECTION_WINDOW;
 
 /// The smallest share of a connection: the window with which every HTTP/2 connection begins.
 pub(super) const LEAST_SHARE: usize = 65_535;
@@ -24,10 +20,6 @@ pub(crate) struct Unread(Arc<Shared>);
 struct Shared {
     pool: Pool,
     connections: AtomicUsize,
-    /// The connections in `waiting`, so that releases take the lock only if there are any.
-    count: AtomicUsize,
-    /// The connections that wait for room, in the order in which they began to wait.
-    waiting: Mutex<VecDeque<Weak<Link>>>,
     /// The most bytes that were ever in the pool.
     #[cfg(test)]
     peak: std::sync::atomic::AtomicU64,
@@ -42,8 +34,6 @@ impl Unread {
         Self(Arc::new(Shared {
             pool,
             connections: AtomicUsize::new(0),
-            count: AtomicUsize::new(0),
-            waiting: Mutex::default(),
             #[cfg(test)]
             peak: std::sync::atomic::AtomicU64::new(0),
         }))
@@ -75,29 +65,6 @@ impl Unread {
             return;
         }
         self.0.pool.release((before - now) as u64);
-        self.wake_next();
-    }
-
-    /// Lets a connection wait for room.
-    pub(super) fn wait(&self, link: &Arc<Link>) {
-        self.waiting().push_back(Arc::downgrade(link));
-        self.0.count.fetch_add(1, SeqCst);
-    }
-
-    /// Wakes the connection that has waited the longest, if there is room. A connection that was
-    /// woken calls this again after its read, so that the others follow as long as there is room.
-    pub(super) fn wake_next(&self) {
-        while self.0.count.load(SeqCst) > 0 && !self.is_full() {
-            let Some(next) = self.waiting().pop_front() else { return };
-            self.0.count.fetch_sub(1, SeqCst);
-            if let Some(link) = next.upgrade() {
-                return link.resume();
-            }
-        }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Weak<Link>>> {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]
@@ -136,21 +103,5 @@ mod tests {
         let _many: Vec<_> = (0..1000).map(|_| unread.enter()).collect();
         assert_eq!(unread.share(), LEAST_SHARE);
         assert_eq!(Unread::of(1 << 40).share(), CONNECTION_WINDOW as usize);
-    }
-
-    #[test]
-    fn connections_that_wait_are_woken_one_by_one_while_there_is_room() {
-        let unread = Unread::of(100);
-        let links: Vec<_> = (0..3).map(|_| Arc::new(Link::new(unread.clone()))).collect();
-        unread.replace(0, 150);
-        links.iter().for_each(|link| unread.wait(link));
-        let waiting = || unread.waiting().len();
-        unread.replace(150, 120);
-        assert_eq!(waiting(), 3, "the pool is full");
-        unread.replace(120, 80);
-        assert_eq!(waiting(), 2);
-        drop(links);
-        unread.wake_next();
-        assert_eq!(waiting(), 0, "connections that ended are passed over");
     }
 }

@@ -1,15 +1,15 @@
-//! The HTTP/2 windows of a connection's peer, as far as they are not those of one stream
-//! ([RFC 9113](https://www.rfc-editor.org/rfc/rfc9113), sections 5.2 and 6.9).
+//! The windows of the peer of a connection
+//! ([RFC 9113](https://www.rfc-editor.org/rfc/rfc9113), sections 5.2 and 6.9), which h2 keeps.
 //!
 //! In calm they are large, so that no message waits for an update. When much of what the peer has
-//! sent is unread, they follow the pressure: the window of the connection is not given back beyond
-//! its share of the pool, and streams begin with a small one, so that the peer keeps its bodies.
+//! sent is unread, they follow the pressure: h2 does not give back the bytes of bodies that nobody has
+//! taken charge of, and streams begin with a small window, so that the peer keeps its bodies.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{STREAM_WINDOW, link::Demand, streams::Exceeded, unread::LEAST_SHARE};
+use super::{CONNECTION_WINDOW, STREAM_WINDOW, bodies::Demand};
 
 /// The smallest window with which streams begin: a frame of most clients.
 pub(super) const LEAST_STREAM: usize = 16 << 10;
@@ -21,144 +21,74 @@ const MOST: usize = 1 << 30;
 /// Windows are lowered only if they become smaller by this factor.
 const STEP: usize = 2;
 
-/// The windows of a peer.
+/// The windows that a peer should have.
 #[derive(Debug)]
 pub(super) struct Windows {
-    /// The bytes that the peer may send on the connection.
-    allowance: usize,
-    /// The window with which streams begin, as the peer may believe.
-    initial: usize,
-    /// The last one that was sent, until the peer has acknowledged it.
-    sent: Option<usize>,
-    /// True once the peer has acknowledged the first SETTINGS, which are h2's.
-    is_greeted: bool,
-    /// True if the connection's window was extended for messages since `sent` was.
+    /// That of the connection, the bytes in h2's buffers included.
+    connection: usize,
+    /// That with which streams begin, as it was last announced.
+    stream: usize,
+    /// True if the connection's window was extended for readers since `stream` was announced.
     is_extended: bool,
     pressed_at: Option<Instant>,
 }
 
-/// The SETTINGS that a peer acknowledges.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Acknowledged {
-    /// Those of h2.
-    Others,
-    /// Those of this layer: the windows of all streams change by this many bytes.
-    Ours(i64),
-}
-
 impl Windows {
-    /// The windows of a peer that streams begin with [`STREAM_WINDOW`] for.
-    pub(super) fn new() -> Self {
+    /// The windows of a new connection with this share of the pool.
+    pub(super) fn new(share: usize) -> Self {
         Self {
-            allowance: LEAST_SHARE,
-            initial: STREAM_WINDOW as usize,
-            sent: None,
-            is_greeted: false,
+            connection: share.min(CONNECTION_WINDOW as usize),
+            stream: STREAM_WINDOW as usize,
             is_extended: false,
             pressed_at: None,
         }
     }
 
-    /// The window of a stream that begins now.
-    pub(super) fn initial(&self) -> i64 {
-        to_i64(self.initial)
+    /// That of the connection, in bytes.
+    pub(super) fn connection(&self) -> u32 {
+        to_u32(self.connection)
     }
 
-    /// The bytes that the peer may send on the connection.
-    pub(super) fn allowance(&self) -> usize {
-        self.allowance
-    }
-
-    /// True while the peer has not acknowledged the last window with which streams begin.
-    pub(super) fn is_settling(&self) -> bool {
-        self.sent.is_some()
-    }
-
-    /// Counts a DATA frame.
-    ///
-    /// # Errors
-    /// It exceeds the window of the connection.
-    pub(super) fn receive(&mut self, length: usize) -> Result<(), Exceeded> {
-        self.allowance = self.allowance.checked_sub(length).ok_or(Exceeded)?;
-        Ok(())
-    }
-
-    /// True if the peer's unread bytes are a large part of its share.
-    pub(super) fn is_pressed(demand: Demand, share: usize) -> bool {
-        demand.unread >= share / 2
-    }
-
-    /// The window with which streams must begin from now on, if it changes, for `open` streams; and
-    /// by how much the windows of all streams change at once. A lower one holds after its
-    /// acknowledgement: until then the peer may send by the one before.
-    pub(super) fn adapt(
-        &mut self,
-        demand: Demand,
-        share: usize,
-        open: usize,
-    ) -> Option<(usize, i64)> {
+    /// Returns the window with which streams must begin from now on, if it changes. The one before
+    /// holds until the peer has acknowledged it; `is_settled` is true if it has.
+    pub(super) fn streams(&mut self, demand: Demand, is_settled: bool) -> Option<u32> {
         let most = STREAM_WINDOW as usize;
-        if Self::is_pressed(demand, share) {
+        let next = if demand.is_pressed() {
             self.pressed_at = Some(Instant::now());
-            let each = (share / open.max(1)).clamp(LEAST_STREAM, most);
-            return (each <= self.initial / STEP).then(|| self.announce(each)).flatten();
-        }
-        let is_calm = || self.pressed_at.is_none_or(|at| at.elapsed() >= CALM);
-        (self.initial < most && is_calm()).then(|| self.announce(most)).flatten()
-    }
-
-    fn announce(&mut self, initial: usize) -> Option<(usize, i64)> {
-        if self.sent.is_some() {
-            return None;
-        }
-        self.sent = Some(initial);
+            let each = (demand.share / demand.waiting.max(1)).clamp(LEAST_STREAM, most);
+            (each <= self.stream / STEP).then_some(each)
+        } else {
+            let is_calm = || self.pressed_at.is_none_or(|at| at.elapsed() >= CALM);
+            (self.stream < most && is_calm()).then_some(most)
+        };
+        let next = next.filter(|_| is_settled)?;
+        self.stream = next;
         self.is_extended = false;
-        let shift = to_i64(initial.saturating_sub(self.initial));
-        self.initial = self.initial.max(initial);
-        Some((initial, shift))
+        Some(to_u32(next))
     }
 
-    /// Called when the peer has acknowledged SETTINGS.
-    pub(super) fn acknowledge(&mut self) -> Acknowledged {
-        if !std::mem::replace(&mut self.is_greeted, true) {
-            return Acknowledged::Others;
-        }
-        let Some(initial) = self.sent.take() else { return Acknowledged::Others };
-        let shift = to_i64(initial) - to_i64(self.initial);
-        self.initial = initial;
-        Acknowledged::Ours(shift)
-    }
-
-    /// The bytes by which the window of the connection must be updated now, if any; `coming` ones of
-    /// the current frame are counted already, and have not arrived.
-    ///
-    /// The window is what the share leaves beside the unread bytes, or what handlers wait for. The
-    /// peer may spend the latter on streams whose windows are still large, so it is extended once
-    /// until the peer has acknowledged the lower windows of streams.
-    pub(super) fn due(&mut self, demand: Demand, share: usize, coming: usize) -> Option<usize> {
-        let have = self.allowance + coming;
-        let own = share.saturating_sub(demand.unread);
-        let extends = demand.wanted > own && !(self.is_settling() && self.is_extended);
-        let wanted = if extends { demand.wanted } else { 0 };
-        if have >= wanted.max(own - own / 4).min(MOST) {
-            return None;
-        }
-        self.is_extended |= extends;
-        let due = own.max(wanted + wanted / 4).min(MOST).saturating_sub(have);
-        self.allowance += due;
-        Some(due)
-    }
-
-    /// When less than this is unread, [`Self::due`] returns an update.
-    pub(super) fn wake_below(&self, share: usize, coming: usize) -> usize {
-        let have = self.allowance + coming;
-        // The inverse of `have < own - own / 4`.
-        share.saturating_sub(have + have / 3)
+    /// Returns the window of the connection, if it changes. It is the share, and at least
+    /// [`LEAST_STREAM`] for each reader beside the bytes that nobody has taken charge of. The peer may
+    /// spend the latter on streams whose windows are still large, so it is extended once until the
+    /// peer has acknowledged the lower windows of streams.
+    pub(super) fn connections(&mut self, demand: Demand, is_settled: bool) -> Option<u32> {
+        let share = demand.share.min(CONNECTION_WINDOW as usize);
+        let wanted = (demand.unread + demand.readers * LEAST_STREAM).min(MOST);
+        let next = match demand.readers > 0 && wanted > share {
+            true if is_settled || !self.is_extended => {
+                self.is_extended = true;
+                wanted
+            }
+            true => return None,
+            false => share,
+        };
+        (std::mem::replace(&mut self.connection, next) != next).then(|| to_u32(next))
     }
 }
 
-fn to_i64(bytes: usize) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
+/// A window has less than 2^31 bytes.
+fn to_u32(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX >> 1)
 }
 
 #[cfg(test)]
@@ -166,81 +96,61 @@ mod tests {
     use super::*;
 
     const SHARE: usize = 1 << 20;
-    const CALM_DEMAND: Demand = Demand { unread: 0, wanted: 0 };
-    const PRESSED: Demand = Demand { unread: SHARE, wanted: 0 };
+    const CALM_DEMAND: Demand =
+        Demand { unread: 0, waiting: 0, readers: 0, share: SHARE, is_partial: false };
+    const PRESSED: Demand = Demand { unread: SHARE, waiting: 64, ..CALM_DEMAND };
 
-    /// Windows whose connection has been updated to its share.
-    fn windows() -> Windows {
-        let mut windows = Windows::new();
-        assert_eq!(windows.acknowledge(), Acknowledged::Others);
-        assert_eq!(windows.due(CALM_DEMAND, SHARE, 0), Some(SHARE - LEAST_SHARE));
-        windows
+    fn window(bytes: usize) -> Option<u32> {
+        Some(u32::try_from(bytes).unwrap())
     }
 
     #[test]
-    fn unread_bytes_are_not_given_back() {
-        let mut windows = windows();
-        windows.receive(SHARE / 2).unwrap();
-        let unread = Demand { unread: SHARE / 2, wanted: 0 };
-        assert_eq!(windows.due(unread, SHARE, 0), None);
-        assert_eq!(windows.due(CALM_DEMAND, SHARE, SHARE / 2), None, "they are still to come");
-        assert_eq!(windows.due(CALM_DEMAND, SHARE, 0), Some(SHARE / 2));
-        windows.receive(SHARE).unwrap();
-        assert!(windows.receive(1).is_err(), "the window is used up");
-        assert!(windows.receive(0).is_ok());
+    fn a_connection_has_its_share() {
+        let mut windows = Windows::new(SHARE);
+        assert_eq!(windows.connection() as usize, SHARE);
+        assert_eq!(windows.connections(CALM_DEMAND, true), None);
+        let more = Demand { share: 1 << 40, ..CALM_DEMAND };
+        assert_eq!(windows.connections(more, true), Some(CONNECTION_WINDOW));
+        assert_eq!(windows.connections(PRESSED, true), window(SHARE), "nobody reads");
     }
 
     #[test]
-    fn an_update_is_due_exactly_when_the_connection_is_woken_for_it() {
-        let mut windows = windows();
-        windows.receive(SHARE / 2).unwrap();
-        let below = windows.wake_below(SHARE, 0);
-        assert_eq!(windows.due(Demand { unread: below, wanted: 0 }, SHARE, 0), None);
-        let update = windows.due(Demand { unread: below - 1, wanted: 0 }, SHARE, 0);
-        assert!(update.is_some_and(|update| update > SHARE / 8));
-    }
-
-    #[test]
-    fn a_message_that_is_waited_for_gets_on_although_the_share_is_used_up() {
-        let mut windows = windows();
-        windows.receive(SHARE).unwrap();
-        let demand = Demand { unread: 2 * SHARE, wanted: 1000 };
-        assert_eq!(windows.due(demand, SHARE, 0), Some(1250));
-        windows.receive(1000).unwrap();
-        assert_eq!(windows.due(demand, SHARE, 0), Some(1000), "others have used it");
+    fn readers_get_on_although_the_share_is_used_up() {
+        let mut windows = Windows::new(SHARE);
+        let demand = Demand { readers: 2, ..PRESSED };
+        assert_eq!(windows.connections(demand, true), window(SHARE + 2 * LEAST_STREAM));
+        let spent = Demand { unread: 2 * SHARE, ..demand };
+        let more = window(2 * SHARE + 2 * LEAST_STREAM);
+        assert_eq!(windows.connections(spent, true), more, "others have used it");
     }
 
     #[test]
     fn the_connection_is_extended_once_while_the_peer_may_not_know_the_lower_windows() {
-        let mut windows = windows();
-        windows.receive(SHARE).unwrap();
-        assert!(windows.adapt(PRESSED, SHARE, 64).is_some());
-        let demand = Demand { unread: SHARE, wanted: 1000 };
-        assert!(windows.due(demand, SHARE, 0).is_some());
-        windows.receive(1250).unwrap();
-        assert_eq!(windows.due(demand, SHARE, 0), None);
-        windows.acknowledge();
-        assert!(windows.due(demand, SHARE, 0).is_some());
+        let mut windows = Windows::new(SHARE);
+        assert!(windows.streams(PRESSED, true).is_some());
+        let demand = Demand { readers: 1, ..PRESSED };
+        assert!(windows.connections(demand, false).is_some());
+        let spent = Demand { unread: SHARE + LEAST_STREAM, ..demand };
+        assert_eq!(windows.connections(spent, false), None);
+        assert!(windows.connections(spent, true).is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn streams_begin_with_less_under_pressure_and_with_all_in_calm() {
-        let mut windows = windows();
-        let most = STREAM_WINDOW as usize;
-        assert_eq!(windows.adapt(CALM_DEMAND, SHARE, 64), None);
-        assert_eq!(windows.adapt(PRESSED, SHARE, 32), Some((SHARE / 32, 0)));
-        assert_eq!(windows.initial(), most as i64, "the peer may not know it yet");
-        assert_eq!(windows.adapt(PRESSED, SHARE, 64), None, "one at a time");
-        let shift = (SHARE / 32) as i64 - most as i64;
-        assert_eq!(windows.acknowledge(), Acknowledged::Ours(shift));
-        assert_eq!(windows.adapt(PRESSED, SHARE, 33), None, "not for every stream");
-        assert_eq!(windows.adapt(PRESSED, SHARE, 1000), Some((LEAST_STREAM, 0)));
-        windows.acknowledge();
-        assert_eq!(windows.adapt(CALM_DEMAND, SHARE, 1), None, "not with every pause");
+        let mut windows = Windows::new(SHARE);
+        assert_eq!(windows.streams(CALM_DEMAND, true), None);
+        let few = Demand { waiting: 32, ..PRESSED };
+        assert_eq!(windows.streams(few, true), window(SHARE / 32));
+        assert_eq!(windows.streams(Demand { waiting: 1000, ..few }, false), None, "one at a time");
+        assert_eq!(
+            windows.streams(Demand { waiting: 33, ..few }, true),
+            None,
+            "not for each stream"
+        );
+        let many = Demand { waiting: 1000, ..few };
+        assert_eq!(windows.streams(many, true), window(LEAST_STREAM));
+        assert_eq!(windows.streams(CALM_DEMAND, true), None, "not with every pause");
         tokio::time::advance(CALM).await;
-        let all = Some((most, (most - LEAST_STREAM) as i64));
-        assert_eq!(windows.adapt(CALM_DEMAND, SHARE, 1), all);
-        assert_eq!(windows.initial(), most as i64, "the peer may know it already");
-        assert_eq!(windows.acknowledge(), Acknowledged::Ours(0));
+        assert_eq!(windows.streams(CALM_DEMAND, true), Some(STREAM_WINDOW));
     }
 }

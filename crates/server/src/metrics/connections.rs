@@ -20,25 +20,49 @@ pub(crate) fn listener_begins(listener: &'static str, tls: bool) {
     }
 }
 
-/// The cause for which the server ends a connection.
-#[derive(Debug, Clone, Copy)]
+/// The cause for which a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     Places,
     Flood,
+    Protocol,
+    FlowControl,
+    FrameSize,
+    Compression,
+    Calm,
+    Peer,
+    Http1,
 }
 
 impl Ending {
-    const ALL: [Self; 2] = [Self::Places, Self::Flood];
+    const ALL: [Self; 9] = [
+        Self::Places,
+        Self::Flood,
+        Self::Protocol,
+        Self::FlowControl,
+        Self::FrameSize,
+        Self::Compression,
+        Self::Calm,
+        Self::Peer,
+        Self::Http1,
+    ];
 
-    const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Places => "places",
             Self::Flood => "flood",
+            Self::Protocol => "protocol",
+            Self::FlowControl => "flow_control",
+            Self::FrameSize => "frame_size",
+            Self::Compression => "compression",
+            Self::Calm => "calm",
+            Self::Peer => "peer",
+            Self::Http1 => "http1",
         }
     }
 }
 
-/// Counts a connection that the server ends.
+/// Counts a connection that ends.
 pub(crate) fn connection_ended(listener: &'static str, cause: Ending) {
     metrics::counter!(ENDED, "listener" => listener, "cause" => cause.as_str()).increment(1);
 }

@@ -16,18 +16,19 @@ pub(crate) enum Latency {
     Http,
     /// A run of trees.
     Trees,
-    /// A run of trees with a factorisation machine of two classes.
+    /// The machine in a run of trees with a factorisation machine of two classes.
     Machine,
     /// The trees in a run of [`Self::Machine`].
     TreesOfMachine,
-    /// A run of trees with a factorisation machine of any number of classes.
+    /// The machine in a run of trees with a factorisation machine of any number of classes.
     Softmax,
     /// The trees in a run of [`Self::Softmax`].
     TreesOfSoftmax,
 }
 
-/// The name under which runs of trees with a factorisation machine report the time of their trees.
+/// The names under which runs report the time of their trees, and of their machine.
 const TREES: &str = "trees";
+const MACHINE: &str = "machine";
 
 /// Buckets in microseconds, from those of a small model's run to those of a slow call.
 pub(super) const MICROSECONDS: &[f64] =
@@ -37,20 +38,23 @@ pub(super) const MICROSECONDS: &[f64] =
 pub(super) const METRICS: &[Metric] = &[
     histogram(
         Latency::Grpc,
-        "Time of an answered prediction on server.xgboost_serving over gRPC, in microseconds.",
+        "Time of a prediction on server.xgboost_serving over gRPC, answered or failed, in \
+         microseconds.",
     ),
     histogram(
         Latency::Http,
-        "Time of an answered prediction on server.xgboost_serving over HTTP, in microseconds.",
+        "Time of a prediction on server.xgboost_serving over HTTP, answered or failed, in \
+         microseconds.",
     ),
     histogram(
         Latency::Trees,
-        "Time of a model's run for Predict on server.xgboost_serving, in microseconds.",
+        "Time of the trees in a model's run for Predict on server.xgboost_serving, without the wait for \
+         a thread, in microseconds; the sum over the parts of a divided call.",
     ),
     histogram(
         Latency::Machine,
-        "Time of a model's run for PredictAlphafm on server.xgboost_serving, trees and machine, in \
-         microseconds.",
+        "Time of the machine in a model's run for PredictAlphafm on server.xgboost_serving, without \
+         the wait for a thread, in microseconds; the sum over the parts of a divided call.",
     ),
     histogram(
         Latency::TreesOfMachine,
@@ -59,8 +63,8 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     histogram(
         Latency::Softmax,
-        "Time of a model's run for PredictAlphafmSoftmax on server.xgboost_serving, trees and \
-         machine, in microseconds.",
+        "Time of the machine in a model's run for PredictAlphafmSoftmax on server.xgboost_serving, \
+         without the wait for a thread, in microseconds; the sum over the parts of a divided call.",
     ),
     histogram(
         Latency::TreesOfSoftmax,
@@ -95,14 +99,11 @@ impl Latency {
         }
     }
 
-    /// The times of a run's stages, before it begins. They are recorded if the trees have a metric.
-    pub(crate) fn stages(self) -> StageTimes {
-        self.of_trees().map_or_else(StageTimes::default, |_| StageTimes::recorded())
-    }
-
-    /// Records the latency of a run, and the time of its trees if the model reported it.
+    /// Records the times of a run's stages that have metrics; that of the whole run, `took`, for a
+    /// model that has reported none.
     pub(crate) fn record_run(self, by: &ServedAs, took: Duration, stages: &StageTimes) {
-        self.record(by, took);
+        let own = if self.of_trees().is_some() { MACHINE } else { TREES };
+        self.record(by, stages.get(own).unwrap_or(took));
         if let (Some(metric), Some(took)) = (self.of_trees(), stages.get(TREES)) {
             metric.record(by, took);
         }

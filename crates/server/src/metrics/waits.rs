@@ -13,6 +13,8 @@ pub(crate) enum WaitsFor {
     Version,
     /// A place in the process.
     Place,
+    /// A model that is being loaded, or whose engine is away.
+    Model,
     /// The room that other predictions leave, at a low priority.
     Room,
 }
@@ -27,6 +29,7 @@ pub(super) fn begin() {
     LazyLock::force(&WAITING_FOR);
 }
 
-static WAITING_FOR: LazyLock<[Gauge; 3]> = LazyLock::new(|| {
-    ["version", "place", "room"].map(|waits_for| metrics::gauge!(WAITING, "for" => waits_for))
+static WAITING_FOR: LazyLock<[Gauge; 4]> = LazyLock::new(|| {
+    ["version", "place", "model", "room"]
+        .map(|waits_for| metrics::gauge!(WAITING, "for" => waits_for))
 });

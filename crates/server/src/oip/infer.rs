@@ -84,9 +84,12 @@ pub(super) async fn infer(
     let answered = answered(predictor, call, asked);
     match by.filter(|by| *by < call.deadline()) {
         None => answered.await,
-        Some(by) => timeout_at(by, answered).await.unwrap_or_else(|_| {
-            Err(Failure::new(Reason::Deadline, "the request's timeout passed"))
-        }),
+        Some(by) => {
+            call.ends_sooner(by);
+            timeout_at(by, answered).await.unwrap_or_else(|_| {
+                Err(Failure::new(Reason::Deadline, "the request's timeout passed"))
+            })
+        }
     }
 }
 

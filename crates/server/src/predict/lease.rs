@@ -10,7 +10,7 @@ use outrigger_proto::outrigger::v1::ModelSelector;
 use tokio::time::Instant;
 
 use super::Predictor;
-use crate::{call::Call, failure, metrics::Stage, routing};
+use crate::{call::Call, failure, metrics::Stage, routing, unknown_names::Name};
 
 impl Predictor {
     /// Loads a version, even if its failure counted as permanent, and waits for it until `deadline`.
@@ -51,7 +51,8 @@ impl Predictor {
     }
 
     /// Enters the version of `lease`, after a wait for the request's turn if it is crowded.
-    async fn enter(&self, call: &Call, lease: &Lease) -> Result<(), Failure> {
+    pub(super) async fn enter(&self, call: &Call, lease: &Lease) -> Result<(), Failure> {
+        lease.load.allow(self.limits.per_model.most(&lease.key.name));
         if lease.is_capped() {
             call.enters_at_once(&lease.load);
             return Ok(());
@@ -91,7 +92,6 @@ impl Predictor {
         call.asked_as(routing.request_id);
         let (model, selector) = routing::target(routing.model, &self.models)?;
         routing::agree(named, &model)?;
-        call.held().count_for_model(self.limits.per_model.enter(|| model.clone())?);
         self.acquire(call, &model, &selector, routing.routing_key).await
     }
 
@@ -109,15 +109,20 @@ impl Predictor {
             None => {
                 let asking = self.models.is_unknown(model, selector);
                 let names = &self.limits.unknown_names;
-                let asking = asking.then(|| names.ask(call.caller().party())).transpose()?;
-                let wait = self.models.acquire(model, selector, routing_key, call.deadline());
-                let lease = call.wait_for(wait).await;
+                let name = || (model.clone(), selector.clone());
+                let party = call.caller().party();
+                let models = self.models.by(self.limits.hash(&party));
+                let is_awaited = |(model, selector): &Name| models.is_awaited(model, selector);
+                let asking = asking.then(|| names.ask(party, name(), is_awaited)).transpose()?;
+                let wait = models.acquire(model, selector, routing_key, call.deadline());
+                let lease = call.held().aside_for_model(wait).await;
                 asking.into_iter().for_each(|asking| asking.end(&lease));
                 lease
             }
         };
         span.end(&lease);
-        let lease = lease?;
+        let mut lease = lease?;
+        lease.attribute(|| call.caller().party().to_string());
         call.served_by(&lease);
         Ok((lease, start.elapsed()))
     }

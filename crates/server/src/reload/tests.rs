@@ -82,8 +82,8 @@ async fn limits_change_and_flags_stay() {
     rig.write(&format!("{FILE}limits: {{per_caller: 6}}"));
     assert_eq!(rig.reload().await, ("ok", None), "max_users is back");
     assert_eq!(rig.limits.tensors.load().max_users, 7);
-    let held: Vec<_> = (0..5).map(|_| rig.limits.per_caller.enter(party).unwrap()).collect();
-    assert!(rig.limits.per_caller.enter(party).is_err(), "the flag wins over the file");
+    let held: Vec<_> = (0..5).map(|_| rig.limits.per_caller.take(party).unwrap()).collect();
+    assert!(rig.limits.per_caller.take(party).is_none(), "the flag wins over the file");
     drop(held);
     assert_eq!(rig.reload().await, ("unchanged", None));
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use outrigger_core::{Failure, Reason};
-use outrigger_oip_client::{Client, Config, HostConfig};
+use outrigger_oip_client::{BudgetSettings, Client, Config, HostConfig};
 use outrigger_oip_engine::{self as oip, OIP};
 use outrigger_run as run;
 use serde::Deserialize;
@@ -97,7 +97,14 @@ impl Engine {
             address: None,
         };
         let hosts = endpoints.into_iter().map(host).collect();
-        let (ca, max_in_flight) = (self.ca.clone(), self.max_in_flight);
-        Config { ca, max_in_flight, ..Config::new(hosts) }
+        let config = Config::new(hosts);
+        // The calls that a server takes with it when it ends can all be made again.
+        let saved = config.budget.saved.max(self.max_in_flight as f64);
+        Config {
+            ca: self.ca.clone(),
+            max_in_flight: self.max_in_flight,
+            budget: BudgetSettings { saved, ..config.budget },
+            ..config
+        }
     }
 }

@@ -58,6 +58,9 @@ impl Models {
         };
         for selector in &wanted {
             let load = async |record: &mut Record| {
+                if reload::answers(selector, &self.models) {
+                    return Ok(());
+                }
                 if self.closing.is_cancelled() {
                     return Err(failure::stopping());
                 }

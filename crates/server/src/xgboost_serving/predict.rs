@@ -89,13 +89,24 @@ impl<T> Exchange for Rows<'_, T> {
     }
 }
 
-/// Refuses several scores for a row where the answer has room for one.
+/// The methods over gRPC and the verbs over REST, by the frameworks of their models.
+const METHODS: [(&str, &str); 3] = [
+    ("xgboost", "Predict (:predict)"),
+    ("gbdt_fm", "PredictAlphafm (:predict_alphafm)"),
+    ("gbdt_fm_softmax", "PredictAlphafmSoftmax (:predict_softmax)"),
+];
+
+/// Refuses a model of which another method answers.
 fn fits(answer: Answer, plan: &Plan) -> Result<(), Failure> {
-    let outputs = &plan.metadata().outputs;
-    let output = outputs.iter().find(|output| *output.tensor == *answer.tensor());
-    match output {
-        Some(output) if answer == Answer::Score && output.width > 1 => {
-            let message = format!("its model has {} classes: it is a softmax model", output.width);
+    let asked = match answer {
+        Answer::Value | Answer::Margin | Answer::Index => METHODS[0],
+        Answer::Score => METHODS[1],
+        Answer::Scores => METHODS[2],
+    };
+    let framework = &*plan.metadata().framework;
+    match METHODS.iter().find(|(known, _)| *known == framework) {
+        Some(own) if *own != asked => {
+            let message = format!("its model is of {framework}, for which the method is {}", own.1);
             Err(invalid("model_spec", &message))
         }
         _ => Ok(()),

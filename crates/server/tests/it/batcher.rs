@@ -123,7 +123,7 @@ async fn a_call_that_fails_in_a_batch_fails_alone() {
     let (answers, _) = joined(&stack, "divided", 2).await;
     for (answer, count) in answers.into_iter().zip(1..) {
         match answer {
-            Err(status) => assert_eq!((count, reason(&status).as_str()), (2, "ENGINE_FAILED")),
+            Err(status) => assert_eq!((count, reason(&status).as_str()), (2, "REQUEST_MALFORMED")),
             Ok(scores) => assert_eq!((scores.len(), count != 2), (count, true)),
         }
     }

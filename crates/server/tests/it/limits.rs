@@ -8,7 +8,7 @@ use outrigger_proto::{
 };
 use outrigger_testkit::engine::{Gate, Loading};
 use prost::Message as _;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::JoinSet};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -238,10 +238,13 @@ async fn callers_of_a_slow_model_do_not_block_others() {
 }
 
 #[tokio::test]
-async fn one_caller_and_one_model_have_no_more_places_than_they_may() {
+async fn one_caller_and_one_model_have_no_more_places_than_they_may_and_others_wait_in_turn() {
     const OTHER: &str = "offers/other";
-    let tokens =
-        Mount::new(&[("greedy", "the-token-of-greedy"), ("modest", "the-token-of-modest")]);
+    let tokens = Mount::new(&[
+        ("greedy", "the-token-of-greedy"),
+        ("modest", "the-token-of-modest"),
+        ("patient", "the-token-of-patient"),
+    ]);
     let stack = Stack::with(&[
         ("auth.tokens", &tokens.path("").display().to_string()),
         ("auth.callers", r#"{"*": [predict]}"#),
@@ -261,7 +264,8 @@ async fn one_caller_and_one_model_have_no_more_places_than_they_may() {
         let mut client = stack.predictions();
         async move { client.predict(request).await }
     };
-    let (greedy, modest) = (Some("the-token-of-greedy"), Some("the-token-of-modest"));
+    let [greedy, modest, patient] =
+        ["the-token-of-greedy", "the-token-of-modest", "the-token-of-patient"].map(Some);
     for model in [MODEL, OTHER] {
         ask(None, model).await.expect("both are up");
     }
@@ -269,22 +273,56 @@ async fn one_caller_and_one_model_have_no_more_places_than_they_may() {
     let mut held = vec![tokio::spawn(ask(greedy, MODEL))];
     arrivals.recv().await.expect("one is under way");
     // A gRPC client would enforce the timeout itself.
-    let message = PredictRequest { model: Some(by_name(OTHER)), ..request(&[(1.0, 1.0)]) };
-    let frame = unary::framed(&message.encode_to_vec()).to_vec();
-    let status = call_by_hand_as(&stack, greedy, "200m", frame).await;
+    let in_a_hurry = |token: Option<&'static str>, model: &str| {
+        let message = PredictRequest { model: Some(by_name(model)), ..request(&[(1.0, 1.0)]) };
+        let frame = unary::framed(&message.encode_to_vec()).to_vec();
+        call_by_hand_as(&stack, token, "200m", frame)
+    };
+    let status = in_a_hurry(greedy, OTHER).await;
     assert_eq!(reason(&status), "OVERLOADED", "one caller, one place");
     assert!(status.message().contains("one caller"), "{}", status.message());
     assert!(status.get_details_retry_info().is_some(), "{status:?}");
     held.push(tokio::spawn(ask(modest, MODEL)));
     arrivals.recv().await.expect("another caller has a place");
-    let status = ask(None, MODEL).await.unwrap_err();
+    let status = in_a_hurry(None, MODEL).await;
     assert_eq!(reason(&status), "OVERLOADED", "one model, two places");
     assert!(status.message().contains("one model"), "{}", status.message());
+    assert!(status.get_details_retry_info().is_some(), "{status:?}");
     held.push(tokio::spawn(ask(None, OTHER)));
     arrivals.recv().await.expect("another model has places, strangers too");
+    held.push(tokio::spawn(ask(patient, MODEL)));
+    stack.until_waiting("version", 1).await;
     gate.open();
     for held in held {
         held.await.unwrap().expect("an answer");
     }
     ask(greedy, MODEL).await.expect("places are free again");
+}
+
+/// Over gRPC and HTTP, at the start of a process that knows nothing about its requests.
+#[tokio::test]
+async fn callers_wait_for_a_model_that_is_being_loaded_and_none_is_refused() {
+    let stack = Stack::with(&[("server.memory", "256MiB")]).await;
+    let (gate, mut arrivals) = hold_loads(&stack);
+    let mut waiting = JoinSet::new();
+    for _ in 0..20 {
+        let mut client = stack.predictions();
+        waiting.spawn(async move {
+            client.predict(request(&[(1.0, 1.0)])).await.expect("an answer");
+        });
+        let body = serde_json::json!({
+            "model": {"name": MODEL}, "user": {}, "treatments": [{"features": {"t0": 1, "t1": 1}}]});
+        let call = reqwest::Client::new().post(stack.http("/v1/predict")).json(&body);
+        let call = call.header("x-request-timeout", "60s");
+        waiting.spawn(async move {
+            let answer = call.send().await.expect("an answer");
+            assert_eq!(answer.status(), 200, "{:?}", answer.text().await);
+        });
+    }
+    arrivals.recv().await.expect("it is being loaded");
+    stack.until_waiting("model", 40).await;
+    gate.open();
+    while let Some(answered) = waiting.join_next().await {
+        answered.expect("an answer");
+    }
 }

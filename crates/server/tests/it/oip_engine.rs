@@ -166,7 +166,8 @@ async fn failures_of_the_server_have_reasons() {
     let status = |code, message: &str| Answer::Status(code, message.to_owned());
     let answers = [
         (status(13, "Stub process is not healthy"), "ENGINE_FAILED"),
-        (status(3, "unexpected shape"), "ENGINE_FAILED"),
+        (status(3, "unexpected shape"), "REQUEST_MALFORMED"),
+        (status(13, "onnx runtime error 2: idx=9"), "REQUEST_MALFORMED"),
         (status(8, "Exceeds maximum queue size"), "OVERLOADED"),
         (Answer::Message(Bytes::from_static(b"\xff")), "SCORES_INVALID"),
     ];
@@ -259,6 +260,21 @@ async fn a_model_that_the_server_does_not_have_ready_is_unavailable() {
     });
     far.publish(3.0).await;
     far.until_refused("ENGINE_UNAVAILABLE").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_to_a_server_that_is_gone_get_the_reason_long_before_their_deadlines() {
+    let far = Far::start("").await;
+    far.publish(3.0).await;
+    far.scores(&[1.0]).await.expect("scores");
+    far.server.stop().await;
+    for _ in 0..2 {
+        let began = Instant::now();
+        let refused = far.scores(&[1.0]).await.expect_err("nothing listens");
+        assert_eq!(reason(&refused), "ENGINE_UNAVAILABLE", "{refused:?}");
+        // Requests wait for 5 s; the rest is for a busy machine.
+        assert!(began.elapsed() < PATIENCE / 4, "{:?}", began.elapsed());
+    }
 }
 
 /// A server over HTTP that has the model ready, and understands binary tensors or only JSON.

@@ -301,7 +301,7 @@ async fn failures_of_the_engine_keep_their_kinds() {
     let mut client = stack.predictions();
     client.predict(request(&[(1.0, 1.0)])).await.unwrap();
     for (code, message, expected) in [
-        (Code::InvalidArgument, "scripted", "ENGINE_FAILED"),
+        (Code::InvalidArgument, "scripted", "REQUEST_MALFORMED"),
         (Code::NotFound, "Key not found in table", "ENGINE_FAILED"),
         (Code::ResourceExhausted, "OOM when allocating tensor", "ENGINE_FAILED"),
         (Code::ResourceExhausted, "Server Threadpool Exhausted", "OVERLOADED"),

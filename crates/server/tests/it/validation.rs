@@ -198,7 +198,7 @@ async fn a_request_that_fails_in_the_engine_does_not_fail_others() {
     });
     let report = validate(&stack, asked("rows.csv", "")).await.expect("a report");
     let reasons: Vec<_> = report.first_errors.iter().map(|it| (it.row, &*it.reason)).collect();
-    assert_eq!(reasons, [(3, "ENGINE_FAILED"), (5, "FEATURE_TYPE")]);
+    assert_eq!(reasons, [(3, "REQUEST_MALFORMED"), (5, "FEATURE_TYPE")]);
     assert_eq!(report.scored, 3);
     let predictions = stack.engine.received().into_iter();
     let predictions = predictions.filter(|call| matches!(call, Received::Predict { .. })).count();

@@ -83,14 +83,19 @@ fn copy<T: DeserializeOwned>(path: &Path) -> Result<Copy<T>> {
     let value = value.and_then(|it| serde_json::from_slice(it).map_err(|error| error.to_string()));
     match value {
         Ok(value) => Ok(Copy::Good(content, value)),
-        Err(error) => set_aside(path, &error).map(|()| Copy::Damaged),
+        Err(error) => {
+            set_aside(path, &error);
+            Ok(Copy::Damaged)
+        }
     }
 }
 
-/// Renames a damaged copy, so that it can be examined.
-fn set_aside(path: &Path, error: &str) -> Result<()> {
+/// Renames a damaged copy, so that it can be examined. A full disk may prevent it.
+fn set_aside(path: &Path, error: &str) {
     let aside = path.with_extension("damaged");
     tracing::warn!(path = %path.display(), aside = %aside.display(), %error,
         "a journal file is damaged");
-    disk::rename(path, &aside)
+    if let Err(error) = disk::rename(path, &aside) {
+        tracing::warn!(path = %path.display(), %error, "cannot rename a damaged journal file");
+    }
 }

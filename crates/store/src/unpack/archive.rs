@@ -27,6 +27,7 @@ pub(super) struct Archive<'a> {
 pub(super) struct Entry {
     pub(super) name: Vec<u8>,
     pub(super) kind: Kind,
+    /// The bytes of content that follow.
     pub(super) size: u64,
 }
 
@@ -45,6 +46,8 @@ pub(super) enum Kind {
 #[derive(Debug, Default)]
 struct Extensions {
     name: Option<Vec<u8>>,
+    /// The name of a sparse file, which has another one in its header.
+    sparse_name: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     size: Option<u64>,
     sparse: bool,
@@ -96,8 +99,15 @@ impl<'a> Archive<'a> {
     }
 
     fn entry(&mut self, header: &Header, size: u64, extensions: Extensions) -> Result<Entry> {
-        let name = extensions.name.unwrap_or_else(|| header.path_bytes().into_owned());
-        let size = extensions.size.unwrap_or(size);
+        let name = extensions.sparse_name.or(extensions.name);
+        let name = name.unwrap_or_else(|| header.path_bytes().into_owned());
+        let size = match header.entry_type() {
+            kind if has_content(kind) => extensions.size.unwrap_or(size),
+            _ => 0,
+        };
+        if header.entry_type().is_gnu_sparse() {
+            self.skip_sparse_map(header)?;
+        }
         let link = || header.link_name_bytes().map(|link| link.into_owned()).unwrap_or_default();
         let kind = match header.entry_type() {
             _ if extensions.sparse => Kind::Refused("sparse files"),
@@ -120,22 +130,41 @@ impl<'a> Archive<'a> {
     fn header(&mut self) -> Result<Option<Header>> {
         let mut header = Header::new_old();
         let block = header.as_mut_bytes();
-        let mut filled = 0;
-        while filled < BLOCK {
-            match self.source.read(&mut block[filled..])? {
-                0 if filled == 0 => return Ok(None),
-                0 => return Err(self.source.error(LayerProblem::Truncated)),
-                count => filled += count,
-            }
-        }
-        self.offset += BLOCK as u64;
-        if block.iter().all(|byte| *byte == 0) {
+        if !self.block(block)? || block.iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
         if header.cksum().ok() != Some(checksum(header.as_bytes())) {
             return Err(self.invalid("its checksum is wrong"));
         }
         Ok(Some(header))
+    }
+
+    /// Reads a block; false at the end of the archive.
+    fn block(&mut self, block: &mut [u8; BLOCK]) -> Result<bool> {
+        let mut filled = 0;
+        while filled < BLOCK {
+            match self.source.read(&mut block[filled..])? {
+                0 if filled == 0 => return Ok(false),
+                0 => return Err(self.source.error(LayerProblem::Truncated)),
+                count => filled += count,
+            }
+        }
+        self.offset += BLOCK as u64;
+        Ok(true)
+    }
+
+    /// Skips the blocks that continue the map of a sparse file in GNU tar's old format; they are
+    /// not part of its size.
+    fn skip_sparse_map(&mut self, header: &Header) -> Result<()> {
+        let mut block = *header.as_bytes();
+        let mut flag = 482;
+        while block[flag] != 0 {
+            if !self.block(&mut block)? {
+                return Err(self.source.error(LayerProblem::Truncated));
+            }
+            flag = 504;
+        }
+        Ok(())
     }
 
     fn starts(&mut self, size: u64) {
@@ -224,11 +253,23 @@ impl Extensions {
             b"path" => self.name = Some(value.to_owned()),
             b"linkpath" => self.link = Some(value.to_owned()),
             b"size" => self.size = Some(number(value).ok_or("a pax size is not a number")?),
-            _ if key.starts_with(b"GNU.sparse.") => self.sparse = true,
+            _ if key.starts_with(b"GNU.sparse.") => {
+                self.sparse = true;
+                if key == b"GNU.sparse.name" {
+                    self.sparse_name = Some(value.to_owned());
+                }
+            }
             _ => {}
         }
         Ok(())
     }
+}
+
+/// False if nothing follows an entry's header, whatever its size says, as other readers of images
+/// have it.
+fn has_content(kind: EntryType) -> bool {
+    use EntryType as T;
+    !matches!(kind, T::Link | T::Symlink | T::Char | T::Block | T::Directory | T::Fifo)
 }
 
 /// The size that a header states; `None` if it is no number below 2^64. Octal digits, or in GNU

@@ -58,15 +58,24 @@ impl Place {
         Ok(Self(parts))
     }
 
-    /// Parses a hard link's target, which follows the same rules as an entry's name.
+    /// Parses a hard link's target, which starts at the image's root.
     pub(super) fn hard_link(target: &[u8]) -> Result<Self, EntryProblem> {
-        if target.is_empty() {
+        if target.is_empty() || target.contains(&0) {
             return Err(EntryProblem::LinkEmpty);
         }
-        Self::parse(target).map_err(|problem| match problem {
-            EntryProblem::NameTooLong(_) => problem,
-            _ => EntryProblem::LinkOutside(shown(target)),
-        })
+        bounded(target)?;
+        let mut parts: Vec<OsString> = Vec::new();
+        for part in parts_of(target) {
+            match part {
+                b".." if parts.pop().is_none() => {
+                    return Err(EntryProblem::LinkOutside(shown(target)));
+                }
+                b".." => {}
+                _ if part.len() > MAX_PART => return Err(EntryProblem::LinkTarget(shown(target))),
+                _ => parts.push(OsStr::from_bytes(part).to_owned()),
+            }
+        }
+        Ok(Self(parts))
     }
 
     /// The target to write for a symbolic link at this place: always relative. An absolute target
@@ -88,11 +97,6 @@ impl Place {
         }
         let parts = parts_of(target).map(OsStr::from_bytes);
         Ok(std::iter::repeat_n(OsStr::new(".."), up).chain(parts).collect())
-    }
-
-    /// Whether this is `/data` or below it, the part of an image that is kept.
-    pub(super) fn is_data(&self) -> bool {
-        self.0.first().is_some_and(|first| first == "data")
     }
 
     /// The whiteout that this entry's name stands for, if it is one (OCI image specification,
@@ -119,6 +123,18 @@ impl Place {
     }
 }
 
+/// True if the entry of this name does not concern `/data`, the part of an image that is kept: it
+/// is neither there nor a whiteout of it. A name with `..` could lead anywhere.
+pub(super) fn is_ignored(name: &[u8]) -> bool {
+    let mut parts = parts_of(name);
+    let first = parts.next();
+    if parts.clone().chain(first).any(|part| part == b"..") {
+        return false;
+    }
+    let hides = parts.next().is_none() && matches!(first, Some(OPAQUE | b".wh.data"));
+    first != Some(b"data") && !hides
+}
+
 /// Makes untrusted text readable and short for an error message.
 pub(super) fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
@@ -134,7 +150,7 @@ fn bounded(name: &[u8]) -> Result<(), EntryProblem> {
     fits.then_some(()).ok_or(EntryProblem::NameTooLong(MAX_NAME))
 }
 
-fn parts_of(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn parts_of(name: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     name.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".")
 }
 

@@ -23,9 +23,6 @@ use crate::{
     tree::MAX_METADATA,
 };
 
-/// The files of a package that are not part of its model.
-const BESIDE: [&str; 3] = [METADATA, "golden.jsonl", "profile.json"];
-
 const METADATA: &str = "metadata.json";
 
 /// The form of a version.
@@ -86,12 +83,8 @@ impl Store {
         let room = Room { reservation: &reservation, in_use };
         let mut content = Content::default();
         for file in files.iter() {
-            let place = match form.layout {
-                Some(layout) if !BESIDE.contains(&&*file.name) => {
-                    format!("data/{}/{}", layout.directory, file.name)
-                }
-                _ => format!("data/{}", file.name),
-            };
+            let place = form.layout.map_or_else(|| file.name.clone(), |it| it.place(&file.name));
+            let place = format!("data/{place}");
             content.add(&file.name, copy(files, file, &place, (&root, &room))?);
             room.entries(root.take_implied())?;
         }
@@ -115,18 +108,9 @@ impl Store {
                 found.ok_or_else(|| files.refused(VersionProblem::NoMetadata))?;
             return Ok(Form { layout: Some(layout), describer: Some(describer) });
         };
-        let layouts = layouts.of(&files.read(metadata, MAX_METADATA)?)?;
-        let mirrors = |layout: &PackageLayout| {
-            let directory = format!("{}/", layout.directory);
-            // A model whose directory is `/data` itself has no other form.
-            layout.directory.is_empty()
-                || files.iter().any(|file| file.name.starts_with(&directory))
-        };
-        if metadata.name != METADATA || layouts.iter().any(mirrors) {
-            return Ok(Form { layout: None, describer: None });
-        }
-        let holds = |layout: &PackageLayout| layout.files.iter().any(|it| files.find(it).is_some());
-        Ok(Form { layout: layouts.into_iter().find(holds), describer: None })
+        let names = files.iter().map(|file| &*file.name);
+        let layout = layouts.beside(&files.read(metadata, MAX_METADATA)?, names)?;
+        Ok(Form { layout: layout.filter(|_| metadata.name == METADATA), describer: None })
     }
 }
 

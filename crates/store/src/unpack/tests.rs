@@ -107,17 +107,60 @@ fn a_blob_that_unpacks_but_has_another_digest_is_refused() {
     assert_eq!(fixture.names("trees"), [""; 0]);
 }
 
+/// The header of a sparse file in GNU tar's old format, which continues in a further block.
+fn sparse_header(name: &str, size: u64) -> Vec<u8> {
+    let mut header = tar::Header::new_gnu();
+    header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+    header.set_entry_type(EntryType::GNUSparse);
+    header.set_size(size);
+    header.as_gnu_mut().expect("the format").isextended = [1];
+    header.set_cksum();
+    header.as_bytes().to_vec()
+}
+
 #[test]
-fn only_data_is_written() {
-    let upper = layer()
-        .file("etc/passwd", b"root")
-        .symlink("bin", "usr/bin")
-        .symlink("etc/mtab", "/proc/mounts")
-        .hard_link("etc/shadow", "etc/passwd");
-    let fixture = Fixture::new();
-    let tree = fixture.unpack_on_package(&[upper]).expect("a base image's files are harmless");
-    let names = fixture.names(&format!("trees/{}", tree.digest().hex()));
-    assert_eq!(names, ["data", "tree.json"]);
+fn entries_outside_of_data_are_ignored() {
+    use EntryType as T;
+    let odd = |kind, name: &str| layer().entry(kind, name, "", b"");
+    let names = (0..9000).map(|name| format!("usr/{name:0>950}"));
+    let cases = [
+        layer().file("etc/passwd", b"root").hard_link("etc/shadow", "etc/passwd"),
+        layer().symlink("bin", "usr/bin").symlink("etc/mtab", "/proc/mounts"),
+        odd(T::Char, "dev/null"),
+        odd(T::Block, "./dev/sda"),
+        odd(T::Fifo, "run/pipe"),
+        odd(T::new(b'V'), "etc/odd"),
+        layer().header(T::Char, "dev/console", "", 4096),
+        layer().raw(&sparse_header("var/log/lastlog", 3)).raw(&[0; 512]).content(b"abc"),
+        layer().pax(&[("GNU.sparse.major", "1")]).file("var/log/faillog", b"x"),
+        layer().symlink("etc/out", "../../etc/passwd").symlink("etc/none", ""),
+        layer().hard_link("etc/hard", "../x").hard_link("etc/other", ""),
+        layer().file(&format!("usr/{}", "x".repeat(300)), b"x"),
+        layer().file(&format!("usr/{}x", "d/".repeat(70)), b"x"),
+        layer().file(&format!("usr/{}x", "d/".repeat(600)), b"x"),
+        layer().file("/etc/passwd", b"root").dir("/").dir("./"),
+        layer().whiteout("etc/hosts").opaque("usr").file(".wh..wh.plnk", b"").dir(".wh.data/x"),
+        names.fold(layer(), |layer, name| layer.file(&name, b"")),
+    ];
+    for (number, upper) in cases.into_iter().enumerate() {
+        let fixture = Fixture::with(|config| config.limits.max_entries = 20);
+        let tree = fixture.unpack_on_package(&[upper.file("data/last", b"x")]);
+        let hex = tree.unwrap_or_else(|error| panic!("{number}: {error}")).digest().hex();
+        assert_eq!(fixture.names(&format!("trees/{hex}")), ["data", "tree.json"], "{number}");
+        let kept = fixture.names(&format!("trees/{hex}/data"));
+        assert_eq!(kept, ["last", "metadata.json", "tensorflow_serving_model"], "{number}");
+    }
+}
+
+#[test]
+fn hard_links_start_at_the_root_of_the_image() {
+    for target in ["data/metadata.json", "/data/metadata.json", "./data/x/../metadata.json"] {
+        let fixture = Fixture::new();
+        let upper = layer().hard_link("data/hard", target);
+        let tree = fixture.unpack_on_package(&[upper]).expect(target);
+        let path = fixture.path("trees").join(tree.digest().hex()).join("data/hard");
+        assert_eq!(fs::read(path).unwrap(), b"{}", "{target}");
+    }
 }
 
 #[test]
@@ -144,6 +187,27 @@ fn whiteouts_hide_entries_of_lower_layers_only() {
     let data = fixture.names(&format!("trees/{hex}/data"));
     assert_eq!(data, ["dir", "metadata.json", "tensorflow_serving_model"]);
     assert_eq!(fixture.names(&format!("trees/{hex}/data/dir")), ["upper"]);
+}
+
+/// AUFS wrote its whiteouts as hard links.
+#[test]
+fn an_entry_of_any_type_is_a_whiteout_by_its_name() {
+    use EntryType as T;
+    let types = [T::Link, T::Symlink, T::Fifo, T::Char, T::Directory, T::GNUSparse, T::new(b'V')];
+    for kind in types {
+        let fixture = Fixture::new();
+        let base = layer().file("data/old", b"1").file("data/dir/lower", b"1");
+        let upper = layer().entry(kind, "data/.wh.old", ".wh..wh.aufs", b"").entry(
+            kind,
+            "data/dir/.wh..wh..opq",
+            ".wh..wh.aufs",
+            b"",
+        );
+        let tree = fixture.unpack_on_package(&[base, upper]).expect("whiteouts");
+        let data = format!("trees/{}/data", tree.digest().hex());
+        assert_eq!(fixture.names(&data), ["dir", "metadata.json", "tensorflow_serving_model"]);
+        assert_eq!(fixture.names(&format!("{data}/dir")), [""; 0], "{kind:?}");
+    }
 }
 
 #[test]

@@ -66,16 +66,11 @@ impl<'a> Writer<'a> {
         let place = Place::parse(&entry.name)?;
         let names = self.names.checked_sub(entry.name.len());
         self.names = names.ok_or(EntryProblem::Names(ByteSize(NAMES as u64)))?;
-        if entry.size > 0 && !matches!(entry.kind, Kind::File | Kind::Refused(_)) {
-            return Err(EntryProblem::Content(entry.size).into());
-        }
         if let Some(whiteout) = place.whiteout()? {
-            return self.hide(whiteout, &entry.kind);
+            return self.hide(whiteout);
         }
         self.make(entry, &place, archive)?;
-        if place.is_data() {
-            self.written.insert(place.path());
-        }
+        self.written.insert(place.path());
         Ok(())
     }
 
@@ -85,24 +80,19 @@ impl<'a> Writer<'a> {
         place: &Place,
         archive: &mut Archive<'_>,
     ) -> Result<(), Fault> {
-        let wanted = place.is_data();
         match &entry.kind {
             Kind::Refused(what) => Err(EntryProblem::Kind(what).into()),
             Kind::Unknown(byte) => Err(EntryProblem::UnknownKind(*byte).into()),
             Kind::Symlink(target) => {
                 let target = place.symlink(target)?;
-                if wanted { self.symlink(entry, place, &target) } else { Ok(()) }
+                self.symlink(entry, place, &target)
             }
-            Kind::HardLink(target) => {
-                let target = Place::hard_link(target)?;
-                if wanted { self.root.make_hard_link(place, &target) } else { Ok(()) }
-            }
-            Kind::Dir if wanted => {
+            Kind::HardLink(target) => self.root.make_hard_link(place, &Place::hard_link(target)?),
+            Kind::Dir => {
                 self.room.entries(1)?;
                 self.root.make_dir(place)
             }
-            Kind::File if wanted => self.file(entry, place, archive),
-            Kind::Dir | Kind::File => Ok(()),
+            Kind::File => self.file(entry, place, archive),
         }
     }
 
@@ -117,26 +107,19 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Applies a whiteout. Its entry must be a regular file or directory.
-    fn hide(&mut self, whiteout: Whiteout, kind: &Kind) -> Result<(), Fault> {
-        match kind {
-            Kind::File | Kind::Dir => {}
-            Kind::Refused(what) => return Err(EntryProblem::Kind(what).into()),
-            _ => return Err(EntryProblem::Whiteout.into()),
-        }
+    /// Applies a whiteout, whatever the type of its entry.
+    fn hide(&mut self, whiteout: Whiteout) -> Result<(), Fault> {
         if self.hidden.contains(&whiteout) {
             return Ok(());
         }
         match &whiteout {
-            Whiteout::Of(place) if place.is_data() => self.root.hide(place, &self.written)?,
+            Whiteout::Of(place) => self.root.hide(place, &self.written)?,
             // Hides the whole image, of which only `/data` is kept.
             Whiteout::Inside(place) if place.0.is_empty() => {
                 self.root.hide(&Place(vec!["data".into()]), &self.written)?;
             }
-            Whiteout::Inside(place) if place.is_data() => {
-                self.root.hide_inside(place, &self.written)?;
-            }
-            _ => {}
+            Whiteout::Inside(place) => self.root.hide_inside(place, &self.written)?,
+            Whiteout::Internal => {}
         }
         self.hidden.insert(whiteout);
         Ok(())

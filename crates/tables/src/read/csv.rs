@@ -70,7 +70,7 @@ pub(crate) fn records<R: Read>(input: Counted<R>, has_header: bool) -> csv::Read
         .has_headers(has_header)
         // Rows of another length are reported one by one.
         .flexible(true)
-        .from_reader(input)
+        .from_reader(input.with_quotes())
 }
 
 /// Reads the names in the header.

@@ -1,6 +1,9 @@
 //! Rows of Parquet.
 
 mod budget;
+mod compact;
+mod delta;
+mod footer;
 mod header;
 mod levels;
 mod pages;
@@ -17,8 +20,9 @@ use arrow_array::{
     Array, RecordBatch,
     cast::AsArray as _,
     types::{
-        Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-        UInt32Type, UInt64Type,
+        Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Float16Type, Float32Type,
+        Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
+        UInt64Type,
     },
 };
 use arrow_schema::{DataType, Field};
@@ -36,7 +40,7 @@ use parquet::{
 
 use self::{budget::Budget, pages::Pages};
 use super::{Parsed, Row, blob::Blob};
-use crate::{Cell, Column, Kind, Limits, Names, cell::repeated, error::Cause};
+use crate::{Cell, Column, Kind, LeftOut, Limits, Names, cell::repeated, error::Cause};
 
 /// The most rows that are decoded at once, and about the most bytes.
 const BATCH_ROWS: u64 = 1024;
@@ -45,6 +49,8 @@ const BATCH_BYTES: u64 = 16 << 20;
 const FOOTER: u64 = 16;
 /// The end of a file: the length of its footer, and four letters.
 const END: u64 = 8;
+/// The letters at the end of a file whose footer is not encrypted.
+const MAGIC: &[u8] = b"PAR1";
 
 /// An open file.
 #[derive(Debug)]
@@ -53,7 +59,7 @@ pub(super) struct Source {
     budget: Arc<Budget>,
     columns: Vec<Column>,
     names: Names,
-    left_out: Vec<Arc<str>>,
+    left_out: Vec<LeftOut>,
     batch: Option<RecordBatch>,
     /// The next row of the batch.
     next: usize,
@@ -84,7 +90,7 @@ impl Source {
                     columns.push(Column { name, kind });
                     roots.push(root);
                 }
-                None => left_out.push(name),
+                None => left_out.push(LeftOut { name, of: field.data_type().to_string() }),
             }
         }
         if let Some(name) = repeated(columns.iter().map(|column| &*column.name)) {
@@ -121,7 +127,7 @@ impl Source {
         &self.columns
     }
 
-    pub(super) fn left_out(&self) -> &[Arc<str>] {
+    pub(super) fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
 
@@ -170,16 +176,27 @@ fn unless_damaged<T>(work: impl FnOnce() -> Result<T, Cause>) -> Result<T, Cause
     done.unwrap_or_else(|_panic| Err(Cause::of("the file is damaged")))
 }
 
-/// Refuses a footer that takes too much memory. A file without one is refused later.
+/// Refuses a footer that takes too much memory or has too deep a schema. A file without one is refused
+/// later.
 fn check_footer(file: &Blob, limits: &Limits) -> Result<(), Cause> {
     let Some(start) = file.len().checked_sub(END) else { return Ok(()) };
-    let mut length = [0; 4];
-    length.copy_from_slice(&file.get_bytes(start, 4).map_err(|error| Cause::of_parquet(&error))?);
-    let (length, most) = (u64::from(u32::from_le_bytes(length)), limits.pages / FOOTER);
-    if length <= most {
-        return Ok(());
+    let end = file.get_bytes(start, END as usize).map_err(|error| Cause::of_parquet(&error))?;
+    let length = u32::from_le_bytes([end[0], end[1], end[2], end[3]]);
+    let most = limits.pages / FOOTER;
+    if u64::from(length) > most {
+        return Err(Cause::too_large(format_args!(
+            "its footer has {length} bytes, more than {most}"
+        )));
     }
-    Err(Cause::too_large(format_args!("its footer has {length} bytes, more than {most}")))
+    match start.checked_sub(length.into()) {
+        Some(start) if end[4..] == *MAGIC => {
+            let footer = file.get_bytes(start, length as usize);
+            let footer = footer.map_err(|error| Cause::of_parquet(&error))?;
+            footer::check(&footer[..])
+                .map_err(|error| Cause::of(format_args!("its footer: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn count(metadata: &ParquetMetaData) -> u64 {
@@ -227,12 +244,31 @@ fn kind(of: &DataType) -> Option<Kind> {
         DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => Kind::Integer,
         DataType::UInt8 | DataType::UInt16 | DataType::UInt32 => Kind::Integer,
         DataType::UInt64 => Kind::Unsigned,
-        DataType::Float32 => Kind::Single,
+        DataType::Float16 | DataType::Float32 => Kind::Single,
         DataType::Float64 => Kind::Real,
+        of if is_whole_decimal(of) => Kind::Integer,
+        of if of.is_decimal() => Kind::Real,
         DataType::Utf8 => Kind::Text,
         DataType::List(of) => Kind::List(Box::new(kind(of.data_type())?)),
         _ => return None,
     })
+}
+
+/// True for decimals that are integers of 64 bits.
+fn is_whole_decimal(of: &DataType) -> bool {
+    match of {
+        DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) => *scale == 0,
+        DataType::Decimal128(digits, scale) => *scale == 0 && *digits <= 18,
+        _ => false,
+    }
+}
+
+/// A decimal as an integer, or as the float64 that is next to it.
+fn decimal(text: &str, is_whole: bool) -> Cell {
+    match is_whole {
+        true => text.parse().map_or(Cell::Absent, Cell::Integer),
+        false => text.parse().map_or(Cell::Absent, Cell::Real),
+    }
 }
 
 /// The value at `index` of an array whose type [`kind`] knows; `None` if it takes more than `left`
@@ -242,6 +278,7 @@ fn cell(array: &dyn Array, index: usize, left: &mut usize) -> Option<Cell> {
     if array.is_null(index) {
         return Some(Cell::Absent);
     }
+    let whole = is_whole_decimal(array.data_type());
     Some(match array.data_type() {
         DataType::Boolean => Cell::Flag(array.as_boolean().value(index)),
         DataType::Int8 => Cell::Integer(array.as_primitive::<Int8Type>().value(index).into()),
@@ -252,6 +289,19 @@ fn cell(array: &dyn Array, index: usize, left: &mut usize) -> Option<Cell> {
         DataType::UInt16 => Cell::Integer(array.as_primitive::<UInt16Type>().value(index).into()),
         DataType::UInt32 => Cell::Integer(array.as_primitive::<UInt32Type>().value(index).into()),
         DataType::UInt64 => Cell::of_unsigned(array.as_primitive::<UInt64Type>().value(index)),
+        DataType::Decimal32(..) => {
+            decimal(&array.as_primitive::<Decimal32Type>().value_as_string(index), whole)
+        }
+        DataType::Decimal64(..) => {
+            decimal(&array.as_primitive::<Decimal64Type>().value_as_string(index), whole)
+        }
+        DataType::Decimal128(..) => {
+            decimal(&array.as_primitive::<Decimal128Type>().value_as_string(index), whole)
+        }
+        DataType::Decimal256(..) => {
+            decimal(&array.as_primitive::<Decimal256Type>().value_as_string(index), whole)
+        }
+        DataType::Float16 => Cell::Single(array.as_primitive::<Float16Type>().value(index).into()),
         DataType::Float32 => Cell::Single(array.as_primitive::<Float32Type>().value(index)),
         DataType::Float64 => Cell::Real(array.as_primitive::<Float64Type>().value(index)),
         DataType::Utf8View => {

@@ -5,6 +5,8 @@ use std::{fs, io::Write as _};
 use proptest::prelude::*;
 use tempfile::NamedTempFile;
 
+use std::sync::Arc;
+
 use super::*;
 use crate::{Kind, Problem, Writer, records::too_long};
 

@@ -8,7 +8,7 @@ use arrow_schema::{ArrowError, Field};
 use outrigger_json::{Cursor, deeper};
 
 use super::{
-    Lists, TextColumn,
+    Leaf, Lists, TextColumn,
     values::{Fault, Values, misfit},
 };
 
@@ -117,7 +117,8 @@ impl Builder {
     /// # Errors
     /// It is no value of the column's type.
     pub(super) fn cell(&mut self, cell: &str) -> Result<(), Fault> {
-        if cell.is_empty() {
+        let is_text = matches!(self.column.leaf, Leaf::Text | Leaf::Json);
+        if cell.is_empty() || !is_text && cell.trim_ascii().is_empty() {
             self.absent(0);
             return Ok(());
         }

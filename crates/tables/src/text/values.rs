@@ -1,6 +1,6 @@
 //! Single values of a column.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use arrow_array::{
     ArrayRef, BooleanArray, Float32Array, Float64Array, Int64Array, StringArray, UInt64Array,
@@ -13,6 +13,8 @@ use outrigger_json::{
 
 use super::Leaf;
 
+/// The bound below which an integer in a float is exact.
+const EXACT: f64 = (1_u64 << 53) as f64;
 /// The most characters of a value that are quoted.
 const QUOTED: usize = 40;
 
@@ -111,20 +113,24 @@ impl Values {
             Self::Flags(values) => values.push(match cursor.peek() {
                 Some(b't') => cursor.word("true").map(|()| true)?,
                 Some(b'f') => cursor.word("false").map(|()| false)?,
+                Some(b'0' | b'1') => match number::read(&mut cursor.rest) {
+                    Some(Number::Integer(value @ 0..=1)) => value == 1,
+                    _ => return Err(misfit(start, Leaf::Flag)),
+                },
                 _ => return Err(misfit(start, Leaf::Flag)),
             }),
             Self::Integers(values) => match number::read(&mut cursor.rest) {
                 Some(Number::Integer(value)) => values.push(value),
-                _ => values.push(whole(start, *cursor, Leaf::Integer)?),
+                _ => values.push(whole(start, cursor, Leaf::Integer)?),
             },
             Self::Unsigned(values) => {
                 let _ = number::read(&mut cursor.rest);
-                values.push(whole(start, *cursor, Leaf::Unsigned)?);
+                values.push(whole(start, cursor, Leaf::Unsigned)?);
             }
             Self::Singles(values) => {
                 let value = match number::read(&mut cursor.rest) {
                     Some(number) => Some(number.to_f32()).filter(|value| value.is_finite()),
-                    None => not_finite(cursor)?.map(|value| value as f32),
+                    None => other(cursor)?.map(|value| value as f32),
                 };
                 values.push(value.ok_or_else(|| misfit(start, Leaf::Single))?);
             }
@@ -132,7 +138,7 @@ impl Values {
                 let value = match number::read(&mut cursor.rest) {
                     Some(Number::Integer(value)) => Some(value as f64),
                     Some(Number::Real(value)) => Some(value),
-                    None => not_finite(cursor)?,
+                    None => other(cursor)?,
                 };
                 values.push(value.ok_or_else(|| misfit(start, Leaf::Real))?);
             }
@@ -161,29 +167,27 @@ impl Values {
         let word = cell.trim_ascii();
         match self {
             Self::Flags(values) => {
-                values.push(if word.eq_ignore_ascii_case("true") || word == "1" {
-                    true
-                } else if word.eq_ignore_ascii_case("false") || word == "0" {
-                    false
-                } else {
-                    return Err(misfit(Leaf::Flag));
-                })
+                let value = match word {
+                    "1" => Some(true),
+                    "0" => Some(false),
+                    _ => flag(word),
+                };
+                values.push(value.ok_or_else(|| misfit(Leaf::Flag))?);
             }
             Self::Integers(values) => {
-                values.push(word.parse().map_err(|_| misfit(Leaf::Integer))?);
+                values.push(integer(word).ok_or_else(|| misfit(Leaf::Integer))?);
             }
             Self::Unsigned(values) => {
-                let value = word.parse().map_err(|_| misfit(Leaf::Unsigned));
-                values.push(value?);
+                values.push(integer(word).ok_or_else(|| misfit(Leaf::Unsigned))?);
             }
             Self::Singles(values) => {
-                let value =
-                    word.parse().ok().filter(|value: &f32| value.is_finite() || is_word(word));
+                let value = word.parse().ok().filter(|it: &f32| it.is_finite() || is_word(word));
+                let value = value.or_else(|| flag(word).map(|it| f32::from(u8::from(it))));
                 values.push(value.ok_or_else(|| misfit(Leaf::Single))?);
             }
             Self::Reals(values) => {
-                let value =
-                    word.parse().ok().filter(|value: &f64| value.is_finite() || is_word(word));
+                let value = word.parse().ok().filter(|it: &f64| it.is_finite() || is_word(word));
+                let value = value.or_else(|| flag(word).map(|it| u8::from(it).into()));
                 values.push(value.ok_or_else(|| misfit(Leaf::Real))?);
             }
             Self::Texts(texts) | Self::Json(texts) => {
@@ -227,21 +231,42 @@ fn between<'a>(start: Cursor<'a>, end: Cursor<'a>) -> &'a [u8] {
     &start.rest[..start.rest.len() - end.rest.len()]
 }
 
-/// The integer whose text was read.
-fn whole<T: std::str::FromStr>(
+/// The integer whose text was read, or a boolean that comes next.
+fn whole<T: FromStr + TryFrom<i128>>(
     start: Cursor<'_>,
-    end: Cursor<'_>,
+    cursor: &mut Cursor<'_>,
     expected: Leaf,
 ) -> Result<T, Fault> {
-    let text = std::str::from_utf8(between(start, end)).ok();
-    text.and_then(|text| text.parse().ok()).ok_or_else(|| misfit(start, expected))
+    if matches!(cursor.peek(), Some(b't' | b'f')) {
+        cursor.value(0)?;
+    }
+    let text = str::from_utf8(between(start, *cursor)).ok();
+    text.and_then(integer).ok_or_else(|| misfit(start, expected))
 }
 
-/// Reads the text of a number that is not finite (the JSON mapping of Protocol Buffers); `None` if
-/// none comes next.
-fn not_finite(cursor: &mut Cursor<'_>) -> Result<Option<f64>, Odd> {
-    if cursor.peek() != Some(b'"') {
-        return Ok(None);
+/// The integer of a text: that of a float is exact, and a boolean is 0 or 1.
+fn integer<T: FromStr + TryFrom<i128>>(text: &str) -> Option<T> {
+    let exact = |real: &f64| real.fract() == 0.0 && real.abs() < EXACT;
+    let real = || text.parse().ok().filter(exact).map(|real: f64| real as i128);
+    let other = || real().or_else(|| flag(text).map(Into::into));
+    text.parse().ok().or_else(|| T::try_from(other()?).ok())
+}
+
+/// The boolean of a word.
+fn flag(word: &str) -> Option<bool> {
+    let words = [("true", true), ("false", false)];
+    let found = words.into_iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
+    found.map(|(_, flag)| flag)
+}
+
+/// Reads a boolean as 0 or 1, or the text of a number that is not finite (the JSON mapping of Protocol
+/// Buffers); `None` if neither comes next.
+fn other(cursor: &mut Cursor<'_>) -> Result<Option<f64>, Odd> {
+    match cursor.peek() {
+        Some(b't') => return cursor.word("true").map(|()| Some(1.0)),
+        Some(b'f') => return cursor.word("false").map(|()| Some(0.0)),
+        Some(b'"') => {}
+        _ => return Ok(None),
     }
     Ok(match cursor.text()?.plain() {
         Some(b"NaN") => Some(f64::NAN),

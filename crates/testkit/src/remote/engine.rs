@@ -9,7 +9,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use outrigger_core::{
-    Digest, Failure, Interface, Reason, ServableId, Tensor,
+    Digest, Failure, Interface, Moment, Reason, ServableId, Tensor,
     engine::{Condition, FromEngine, ToEngine},
 };
 use outrigger_run::{
@@ -58,6 +58,8 @@ struct Task {
     wanted: BTreeMap<ServableId, bool>,
     leaving: BTreeSet<ServableId>,
     condition: Condition,
+    /// The last time at which the server answered.
+    answered: Option<Moment>,
     /// The number of the server's start, once it is known.
     started: Option<u64>,
 }
@@ -128,6 +130,7 @@ impl Client {
         match reply.map_err(|_| RunError::DeadlineExceeded)? {
             Ok(Reply::Failed(message)) => Err(failed(message)),
             Ok(Reply::NotServed(servable)) => Err(RunError::NotServed { servable }),
+            Ok(Reply::Refused(message)) => Err(RunError::of_input(&message)),
             Ok(Reply::NotReady) => Err(RunError::NotReady { message: "it refuses".to_owned() }),
             Ok(reply) => Ok(reply),
             Err(error) => Err(RunError::Unavailable(error.into())),
@@ -180,17 +183,15 @@ impl Task {
         let (restarts, now) = (self.condition.restarts, self.start.clock.now());
         let condition = match compared {
             Ok(Compared { start, .. }) => {
+                self.answered = Some(now);
                 let before = self.started.replace(*start);
                 let restarted = before.is_some_and(|before| before != *start);
                 Condition { restarts: restarts + u64::from(restarted), ..Condition::up() }
             }
-            Err(error) => Condition {
-                reachable: Some(false),
-                down_since: self.condition.down_since.or(Some(now)),
-                failure: Some(Failure::because(error.reason(), error)),
-                restarts,
-                reloading: false,
-            },
+            Err(error) => {
+                let failure = Failure::because(error.reason(), error);
+                self.condition.down(failure, self.answered, now)
+            }
         };
         if condition != self.condition {
             self.condition = condition.clone();
@@ -268,6 +269,7 @@ impl run::Engine for Engine {
             wanted: wanted.into_iter().map(|id| (id, false)).collect(),
             leaving: BTreeSet::new(),
             condition: Condition::default(),
+            answered: None,
             started: None,
         };
         Box::pin(task.run(received))

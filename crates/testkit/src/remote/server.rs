@@ -35,6 +35,8 @@ pub enum Mode {
     Hangs,
     /// Refuses every request for the moment.
     Refuses,
+    /// Refuses the values of every run.
+    RefusesValues,
 }
 
 type OnLoad = dyn Fn(&ServableId) -> Result<(), String> + Send + Sync;
@@ -153,7 +155,10 @@ async fn answer(mut stream: UnixStream, process: Arc<Process>) -> io::Result<()>
     let mut mode = process.mode.subscribe();
     let mode = mode.wait_for(|mode| *mode != Mode::Hangs).await.map(|mode| *mode);
     let reply = match mode {
-        Ok(Mode::Answers) => process.answer(request),
+        Ok(Mode::RefusesValues) if matches!(request, Request::Run(..)) => {
+            Reply::Refused("unexpected values".to_owned())
+        }
+        Ok(Mode::Answers | Mode::RefusesValues) => process.answer(request),
         _ => Reply::NotReady,
     };
     stream.write_all(&serde_json::to_vec(&reply)?).await

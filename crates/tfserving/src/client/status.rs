@@ -51,6 +51,11 @@ fn of_predict(status: &Status, servable: &ServableId) -> RunError {
         {
             RunError::Failed { code: code_name(status.code()), message: message(status) }
         }
+        // An operation refuses the values of its inputs, such as an id that a table does not have. A
+        // model that refuses all has not passed a first request.
+        Code::InvalidArgument | Code::OutOfRange => {
+            RunError::of_input(&format!("{}: {}", code_name(status.code()), message(status)))
+        }
         _ => of_call(status),
     }
 }
@@ -58,9 +63,13 @@ fn of_predict(status: &Status, servable: &ServableId) -> RunError {
 /// True if the failure of a prediction may be that of another request in its batch: all requests of
 /// a batch get the error of the one that is at fault.
 pub(crate) fn may_be_of_batch(error: &RunError) -> bool {
-    let codes = [Code::InvalidArgument, Code::FailedPrecondition, Code::Internal];
+    let codes = [Code::FailedPrecondition, Code::Internal];
     let is_of = |code: &str| codes.iter().any(|each| code_name(*each) == code);
-    matches!(error, RunError::Failed { code, .. } if is_of(code))
+    match error {
+        RunError::Refused { .. } => true,
+        RunError::Failed { code, .. } => is_of(code),
+        _ => false,
+    }
 }
 
 /// Maps the status of a metadata call for one servable.

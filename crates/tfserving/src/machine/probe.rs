@@ -64,8 +64,13 @@ impl ServingMachine {
         self.probe = None;
         self.probe_at = c.now + self.probe_interval(c);
         match result {
+            // An engine that hangs has not answered for longer than the probe took to fail.
+            Err(failure) if failure.reason != Reason::EngineUnavailable => {
+                self.unreachable(self.answered_at.unwrap_or(c.now), failure);
+            }
             Err(failure) => self.unreachable(c.now, failure),
             Ok(status) => {
+                self.answered_at = Some(c.now);
                 if self.reachable.replace(true) != Some(true) {
                     self.failure = None;
                 }

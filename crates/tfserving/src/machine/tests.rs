@@ -272,6 +272,16 @@ fn an_engine_that_does_not_answer_has_not_restarted() {
 }
 
 #[test]
+fn an_engine_that_hangs_has_been_away_since_its_last_answer() {
+    let mut bench = Bench::serving();
+    bench.probed(up());
+    let answered = bench.now;
+    bench.now = bench.now + Duration::from_secs(3);
+    bench.probe_ends(Err(Failure::new(Reason::Deadline, "no answer")));
+    assert_eq!(bench.machine.down_since, Some(answered));
+}
+
+#[test]
 fn names_without_versions_stay_until_the_engine_ends() {
     let mut bench = Bench::serving();
     bench.handle(Event::Remove(id("a", 5)));

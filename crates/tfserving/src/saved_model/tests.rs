@@ -6,7 +6,7 @@ use outrigger_proto::tensorflow::{
     TensorShapeProto, meta_graph_def::MetaInfoDef, tensor_shape_proto::Dim,
 };
 use proptest::{collection::vec, prelude::*};
-use prost::Message;
+use prost::{Message, encoding::encode_varint};
 
 use super::*;
 
@@ -132,6 +132,25 @@ fn tags_and_signatures_are_read_within_a_limit() {
         let error = read(large, "serving_default").expect_err("too large");
         assert_eq!(error, SavedModelError::TooLarge { limit: 512 << 10 });
     }
+}
+
+#[test]
+fn a_signature_that_is_nested_too_deeply_is_refused() {
+    let model = SavedModel::decode(&*saved_model(&[&["serve"]])).expect("a model");
+    let delimited = |key: u8, content: Vec<u8>| {
+        let mut message = vec![key];
+        encode_varint(content.len() as u64, &mut message);
+        [message, content].concat()
+    };
+    // The entry has no name, and its value has groups in groups.
+    let groups = |depth| {
+        let value = [vec![0x4b; depth], vec![0x4c; depth]].concat();
+        let entry = delimited(0x2a, delimited(0x12, value));
+        delimited(0x12, [model.meta_graphs[0].encode_to_vec(), entry].concat())
+    };
+    assert_eq!(read(groups(90), ""), Ok(Interface::default()));
+    let error = read(groups(100_000), "").expect_err("nested too deeply");
+    assert!(error.to_string().contains("recursion limit"), "{error}");
 }
 
 #[test]

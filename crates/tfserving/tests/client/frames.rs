@@ -106,8 +106,8 @@ async fn a_status_without_a_message_is_the_status() {
     });
     for result in [trailers_only, after_headers.await, after_message.await] {
         let error = result.expect_err("it failed");
-        let RunError::Failed { code, message } = &error else { panic!("{error}") };
-        assert_eq!((code.as_str(), message.as_str()), ("InvalidArgument", "bad shape"));
+        let RunError::Refused { message, .. } = &error else { panic!("{error}") };
+        assert_eq!(message, "the engine refuses the input: InvalidArgument: bad shape");
     }
 }
 

@@ -49,7 +49,9 @@ async fn the_engines_codes_become_reasons() {
     let by_code = [
         (Code::Unavailable, "overloaded", Reason::Overloaded),
         (Code::ResourceExhausted, "failed", Reason::EngineFailed),
-        (Code::InvalidArgument, "failed", Reason::EngineFailed),
+        // The values of the inputs are refused.
+        (Code::InvalidArgument, "refused", Reason::RequestMalformed),
+        (Code::OutOfRange, "refused", Reason::RequestMalformed),
         (Code::FailedPrecondition, "failed", Reason::EngineFailed),
         (Code::Internal, "failed", Reason::EngineFailed),
         (Code::Unknown, "failed", Reason::EngineFailed),
@@ -75,6 +77,7 @@ fn kind(error: &RunError) -> &'static str {
     match error {
         RunError::EngineOverloaded { .. } => "overloaded",
         RunError::Failed { message, .. } if message == "why" => "failed",
+        RunError::Refused { message, .. } if message.contains("why") => "refused",
         RunError::DeadlineExceeded => "deadline",
         RunError::Cancelled { .. } => "cancelled",
         RunError::NotServed { .. } => "not served",
@@ -100,7 +103,7 @@ async fn an_input_the_model_does_not_have_fails_in_the_engine() {
     call.inputs[0].name = "other".into();
     let error = harness.client.predict(call).await.expect_err("fails");
     assert!(
-        matches!(&error, RunError::Failed { code, .. } if code == "InvalidArgument"),
+        matches!(&error, RunError::Refused { message, .. } if message.contains("InvalidArgument")),
         "{error}"
     );
 }

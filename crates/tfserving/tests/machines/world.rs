@@ -12,7 +12,7 @@ use outrigger_core::{
     Reason, Selector, ServableId, Tag, Version, Versions,
     engine::{Condition, FromEngine, ToEngine},
     invariants,
-    machines::{Answer, CanaryTags, Effect, Event, Machines, TagKey},
+    machines::{Answer, CanaryTags, Effect, Event, Listed, Machines, TagKey},
     model::{self, Fault},
     tags,
 };
@@ -227,7 +227,8 @@ impl World {
             Step::List(i, latest, numbered) => {
                 let numbered = numbered.then(|| "7".parse().expect("valid"));
                 let tags = latest.then(tag).into_iter().chain(numbered);
-                self.handle(Event::Listed(name(i), tags.collect()));
+                let listed = Listed { tags: tags.collect(), latest: None };
+                self.handle(Event::Listed(name(i), listed));
             }
             Step::Canaries(on) => {
                 let tags = CanaryTags { default_tag: tag(), default_tags: BTreeMap::new() };

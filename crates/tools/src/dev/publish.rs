@@ -29,6 +29,7 @@ impl Watched<'_> {
     /// Packs the directory, pushes it, and waits until the control plane serves it. Does not return
     /// if the directory has another state than `state` by the time it is packed.
     pub(super) async fn publish(&self, state: &State) -> Result<Published, Error> {
+        fits(state, self.target.max_size)?;
         let packed = pack(&self.directory, BTreeMap::new(), &self.target.frameworks).await;
         if State::of(&self.directory).await != *state {
             return pending().await;
@@ -94,6 +95,13 @@ impl Watched<'_> {
     }
 }
 
+/// Refuses a package of more than `most` bytes.
+fn fits(state: &State, most: u64) -> Result<(), Failure> {
+    let size = state.size();
+    let message = || format!("it has {size} bytes, more than store.max_unpacked ({most})");
+    if size > most { Err(Failure::new(Reason::ImageInvalid, message())) } else { Ok(()) }
+}
+
 /// The versions of a model other than `digest` that no tag names.
 fn others(model: &Model, digest: Digest) -> Vec<Digest> {
     let named = |digest: &Digest| {
@@ -113,6 +121,17 @@ mod tests {
     use outrigger_proto::outrigger::v1::{ModelVersion, Tag, TagCanary};
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_package_that_is_too_large_is_not_copied() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(directory.path().join("model.txt")).unwrap();
+        file.set_len(1 << 40).unwrap();
+        let state = State::of(directory.path()).await;
+        assert_eq!(fits(&state, 1 << 41), Ok(()));
+        let failure = fits(&state, 1 << 40).unwrap_err();
+        assert!(failure.message.contains("store.max_unpacked"), "{failure}");
+    }
 
     #[test]
     fn versions_that_a_tag_names_are_kept() {

@@ -50,6 +50,11 @@ impl State {
         tokio::task::spawn_blocking(scan).await.unwrap_or(Self(None))
     }
 
+    /// The size of the files in bytes.
+    pub(super) fn size(&self) -> u64 {
+        self.0.iter().flatten().map(|entry| entry.size).sum()
+    }
+
     /// Waits until `directory` has a state other than `before`, and is whole.
     pub(super) async fn after(directory: &Path, before: Option<&Self>) -> Self {
         let mut last = None;

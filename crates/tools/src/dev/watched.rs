@@ -70,6 +70,8 @@ pub struct Target {
     pub tag: Tag,
     /// The frameworks of models.
     pub frameworks: Vec<Framework>,
+    /// The most bytes of a package.
+    pub max_size: u64,
 }
 
 /// Waits until the control plane is ready, whose health listener is at `health`. Then has the

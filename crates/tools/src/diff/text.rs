@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use outrigger_core::printable;
 use outrigger_validation::{Agreement, Tolerance};
 
 use super::{Change, FeatureChange, Report, ScoreFailure, Scores, Summary};
@@ -49,6 +50,7 @@ impl Display for FeatureChange {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { kinds, entity, name, a, b, definition } = self;
         let kinds: Vec<_> = kinds.iter().map(|kind| kind.as_str()).collect();
+        let name = printable(name.clone());
         write!(f, "feature    {entity} {name} {}", kinds.join(", "))?;
         match (a, b) {
             (Some(a), Some(b)) if a != b => writeln!(f, ": {} -> {}", place(a), place(b))?,
@@ -60,13 +62,14 @@ impl Display for FeatureChange {
 }
 
 fn place(feature: &FeatureReport) -> String {
-    format!("{}[{}] {}", feature.tensor, feature.positions(), feature.dtype)
+    printable(format!("{}[{}] {}", feature.tensor, feature.positions(), feature.dtype))
 }
 
 impl Display for Change {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
-        write!(f, "{}: {} -> {}", self.subject, value(&self.a), value(&self.b))
+        let change = format!("{}: {} -> {}", self.subject, value(&self.a), value(&self.b));
+        f.write_str(&printable(change))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::{
-    kernel::{LANES, Leaves, Vectors},
+    kernel::{LANES, Leaves, Vectors, begin},
     real::Real,
 };
 
@@ -112,12 +112,6 @@ impl<T: Real> Leaves for VectorSums<'_, T> {
     }
 }
 
-/// Keeps the rows of a block that begins.
-fn begin(blocks: &mut Vec<(usize, usize)>, block: usize, first: usize, count: usize) {
-    blocks.resize(blocks.len().max(block + 1), (0, 0));
-    blocks[block] = (first, count);
-}
-
 /// A type for the numbers of leaves.
 pub(crate) trait LeafId: Copy {
     /// The value for the leaf with the number `id`.
@@ -134,75 +128,5 @@ impl LeafId for u32 {
 impl LeafId for f32 {
     fn of(id: u32) -> Self {
         id as f32
-    }
-}
-
-/// Writes the numbers of leaves.
-pub(super) struct Ids<'a, T, F> {
-    /// The number of a leaf of a tree.
-    number: F,
-    /// The first tree.
-    first: usize,
-    /// The distances between the numbers of two rows, and between those of two trees.
-    of_row: usize,
-    of_tree: usize,
-    out: &'a mut [T],
-    /// The first row, and the number of rows, of each block in progress.
-    blocks: Vec<(usize, usize)>,
-}
-
-impl<'a, T: LeafId, F: Fn(usize, u32) -> u32> Ids<'a, T, F> {
-    /// Row after row, with a number for each of `trees`.
-    pub(super) fn by_row(trees: Range<usize>, number: F, out: &'a mut [T]) -> Self {
-        let (first, of_row, blocks) = (trees.start, trees.len(), Vec::new());
-        Self { number, first, of_row, of_tree: 1, out, blocks }
-    }
-
-    /// Tree after tree, with a number for each of `rows`.
-    pub(super) fn by_tree(trees: Range<usize>, rows: usize, number: F, out: &'a mut [T]) -> Self {
-        Self { number, first: trees.start, of_row: 1, of_tree: rows, out, blocks: Vec::new() }
-    }
-
-    #[inline(always)]
-    fn place(&self, row: usize, tree: usize) -> usize {
-        row * self.of_row + (tree - self.first) * self.of_tree
-    }
-}
-
-impl<T: LeafId, F: Fn(usize, u32) -> u32> Leaves for Ids<'_, T, F> {
-    fn begin(&mut self, block: usize, first: usize, count: usize) {
-        begin(&mut self.blocks, block, first, count);
-    }
-
-    #[inline(always)]
-    fn of_rows<V: Vectors>(
-        &mut self,
-        vectors: V,
-        block: usize,
-        tree: usize,
-        _: Range<usize>,
-        leaves: V::Words,
-    ) {
-        let (first, count) = self.blocks[block];
-        let found = vectors.store(leaves).map(|leaf| T::of((self.number)(tree, leaf)));
-        let place = self.place(first, tree);
-        if self.of_row == 1 {
-            // Those of a tree are beside each other.
-            self.out[place..][..count].copy_from_slice(&found[..count]);
-        } else {
-            let out = self.out[place..].iter_mut().step_by(self.of_row).take(count);
-            out.zip(found).for_each(|(out, number)| *out = number);
-        }
-    }
-
-    fn end(&mut self, _: usize, _: usize, _: usize) {}
-
-    #[inline(always)]
-    fn of_trees(&mut self, row: usize, tree: usize, leaves: &[u32]) {
-        let place = self.place(row, tree);
-        let out = self.out[place..].iter_mut().step_by(self.of_tree);
-        for ((out, leaf), tree) in out.zip(leaves).zip(tree..) {
-            *out = T::of((self.number)(tree, *leaf));
-        }
     }
 }

@@ -4,7 +4,6 @@
 //! depends on the model. So the kernels are timed when a model is loaded.
 
 use std::{
-    hint::black_box,
     mem::discriminant,
     ops::Range,
     time::{Duration, Instant},
@@ -14,7 +13,7 @@ use std::{
 use outrigger_vectors::Width;
 
 use super::{
-    Leaves, ObliviousWork, Work, block, oblivious,
+    Leaves, ObliviousWork, Places, Work, block, oblivious,
     portable::Portable,
     row,
     vectors::{BLOCKS, LANES, Vectors},
@@ -90,7 +89,9 @@ impl Kind {
         let rows = Rows::new(&values, all.inputs()).expect("a whole number of rows");
         let work = ObliviousWork { all, rows: Input::Dense(rows), trees: 0..all.len().min(TREES) };
         let mut times = Times::new(Self::all());
-        in_turns(|| times.measure(|kind| kind.oblivious(&work, &mut Discard)));
+        let mut out = vec![0; LANES * work.trees.len()];
+        let mut places = Places::by_row(work.trees.clone(), &mut out);
+        in_turns(|| times.measure(|kind| kind.oblivious(&work, &mut places)));
         times.kernels[times.fastest()]
     }
 }
@@ -258,10 +259,12 @@ impl Choice {
         let mut by_row = Times::new(Kernel::of_row());
         let mut by_group = Times::new(Kernel::of_block());
         let mut by_block = by_group.clone();
+        let mut out = vec![0; BLOCKS * LANES * trees.len()];
+        let mut places = Places::by_row(trees.clone(), &mut out);
         in_turns(|| {
-            by_row.measure(|kernel| kernel.row(&one, &mut Discard));
-            by_group.measure(|kernel| kernel.block(&group, &mut Discard));
-            by_block.measure(|kernel| kernel.block(&one, &mut Discard));
+            by_row.measure(|kernel| kernel.row(&one, &mut places));
+            by_group.measure(|kernel| kernel.block(&group, &mut places));
+            by_block.measure(|kernel| kernel.block(&one, &mut places));
         });
         let (row, block) = (by_row.fastest(), by_group.fastest());
         let of_row = by_row.times[row] / LANES as u32;
@@ -329,7 +332,7 @@ impl<K: Copy> Times<K> {
     }
 
     /// Runs all kernels once.
-    fn measure(&mut self, run: impl Fn(K)) {
+    fn measure(&mut self, mut run: impl FnMut(K)) {
         for (kernel, time) in self.kernels.iter().zip(&mut self.times) {
             let start = Instant::now();
             run(*kernel);
@@ -352,32 +355,6 @@ fn in_turns(mut turn: impl FnMut()) {
             break;
         }
         turn();
-    }
-}
-
-/// Does nothing with leaves.
-struct Discard;
-
-impl Leaves for Discard {
-    fn begin(&mut self, _: usize, _: usize, _: usize) {}
-
-    #[inline(always)]
-    fn of_rows<V: Vectors>(
-        &mut self,
-        vectors: V,
-        _: usize,
-        _: usize,
-        _: Range<usize>,
-        leaves: V::Words,
-    ) {
-        black_box(vectors.store(leaves));
-    }
-
-    fn end(&mut self, _: usize, _: usize, _: usize) {}
-
-    #[inline(always)]
-    fn of_trees(&mut self, _: usize, _: usize, leaves: &[u32]) {
-        black_box(leaves);
     }
 }
 

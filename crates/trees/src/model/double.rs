@@ -1,7 +1,11 @@
 //! Predictions in f64.
 
 use super::Model;
-use crate::{AnyRows, Options, Output, rows::Input};
+use crate::{
+    AnyRows, Options, Output,
+    linear::LinearRows,
+    rows::{Input, Memory},
+};
 
 impl Model {
     /// Scores rows as [`Self::predict`] does, in the precision of LightGBM and CatBoost. Results
@@ -15,24 +19,34 @@ impl Model {
         options: &Options,
         out: &mut [f64],
     ) {
-        let mut found = Vec::new();
-        let rows = self.input(rows.into(), options.output, &mut found);
+        let (all, mut memory) = (rows.into(), Memory::default());
+        let rows = self.input(all, options.output, &mut memory);
         assert_eq!(out.len(), rows.len() * self.columns(options), "the length of the output");
         if self.double.is_some() && options.output != Output::Leaf {
-            return self.predict_double(rows, options, out);
+            return self.predict_double(all, rows, options, out);
         }
         let mut single = vec![0.0; out.len()];
-        self.predict_input(rows, options, &mut single);
+        self.predict_input(all, rows, options, &mut single);
         out.iter_mut().zip(single).for_each(|(out, value)| *out = f64::from(value));
     }
 
-    /// Scores rows with a model whose leaves are f64. The output is not that of leaves.
-    pub(super) fn predict_double(&self, rows: Input<'_>, options: &Options, out: &mut [f64]) {
+    /// Scores rows with a model whose leaves are f64; `all` are the rows as they came. The output is
+    /// not that of leaves.
+    pub(super) fn predict_double(
+        &self,
+        all: AnyRows<'_>,
+        rows: Input<'_>,
+        options: &Options,
+        out: &mut [f64],
+    ) {
         out.fill(0.0);
         let (trees, groups, outputs) = (self.header.trees(options), &self.groups, self.groups());
         match &self.linear {
             None => self.forest.add(rows, trees, groups, outputs, out),
-            Some(linear) => self.forest.add_linear(linear, rows, trees, groups, outputs, out),
+            Some(linear) => {
+                let linear = LinearRows { linear, rows: all };
+                self.forest.add_linear(linear, rows, trees, groups, outputs, out);
+            }
         }
         let Some(double) = &self.double else { return };
         let iterations = self.header.chosen(options);

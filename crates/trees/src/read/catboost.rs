@@ -3,6 +3,7 @@
 //! The keys are those of `catboost/libs/model/model_export/json_model_helpers.cpp` in CatBoost's
 //! sources.
 
+mod loss;
 mod nested;
 
 use super::{
@@ -18,6 +19,7 @@ use crate::{
     oblivious::{Input, Oblivious, Split},
     tree::Node,
 };
+use loss::Loss;
 use nested::Nested;
 
 /// The keys of a model, one of which is the first in a file.
@@ -44,15 +46,15 @@ pub(crate) fn read(json: &mut Json<'_>, budget: &mut Budget) -> Result<Content, 
         inputs: Vec::new(),
         names: Vec::new(),
         double: Double::plain(Transform::Identity),
+        loss: Loss::default(),
+        has_trees: false,
         first: None,
         budget,
     };
-    json.object(&mut |json, key| match key {
+    let keys = ["features_info", "model_info", "scale_and_bias"];
+    json.object_of("it", &keys, &mut |json, key| match key {
         "features_info" => reading.features(json),
-        "model_info" => json.object(&mut |json, key| match key {
-            "params" => reading.parameters(json),
-            _ => json.skip(),
-        }),
+        "model_info" => reading.loss.read(json, reading.budget),
         "oblivious_trees" => reading.trees(json),
         "trees" => reading.nested(json),
         "scale_and_bias" => reading.scale_and_bias(json),
@@ -70,6 +72,8 @@ struct Reading<'a> {
     /// The names of the inputs; empty for those that have none.
     names: Vec<String>,
     double: Double,
+    loss: Loss,
+    has_trees: bool,
     /// Splits of the first tree, and values of its leaves.
     first: Option<(usize, usize)>,
     budget: &'a mut Budget,
@@ -77,7 +81,7 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn features(&mut self, json: &mut Json<'_>) -> Result<(), Error> {
-        json.object(&mut |json, key| match key {
+        json.object_of("features_info", &["float_features"], &mut |json, key| match key {
             "float_features" => json.array(&mut |json| self.feature(json)),
             "categorical_features" | "text_features" | "embedding_features" => {
                 refuse(json, key.trim_end_matches("_features"))
@@ -91,7 +95,8 @@ impl Reading<'_> {
         let position = self.inputs.len();
         let mut input = Input { column: position as u32, missing: f32::NAN };
         let mut name = String::new();
-        json.object(&mut |json, key| match key {
+        let keys = ["feature_index", "flat_feature_index", "nan_value_treatment"];
+        json.object_of("a float feature", &keys, &mut |json, key| match key {
             "flat_feature_index" => set(&mut input.column, json.number()),
             "feature_index" if json.number::<u32>()? as usize != position => {
                 Err(invalid(format!("float feature {position} has another feature_index")))
@@ -104,31 +109,17 @@ impl Reading<'_> {
         if input.column >= Node::FEATURES {
             return Err(invalid(format!("feature {} is out of range", input.column)));
         }
-        self.budget.charge::<u8>(name.capacity())?;
-        self.budget.push(&mut self.names, name)?;
+        self.budget.push_text(&mut self.names, name)?;
         self.budget.push(&mut self.inputs, input)
     }
 
-    /// Reads the parameters of the training, of which the loss decides the value of a margin.
-    fn parameters(&mut self, json: &mut Json<'_>) -> Result<(), Error> {
-        json.object(&mut |json, key| match key {
-            "loss_function" => json.object(&mut |json, key| match key {
-                "type" => {
-                    self.double.transform = transform(&json.string()?);
-                    Ok(())
-                }
-                _ => json.skip(),
-            }),
-            _ => json.skip(),
-        })
-    }
-
     fn trees(&mut self, json: &mut Json<'_>) -> Result<(), Error> {
+        self.has_trees = true;
         let (mut splits, mut values) = (Vec::new(), Vec::new());
         json.array(&mut |json| {
             splits.clear();
             values.clear();
-            json.object(&mut |json, key| match key {
+            json.object_of("a tree", &["splits", "leaf_values"], &mut |json, key| match key {
                 "splits" => json.array(&mut |json| {
                     let split = split(json)?;
                     self.budget.push(&mut splits, split)
@@ -146,6 +137,7 @@ impl Reading<'_> {
 
     /// Reads trees that are not symmetric.
     fn nested(&mut self, json: &mut Json<'_>) -> Result<(), Error> {
+        self.has_trees = true;
         json.array(&mut |json| self.nested.read(json, &self.inputs, self.budget))
     }
 
@@ -163,7 +155,8 @@ impl Reading<'_> {
                 }
                 _ => Err(invalid("scale_and_bias has more than two elements")),
             }
-        })
+        })?;
+        if position == 2 { Ok(()) } else { Err(invalid("scale_and_bias has no bias")) }
     }
 
     /// Values of each leaf.
@@ -183,7 +176,11 @@ impl Reading<'_> {
     }
 
     fn finish(mut self) -> Result<Content, Error> {
+        if !self.has_trees {
+            return Err(invalid("it has no oblivious_trees, and no trees"));
+        }
         let outputs = self.outputs()?;
+        self.double.transform = self.loss.transform(outputs)?;
         let bias = &mut self.double.bias;
         if bias.len() == 1 {
             self.budget.reserve(bias, outputs - 1)?;
@@ -275,19 +272,6 @@ fn missing(treatment: &str) -> Result<f32, Error> {
         "AsFalse" => Ok(f32::NEG_INFINITY),
         "AsTrue" => Ok(f32::INFINITY),
         other => Err(invalid(format!("{other:?} is no treatment of missing values"))),
-    }
-}
-
-/// The transformation of a loss: that of the library's probabilities or exponents. One that is not
-/// known has margins for values.
-fn transform(loss: &str) -> Transform {
-    match loss {
-        "Logloss" | "CrossEntropy" | "MultiClassOneVsAll" | "MultiLogloss"
-        | "MultiCrossEntropy" => Transform::Sigmoid(1.0),
-        "MultiClass" => Transform::Softmax,
-        "Poisson" | "Tweedie" | "LogLinQuantile" => Transform::Exponential,
-        "RMSEWithUncertainty" => Transform::Variance,
-        _ => Transform::Identity,
     }
 }
 

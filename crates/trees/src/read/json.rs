@@ -15,11 +15,19 @@ pub(crate) struct Json<'a> {
     source: Source<'a>,
     /// Objects and arrays around the present value.
     depth: u32,
+    /// True if `\u` in a string is no escape sequence. XGBoost writes and reads a backslash before
+    /// a `u` as it is.
+    has_plain_unicode: bool,
 }
 
 impl<'a> Json<'a> {
     pub(crate) fn new(source: Source<'a>) -> Self {
-        Self { source, depth: 0 }
+        Self { source, depth: 0, has_plain_unicode: false }
+    }
+
+    /// A document that XGBoost wrote.
+    pub(crate) fn of_xgboost(source: Source<'a>) -> Self {
+        Self { has_plain_unicode: true, ..Self::new(source) }
     }
 
     /// The next byte that is no white space. It is not consumed.
@@ -137,6 +145,10 @@ impl<'a> Json<'a> {
             b'r' => b'\r',
             b'b' => 8,
             b'f' => 12,
+            b'u' if self.has_plain_unicode => {
+                into.extend_from_slice(b"\\u");
+                return Ok(());
+            }
             b'u' => {
                 let character = self.unicode()?;
                 into.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());

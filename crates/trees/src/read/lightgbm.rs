@@ -1,16 +1,18 @@
 //! The text format of LightGBM.
 //!
 //! The keys are those of `GBDT::SaveModelToString` and `Tree::ToString` in LightGBM's sources. Those
-//! that scores do not depend on, such as statistics of training, are skipped, and nothing is read
-//! behind the end of the trees.
+//! that scores do not depend on, such as statistics of training, are skipped. Behind the trees, only
+//! the categories of columns are read.
 
 mod block;
 mod linear;
 
 use super::{
+    Extent,
+    json::Json,
     lines::{Line, Lines},
     model::{Content, Library},
-    source::truncated,
+    pull::Document as _,
 };
 use crate::{
     Error,
@@ -20,12 +22,16 @@ use crate::{
 };
 use block::Block;
 
-/// Reads a model.
-pub(crate) fn read(lines: &mut Lines<'_>, budget: &mut Budget) -> Result<Content, Error> {
-    let mut header = Header::default();
+/// Reads a model. Its splits keep their thresholds in f64 if `extent` says so.
+pub(crate) fn read(
+    mut source: Lines<'_>,
+    extent: Extent,
+    budget: &mut Budget,
+) -> Result<Content, Error> {
+    let (lines, mut header) = (&mut source, Header::default());
     let first = header.read(lines, budget)?;
     let mut content = header.content(budget)?;
-    let mut block = Block::default();
+    let mut block = Block::new(extent == Extent::Doubles);
     let mut nodes = 0;
     let mut line = first;
     loop {
@@ -44,12 +50,39 @@ pub(crate) fn read(lines: &mut Lines<'_>, budget: &mut Budget) -> Result<Content
             Line::Key(other) | Line::Word(other) => {
                 return Err(invalid(format!("{other:?} is in the place of a tree")));
             }
-            Line::End => return Err(truncated()),
+            Line::End => return Err(invalid("it has no \"end of trees\"")),
         }
     }
     header.check(&content)?;
     content.count = content.trees.len();
+    if let Some(rest) = source.behind(b"pandas_categorical:")? {
+        categories(&mut Json::new(rest), &mut content.categories, budget)?;
+    }
     Ok(content)
+}
+
+/// Reads the categories of the columns that had some in the training's frame of pandas, which is null
+/// if there was none.
+fn categories(
+    json: &mut Json<'_>,
+    into: &mut Vec<(Option<usize>, Vec<String>)>,
+    budget: &mut Budget,
+) -> Result<(), Error> {
+    if json.next()? == b'n' {
+        return json.skip();
+    }
+    json.array(&mut |json| {
+        let mut words = Vec::new();
+        json.array(&mut |json| {
+            let word = match json.next()? {
+                b'"' => json.string()?,
+                b't' | b'f' => (json.number::<u8>()? == 1).to_string(),
+                _ => json.number::<f64>()?.to_string(),
+            };
+            budget.push_text(&mut words, word)
+        })?;
+        budget.push(into, (None, words))
+    })
 }
 
 /// True for the line behind the last tree. LightGBM before 2.2 wrote none of its own.
@@ -104,8 +137,7 @@ impl Header {
             "objective" => self.objective = lines.text()?,
             "feature_names" => {
                 while let Some(name) = lines.word()? {
-                    budget.charge::<u8>(name.capacity())?;
-                    budget.push(&mut self.names, name)?;
+                    budget.push_text(&mut self.names, name)?;
                 }
             }
             "tree_sizes" => {
@@ -124,13 +156,17 @@ impl Header {
     fn content(&mut self, budget: &mut Budget) -> Result<Content, Error> {
         if self.version < 2 {
             return Err(Error::Unsupported(
-                "LightGBM before 2.0 wrote it; load it with a newer LightGBM and save it again"
+                "it has no version of the format, as LightGBM before 2.0 wrote it; load it with a \
+                 newer LightGBM and save it again"
                     .to_owned(),
             ));
         }
         let last = self.last_feature.ok_or_else(|| invalid("it has no max_feature_idx"))?;
         if self.outputs == 0 {
             return Err(invalid("it has no outputs: num_class is missing or 0"));
+        }
+        if self.names.is_empty() {
+            return Err(invalid("it has no feature_names"));
         }
         // The names of features that have none.
         let unnamed = |(at, name): (usize, &String)| *name == format!("Column_{at}");

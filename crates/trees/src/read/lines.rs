@@ -129,6 +129,18 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// Returns the rest of the first line that begins with `start`; None if there is no such line.
+    pub(crate) fn behind(mut self, start: &[u8]) -> Result<Option<Source<'a>>, Error> {
+        while self.source.remaining() > 0 {
+            if self.source.window(start.len())?.starts_with(start) {
+                self.source.consume(start.len());
+                return Ok(Some(self.source));
+            }
+            self.skip()?;
+        }
+        Ok(None)
+    }
+
     /// Passes over the rest of the line.
     pub(crate) fn skip(&mut self) -> Result<(), Error> {
         loop {

@@ -73,6 +73,9 @@ pub(crate) struct Content {
     pub(crate) features: usize,
     /// Names of the features; empty if the file has none.
     pub(crate) names: Vec<String>,
+    /// Categories as texts in the order of their codes, each list with its column, or without where
+    /// the file has no more than the order of the columns.
+    pub(crate) categories: Vec<(Option<usize>, Vec<String>)>,
     pub(crate) classes: usize,
     pub(crate) targets: usize,
     /// The number of trees in the file.
@@ -205,7 +208,9 @@ impl Content {
     fn fold_weights(&mut self) -> Result<(), Error> {
         if self.weights.is_empty() {
             return match self.booster {
-                Booster::Dart if !self.trees.is_empty() => Err(invalid("dart has no weights")),
+                Booster::Dart if !self.trees.is_empty() => {
+                    Err(invalid("the booster dart has no weight_drop"))
+                }
                 _ => Ok(()),
             };
         }

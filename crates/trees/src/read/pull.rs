@@ -17,6 +17,27 @@ pub(crate) trait Document: Sized {
         visit: &mut dyn FnMut(&mut Self, &str) -> Result<(), Error>,
     ) -> Result<(), Error>;
 
+    /// An object called `name` with a value for each of `keys`, at most 32: one that lacks a key is
+    /// not read as if the key's value were empty.
+    fn object_of(
+        &mut self,
+        name: &str,
+        keys: &[&str],
+        visit: &mut dyn FnMut(&mut Self, &str) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut found = 0_u32;
+        self.object(&mut |document, key| {
+            if let Some(at) = keys.iter().position(|known| *known == key) {
+                found |= 1 << at;
+            }
+            visit(document, key)
+        })?;
+        match keys.get(found.trailing_ones() as usize) {
+            Some(key) => Err(invalid(format!("{name} has no {key}"))),
+            None => Ok(()),
+        }
+    }
+
     /// An array: `visit` is called for each element, and must read it.
     fn array(&mut self, visit: &mut dyn FnMut(&mut Self) -> Result<(), Error>)
     -> Result<(), Error>;

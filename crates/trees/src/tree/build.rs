@@ -14,6 +14,8 @@ pub(crate) struct Arrays {
     pub(crate) feature: Vec<u32>,
     /// The threshold of each split, and the value of each leaf.
     pub(crate) condition: Vec<f32>,
+    /// The threshold of each split in f64, of models that compare in f64. Empty for others.
+    pub(crate) thresholds: Vec<f64>,
     pub(crate) default_left: Vec<u8>,
     /// True for each split that takes zero for a missing value. Empty if none does.
     pub(crate) zero_is_missing: Vec<bool>,
@@ -57,6 +59,7 @@ impl Arrays {
         condition.clear();
         default_left.clear();
         split_type.clear();
+        self.thresholds.clear();
         self.zero_is_missing.clear();
         self.categories.clear();
         self.bits.clear();
@@ -84,7 +87,7 @@ impl Arrays {
         budget.release::<u64>(self.segments.capacity() + self.sizes.capacity());
         budget.release::<u8>(self.default_left.capacity() + self.split_type.capacity());
         budget.release::<bool>(self.reached.capacity() + self.zero_is_missing.capacity());
-        budget.release::<f64>(self.doubles.capacity());
+        budget.release::<f64>(self.doubles.capacity() + self.thresholds.capacity());
     }
 
     /// Builds the tree.
@@ -107,13 +110,15 @@ impl Arrays {
             vectors: Box::default(),
             width: self.width.max(1),
             doubles: Box::default(),
+            thresholds: Box::default(),
             left_parts: self.left_parts(budget)?,
         };
         let sets = self.sets(&mut tree.categories, budget)?;
         let mut nodes = Vec::new();
         budget.reserve(&mut nodes, self.order.len())?;
-        let (mut vectors, mut doubles) = (Vec::new(), Vec::new());
+        let (mut vectors, mut doubles, mut thresholds) = (Vec::new(), Vec::new(), Vec::new());
         budget.reserve(&mut doubles, self.doubles.len())?;
+        budget.reserve(&mut thresholds, self.thresholds.len())?;
         let mut next = 1;
         for id in &self.order {
             let mut node = self.node(*id, &sets)?;
@@ -122,6 +127,7 @@ impl Arrays {
             } else {
                 node.left = next;
                 next += 2;
+                thresholds.extend(self.thresholds.get(*id as usize));
                 tree.last_feature = tree.last_feature.max(Some(node.feature()));
                 tree.is_plain &= !node.is_categorical() && !node.zero_is_missing();
             }
@@ -131,6 +137,7 @@ impl Arrays {
         tree.nodes = nodes.into_boxed_slice();
         tree.vectors = vectors.into_boxed_slice();
         tree.doubles = doubles.into_boxed_slice();
+        tree.thresholds = thresholds.into_boxed_slice();
         Ok(tree)
     }
 

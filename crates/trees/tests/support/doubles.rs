@@ -122,7 +122,8 @@ fn catboost_of(key: &str, trees: Vec<String>) -> String {
     };
     let (features, trees) = (list(FEATURES, ",", feature), trees.join(","));
     format!(
-        "{{\"features_info\":{{\"float_features\":[{features}]}},\"{key}\":[{trees}],\
-         \"scale_and_bias\":[1,[0.5]]}}"
+        "{{\"features_info\":{{\"float_features\":[{features}]}},\
+         \"model_info\":{{\"params\":{{\"loss_function\":{{\"type\":\"RMSE\"}}}}}},\
+         \"{key}\":[{trees}],\"scale_and_bias\":[1,[0.5]]}}"
     )
 }

@@ -15,6 +15,10 @@ pub(crate) struct Sample {
 /// The features of a sample whose splits have none of their own.
 const FEATURES: usize = 20;
 
+/// The arrays of categorical splits, of which there are none.
+const SETS: [&str; 4] =
+    ["categories", "categories_nodes", "categories_segments", "categories_sizes"];
+
 /// Splits that may have features of their own: as many as nodes of eight bytes can count.
 const OWN: usize = 1 << 15;
 
@@ -104,7 +108,13 @@ impl Sample {
     pub(crate) fn json(&self) -> Vec<u8> {
         let trees: Vec<_> = (0..self.trees).map(|tree| self.json_tree(tree)).collect();
         let groups = vec!["0"; self.trees].join(",");
-        let model = format!("{{\"tree_info\":[{groups}],\"trees\":[{}]}}", trees.join(","));
+        let (count, all) = (self.trees, trees.join(","));
+        let ends: Vec<_> = (0..=count).map(|end| end.to_string()).collect();
+        let model = format!(
+            "{{\"gbtree_model_param\":{{\"num_trees\":\"{count}\"}},\"iteration_indptr\":[{}],\
+             \"tree_info\":[{groups}],\"trees\":[{all}]}}",
+            ends.join(",")
+        );
         let booster = format!("{{\"model\":{model},\"name\":\"gbtree\"}}");
         let parameters = format!(
             "{{\"base_score\":\"5E-1\",\"num_class\":\"0\",\"num_feature\":\"{}\"}}",
@@ -136,7 +146,10 @@ impl Sample {
         array("split_indices", integers(self.features(number)));
         array("split_type", self.flags().iter().map(|_| "0".to_owned()).collect());
         array("sum_hessian", texts(self.covers()));
-        tree.push_str("\"tree_param\":{\"size_leaf_vector\":\"1\"}}");
+        SETS.iter().for_each(|key| array(key, Vec::new()));
+        let nodes = self.left.len();
+        write!(tree, "\"tree_param\":{{\"num_nodes\":\"{nodes}\",\"size_leaf_vector\":\"1\"}}}}")
+            .expect("memory");
         tree
     }
 
@@ -145,7 +158,13 @@ impl Sample {
         let trees: Vec<_> = (0..self.trees).flat_map(|tree| self.ubjson_tree(tree)).collect();
         let trees = [b"[#L".to_vec(), length(self.trees), trees].concat();
         let groups = typed(b'l', vec![0; 4 * self.trees], 4);
-        let model = object(&[("tree_info", groups), ("trees", trees)]);
+        let ends = (0..=self.trees as i32).flat_map(i32::to_be_bytes);
+        let model = object(&[
+            ("gbtree_model_param", object(&[("num_trees", string(&self.trees.to_string()))])),
+            ("iteration_indptr", typed(b'l', ends, 4)),
+            ("tree_info", groups),
+            ("trees", trees),
+        ]);
         let parameters = object(&[
             ("base_score", string("5E-1")),
             ("num_class", string("0")),
@@ -165,7 +184,12 @@ impl Sample {
         let floats = typed_floats(self.floats());
         let integers =
             |values: Vec<i32>| typed(b'l', values.into_iter().flat_map(i32::to_be_bytes), 4);
-        object(&[
+        let parameters = object(&[
+            ("num_nodes", string(&self.left.len().to_string())),
+            ("size_leaf_vector", string("1")),
+        ]);
+        let sets = SETS.map(|key| (key, typed(b'l', [], 4)));
+        let arrays = [
             ("base_weights", floats.clone()),
             ("default_left", typed(b'U', self.flags(), 1)),
             ("left_children", integers(self.left.clone())),
@@ -176,8 +200,9 @@ impl Sample {
             ("split_indices", integers(self.features(number))),
             ("split_type", typed(b'U', self.flags().iter().map(|_| 0), 1)),
             ("sum_hessian", typed_floats(self.covers())),
-            ("tree_param", object(&[("size_leaf_vector", string("1"))])),
-        ])
+            ("tree_param", parameters),
+        ];
+        object(&[&arrays[..], &sets].concat())
     }
 
     /// The model in the binary format.

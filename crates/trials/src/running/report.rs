@@ -4,7 +4,7 @@ use outrigger_canary::{Arm, Cause, Conclusion, Decision, Share};
 use outrigger_core::Moment;
 
 use super::Running;
-use crate::metrics;
+use crate::{metrics, reports::Reports};
 
 impl Running {
     /// Logs once when the sizes of the arms stop matching the share, and sets the metric for it.
@@ -24,25 +24,29 @@ impl Running {
 
     /// Logs and counts when the canary's requests stop because live is far worse, and logs when
     /// they go on.
-    pub(super) fn report_held_back(&mut self) {
+    pub(super) fn report_held_back(&mut self, reports: &mut Reports) {
         let held_back = self.trial.is_held_back();
-        metrics::held_back(&self.key, held_back);
-        if held_back != self.held_back {
-            let (name, tag, digest) = (&self.key.name, &self.key.tag, self.pair.canary);
+        if held_back == self.held_back {
+            return;
+        }
+        self.held_back = held_back;
+        let key = self.key.clone();
+        let digest = self.pair.canary;
+        reports.add(move || {
+            metrics::held_back(&key, held_back);
             if held_back {
-                metrics::paused(name);
+                metrics::paused(&key.name);
                 tracing::warn!(
-                    model.name = %name, model.tag = %tag, model.digest = %digest,
+                    model.name = %key.name, model.tag = %key.tag, model.digest = %digest,
                     "live is far worse than before the split: it answers the canary's requests"
                 );
             } else {
                 tracing::info!(
-                    model.name = %name, model.tag = %tag, model.digest = %digest,
+                    model.name = %key.name, model.tag = %key.tag, model.digest = %digest,
                     "the canary gets requests again"
                 );
             }
-        }
-        self.held_back = held_back;
+        });
     }
 
     pub(super) fn report_skew(&self) {
@@ -74,17 +78,21 @@ impl Running {
     }
 
     /// Logs and records the share. Returns true if it differs from `before`.
-    pub(super) fn report_share(&self, before: Option<Share>) -> bool {
+    pub(super) fn report_share(&self, before: Option<Share>, reports: &mut Reports) -> bool {
         let share = self.trial.share();
-        metrics::share(&self.key, share);
-        if share != before {
+        if share == before {
+            return false;
+        }
+        let key = self.key.clone();
+        let digest = self.pair.canary;
+        reports.add(move || {
+            metrics::share(&key, share);
             tracing::info!(
-                model.name = %self.key.name, model.tag = %self.key.tag,
-                model.digest = %self.pair.canary,
+                model.name = %key.name, model.tag = %key.tag, model.digest = %digest,
                 share = share.map_or(0.0, Share::probability),
                 "the canary's share has changed"
             );
-        }
-        share != before
+        });
+        true
     }
 }

@@ -5,7 +5,10 @@ use std::time::{Duration, SystemTime};
 use outrigger_core::{Moment, machines::TagKey};
 
 use super::Trials;
-use crate::{effect::Effect, record::CanaryRecord, set::TrialSet};
+use crate::{
+    record::{CanaryRecord, Decided},
+    set::TrialSet,
+};
 
 /// The interval between writes of the trials' elapsed times.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -18,10 +21,10 @@ pub(super) struct Journal {
 }
 
 /// The state whose change causes an immediate write.
-type Shape = (Vec<(TagKey, u64, usize, bool)>, usize, Option<SystemTime>);
+type Shape = (Vec<(TagKey, u64, usize, Option<Decided>)>, usize, Option<SystemTime>);
 
 impl Journal {
-    /// True if a write is due; if so, it is marked as done.
+    /// True if a write is due; if so, it counts as done.
     fn is_due(&mut self, set: &TrialSet, now: Moment) -> bool {
         let shape = shape(set);
         let overdue = !shape.0.is_empty() && now.since(self.at) >= PERIOD;
@@ -35,8 +38,8 @@ impl Journal {
 
 fn shape(set: &TrialSet) -> Shape {
     let running = set.running.iter();
-    let running = running
-        .map(|(key, it)| (key.clone(), it.number, it.trial.step(), it.promotion.is_decided()));
+    let running =
+        running.map(|(key, it)| (key.clone(), it.number, it.trial.step(), it.promotion.decided()));
     let decisions = &set.decisions.0;
     (running.collect(), decisions.len(), decisions.front().map(|latest| latest.at))
 }
@@ -56,11 +59,10 @@ impl Trials {
         CanaryRecord::new(running.chain(paused), self.set.decisions.0.clone())
     }
 
-    /// Writes trials and decisions when they have changed, and every [`PERIOD`].
-    pub(super) fn save(&mut self, now: Moment) {
-        if self.journal.is_due(&self.set, now) {
-            let record = self.record(now);
-            self.set.effects.push(Effect::Save(record));
-        }
+    /// The trials and decisions to be written: when they have changed, and at least every ten seconds.
+    /// `None` if no write is due.
+    #[must_use]
+    pub fn take_record(&mut self, now: Moment) -> Option<CanaryRecord> {
+        self.journal.is_due(&self.set, now).then(|| self.record(now))
     }
 }

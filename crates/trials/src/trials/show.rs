@@ -37,8 +37,7 @@ impl Trials {
         running.chain(&self.set.changed).cloned().collect()
     }
 
-    /// Publishes what has changed about the canaries of these models, and requests a write of the
-    /// state that must survive a restart.
+    /// Publishes what has changed about the canaries of these models. Their routes must be in force.
     pub fn show(&mut self, models: &BTreeSet<ModelName>, cx: &dyn Context) {
         let now = cx.now();
         let mut is_changed = false;
@@ -58,7 +57,6 @@ impl Trials {
             Some(at) if at > now => Some(at),
             _ => Some(now + PERIOD),
         };
-        self.save(now);
     }
 
     /// Updates the views of the canaries of a model. Returns true if one has changed.

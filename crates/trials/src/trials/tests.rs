@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, sync::Mutex};
 
 use futures::future::BoxFuture;
-use outrigger_canary::{Decision, Layer, Outcome, Verdict};
+use outrigger_canary::{Decision, Layer, Outcome, Salt, Verdict};
 use outrigger_core::{Arm, Digest, Failure, ServableId, ServableName, Tensor};
 use outrigger_features::Plan;
 use outrigger_run::{Call, Run, RunError};
@@ -177,6 +177,20 @@ fn servable(key: ModelKey) -> Arc<Version> {
     Arc::new(Version(key, scorer))
 }
 
+/// The configuration of trials with half of the requests on the canary.
+fn config(mode: &str) -> CanaryDefaults {
+    let defaults = json!({
+        "mode": mode, "minimumRequests": 100, "warmUp": {"requests": 100},
+        "ramp": {"share": 0.5},
+    });
+    let defaults = Layer::from_json(&defaults).expect("a configuration");
+    CanaryDefaults { defaults, ..CanaryDefaults::default() }
+}
+
+fn salt() -> Salt {
+    Salt::of_secret(b"a secret")
+}
+
 struct Rig {
     trials: Trials,
     cx: Cx,
@@ -185,13 +199,12 @@ struct Rig {
 impl Rig {
     /// Creates trials with the canary on trial, live measured, and the traffic split.
     fn split(judge: impl Judge + 'static) -> Self {
-        let defaults = json!({
-            "mode": "MODE_LOCAL", "minimumRequests": 100, "warmUp": {"requests": 100},
-            "ramp": {"share": 0.5},
-        });
-        let defaults = Layer::from_json(&defaults).expect("a configuration");
-        let config = CanaryDefaults { defaults, ..CanaryDefaults::default() };
-        let (trials, _) = Trials::new(config, Box::new(judge));
+        Self::in_mode("MODE_LOCAL", judge)
+    }
+
+    fn in_mode(mode: &str, judge: impl Judge + 'static) -> Self {
+        let config = config(mode);
+        let (trials, _) = Trials::new(config, salt(), Box::new(judge));
         let mut rig = Self { trials, cx: Cx::new() };
         rig.trials.renew(&BTreeSet::from([key("latest").name]), &rig.cx);
         rig.requests(100);
@@ -200,12 +213,16 @@ impl Rig {
         rig
     }
 
-    /// Records requests that both arms answer alike.
-    fn requests(&mut self, count: usize) {
+    fn the_split(&self) -> Split<Version> {
         let answer = Answer::Ready(live(), 1);
         let arms = self.trials.arms(&key("latest"), &answer, &self.cx).expect("on trial");
         let (live, canary) = (servable(live()), servable(canary()));
-        let split = self.trials.split(&key("latest"), &arms, live, canary).expect("on trial");
+        self.trials.split(&key("latest"), &arms, live, canary).expect("on trial")
+    }
+
+    /// Records requests that both arms answer alike.
+    fn requests(&mut self, count: usize) {
+        let split = self.the_split();
         for number in 0..count {
             let chosen = split.choose("");
             let score = Outcome::Scored(number as f64 / count as f64);
@@ -220,8 +237,7 @@ impl Rig {
         self.trials.judge(&self.cx);
         let effects = self.trials.take_effects();
         self.trials.show(&self.trials.models(), &self.cx);
-        let shown = self.trials.take_effects();
-        assert!(shown.iter().all(|effect| matches!(effect, Effect::Save(_))));
+        assert!(self.trials.take_effects().is_empty());
         // Only a trial that is running has to be judged again.
         assert_eq!(self.trials.judge_at().is_some(), self.is_on_trial());
         assert!(self.trials.judge_at().is_none_or(|at| at > self.cx.now));
@@ -302,10 +318,7 @@ fn the_local_judge_decides_by_the_requests_of_this_process() {
 #[test]
 fn no_request_counts_while_the_canary_has_no_room() {
     let mut rig = Rig::split(Scripted::new());
-    let answer = Answer::Ready(live(), 1);
-    let arms = rig.trials.arms(&key("latest"), &answer, &rig.cx).expect("on trial");
-    let (live, canary) = (servable(live()), servable(canary()));
-    let split = rig.trials.split(&key("latest"), &arms, live, canary).expect("on trial");
+    let split = rig.the_split();
     let mut in_flight = Vec::new();
     while in_flight.is_empty() {
         in_flight.extend(split.choose("").on_canary);
@@ -343,6 +356,21 @@ async fn an_abort_by_hand_is_answered() {
 }
 
 #[test]
+fn every_step_that_a_later_process_continues_from_is_written_at_once() {
+    let judge = Scripted::new();
+    let mut rig = Rig::in_mode("MODE_RECOMMEND", judge.clone());
+    let is_due = |rig: &mut Rig| rig.trials.take_record(rig.cx.now).is_some();
+    assert!(is_due(&mut rig) && !is_due(&mut rig), "the split is written once");
+    judge.decides(Decision::Promote);
+    rig.judge();
+    assert!(is_due(&mut rig) && !is_due(&mut rig), "so is the recommendation");
+    let (done, _reply) = tokio::sync::oneshot::channel();
+    let by = By { who: "ada".to_owned(), why: "it looks good".to_owned() };
+    rig.trials.decide(&key("latest"), Act::Promote, by, done, &rig.cx);
+    assert!(is_due(&mut rig), "and a person's promotion of it");
+}
+
+#[test]
 fn trials_and_decisions_survive_a_restart() {
     let mut rig = Rig::split(Scripted::new());
     rig.requests(300);
@@ -350,9 +378,56 @@ fn trials_and_decisions_survive_a_restart() {
     let record = rig.trials.record(rig.cx.now);
     let json = serde_json::to_string(&record).expect("text");
     let judge = Scripted::new();
-    let (mut trials, _) = Trials::new(CanaryDefaults::default(), Box::new(judge.clone()));
+    let (mut trials, _) =
+        Trials::new(CanaryDefaults::default(), Salt::default(), Box::new(judge.clone()));
     trials.restore(serde_json::from_str(&json).expect("a record"));
     trials.renew(&BTreeSet::from([key("latest").name]), &rig.cx);
     trials.judge(&rig.cx);
     assert_eq!(judge.evidence(), [(key("latest"), canary().digest, 300)]);
+}
+
+/// The arms of a hundred keys.
+fn arms(split: &Split<Version>) -> Vec<Arm> {
+    (0..100).map(|user| split.arm(&format!("user-{user}"))).collect()
+}
+
+#[test]
+fn keys_have_the_same_arms_in_every_process_with_the_secret_and_after_a_restart() {
+    let rig = Rig::split(Scripted::new());
+    let here = arms(&rig.the_split());
+    assert_eq!(here, arms(&Rig::split(Scripted::new()).the_split()));
+    let json = serde_json::to_value(rig.trials.record(rig.cx.now)).expect("a record");
+    let restored = |json| {
+        let judge = Box::new(Scripted::new());
+        let (mut trials, _) = Trials::new(config("MODE_LOCAL"), Salt::default(), judge);
+        trials.restore(serde_json::from_value(json).expect("a record"));
+        trials.renew(&BTreeSet::from([key("latest").name]), &rig.cx);
+        arms(&Rig { trials, cx: Cx::new() }.the_split())
+    };
+    assert_eq!(here, restored(json.clone()));
+    // A version whose salt was the canary's digest wrote none.
+    let mut older = json;
+    older["trials"][0].as_object_mut().expect("a trial").remove("salt");
+    assert_ne!(here, restored(older));
+}
+
+#[test]
+fn a_caller_that_looks_at_arms_first_does_not_roll_back_an_identical_canary() {
+    let mut rig = Rig::split(LocalJudge);
+    let split = rig.the_split();
+    let mut counted = 0;
+    for user in 0..2000 {
+        let user = format!("user-{user}");
+        if split.arm(&user) == Arm::Canary {
+            let chosen = split.choose(&user);
+            counted += u32::from(chosen.is_counted);
+            let score = Outcome::Scored(7.0);
+            split.observe(chosen.arm, chosen.is_counted, Some(Duration::from_millis(10)), score);
+            chosen.on_canary.iter().for_each(OnCanary::end);
+        }
+    }
+    rig.requests(2000);
+    rig.judge();
+    assert!(rig.is_on_trial(), "{:?}", rig.shown().decisions);
+    assert_eq!(counted, 0);
 }

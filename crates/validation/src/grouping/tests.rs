@@ -266,3 +266,56 @@ fn a_feature_may_be_called_like_the_treatments_of_a_request() {
     let groups = groups(known(), &[r#"{"user": 7, "treatments": 3, "a": 1}"#]);
     assert_eq!(request(&groups[0]).treatments.len(), 1);
 }
+
+#[test]
+fn a_column_with_the_name_of_a_feature_is_read_or_refused() {
+    let names = |names: &[&str]| names.iter().copied().map(Arc::from).collect();
+    let checked = |columns: &[&str], left_out: &[&str]| {
+        let mut grouping = Grouping::new(known(), &Options::default(), Some(&[]));
+        let of = "Date32".to_owned();
+        let left_out: Vec<_> =
+            left_out.iter().map(|name| LeftOut { name: (*name).into(), of: of.clone() }).collect();
+        grouping.check_left_out(&left_out)?;
+        grouping.take_columns(&names(columns));
+        grouping.check_features()?;
+        Ok::<_, Failure>(grouping.ignored.into_iter().collect::<Vec<_>>())
+    };
+    assert_eq!(checked(&["user", "a", "b"], &["day"]), Ok(vec!["b".to_owned(), "day".to_owned()]));
+    assert_eq!(checked(&["home"], &[]), Ok(Vec::new()));
+    for (columns, left_out, reason, text) in [
+        (&["x"][..], &["a"][..], Reason::FeatureType, "\"a\" is Date32"),
+        (&["x"], &["home"], Reason::FeatureType, "\"home\" is Date32"),
+        (&["a;id"], &[], Reason::FeatureMissing, "it has \"a;id\""),
+        (&["user", "treatment"], &[], Reason::FeatureMissing, "it has none"),
+        (&[], &[], Reason::FeatureMissing, "it has none"),
+    ] {
+        let failure = checked(columns, left_out).expect_err(text);
+        assert_eq!(failure.reason, reason);
+        assert!(failure.message.contains(text), "{failure}");
+    }
+}
+
+#[test]
+fn rows_whose_columns_differ_have_a_feature_among_all_of_them() {
+    let has_feature = |rows: &[&str]| {
+        let mut grouping = Grouping::new(known(), &Options::default(), None);
+        for (number, row) in (1..).zip(rows) {
+            let cell = Cell::parse(row.as_bytes(), 1 << 20).expect("JSON");
+            let Cell::Object(members) = cell else { panic!("{row} is no object") };
+            let names = members.iter().map(|(name, _)| Arc::from(name.as_str())).collect();
+            let cells = members.into_iter().map(|(_, cell)| cell).collect();
+            grouping.add(Ok(&mut Row { number, names, cells }), &mut |_| {});
+        }
+        (grouping.check_features().is_ok(), grouping.ignored.len())
+    };
+    assert_eq!(has_feature(&[r#"{"b": 1}"#, r#"{"b": 1, "a": 2}"#]), (true, 1));
+    assert_eq!(has_feature(&[r#"{"treatments": [{"features": {"a": 1}}]}"#]), (true, 0));
+    assert_eq!(has_feature(&[r#"{"b": 1}"#]), (false, 1));
+}
+
+#[test]
+fn an_object_is_no_value_of_a_feature() {
+    let groups = groups(known(), &[r#"{"user": 7, "a": {"b": 1}}"#]);
+    let failure = groups[0].rows[0].failure.as_ref().expect("refused");
+    assert!(failure.message.starts_with("a: an object"), "{failure}");
+}

@@ -131,6 +131,8 @@ async fn too_many_errors_end_the_run_without_scores() {
     let (report, scores) = scored("a.csv", &content, &options).await;
     assert!(report.stopped && report.rows < 100_000, "{} rows", report.rows);
     assert_eq!(report.first_errors.len(), 4);
+    let line = "error    4 rows (2, 3, 4, 5): FEATURE_TYPE: a: expected a number\n";
+    assert!(report.to_string().contains(line), "{report}");
     assert_eq!(scores, None);
 }
 

@@ -1,11 +1,14 @@
 //! Reads the document of a request: the values of its rows are passed to sinks as they come.
 
-use std::{fmt, marker::PhantomData};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use outrigger_core::Failure;
 use serde::{
     Deserialize,
-    de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{
+        DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected,
+        Visitor,
+    },
 };
 
 use crate::{Input, invalid, request::Options};
@@ -35,7 +38,8 @@ pub(super) fn read<S: Sink>(
     sinks: &mut [S; Input::COUNT],
 ) -> Result<Read, Failure> {
     let (mut read, mut refused) = (Read::default(), None);
-    let mut reader = serde_json::Deserializer::from_slice(document);
+    let document = quoted(document);
+    let mut reader = serde_json::Deserializer::from_slice(&document);
     let fields = Document { sinks, read: &mut read, refused: &mut refused };
     let result = Object(fields).deserialize(&mut reader).and_then(|()| reader.end());
     match result {
@@ -43,6 +47,84 @@ pub(super) fn read<S: Sink>(
         Err(error) => {
             let unreadable = || invalid("body", &format!("cannot be read: {error}"));
             Err(refused.unwrap_or_else(unreadable))
+        }
+    }
+}
+
+/// A document in whose scores bare `NaN`, `Inf` and `Infinity`, which XGBoost Serving reads, are
+/// strings.
+fn quoted(document: &[u8]) -> Cow<'_, [u8]> {
+    // No other text has these capitals outside of strings.
+    if !document.iter().any(|byte| matches!(byte, b'N' | b'I')) {
+        return Cow::Borrowed(document);
+    }
+    let mut all = Vec::with_capacity(document.len() + 64);
+    let mut rest = document;
+    let mut is_string = false;
+    while let Some((first, others)) = rest.split_first() {
+        let word = match first {
+            b'N' | b'I' | b'-' if !is_string => BARE.iter().find(|word| rest.starts_with(word)),
+            _ => None,
+        };
+        if let Some(word) = word {
+            all.extend([&b"\""[..], word, b"\""].concat());
+            rest = &rest[word.len()..];
+            continue;
+        }
+        all.push(*first);
+        rest = others;
+        match (first, rest.split_first()) {
+            (b'"', _) => is_string = !is_string,
+            (b'\\', Some((escaped, others))) if is_string => {
+                all.push(*escaped);
+                rest = others;
+            }
+            _ => {}
+        }
+    }
+    Cow::Owned(all)
+}
+
+/// The bare scores, the longer ones first.
+const BARE: [&[u8]; 5] = [b"NaN", b"Infinity", b"-Infinity", b"Inf", b"-Inf"];
+
+/// A score: a number, or one of [`BARE`].
+struct Score(f32);
+
+impl<'de> Deserialize<'de> for Score {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ScoreVisitor)
+    }
+}
+
+struct ScoreVisitor;
+
+impl Visitor<'_> for ScoreVisitor {
+    type Value = Score;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number")
+    }
+
+    /// A number beyond those of float32 becomes infinite, which is refused later.
+    fn visit_f64<E>(self, score: f64) -> Result<Score, E> {
+        Ok(Score(score as f32))
+    }
+
+    fn visit_u64<E>(self, score: u64) -> Result<Score, E> {
+        Ok(Score(score as f32))
+    }
+
+    fn visit_i64<E>(self, score: i64) -> Result<Score, E> {
+        Ok(Score(score as f32))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Score, E> {
+        match text {
+            "NaN" => Ok(Score(f32::NAN)),
+            "Inf" | "Infinity" => Ok(Score(f32::INFINITY)),
+            "-Inf" | "-Infinity" => Ok(Score(f32::NEG_INFINITY)),
+            _ => Err(E::invalid_type(Unexpected::Str(text), &self)),
         }
     }
 }
@@ -210,9 +292,8 @@ impl<S: Sink> Fields for FeatureScore<'_, S> {
         let Self { sink, lengths } = self;
         match key {
             Key::Id => lengths.ids += map.next_value_seed(each(|id: u64| sink.id(id)))?,
-            // A number beyond those of float32 becomes infinite, which is refused later.
             Key::Score => {
-                let score = |score: f64| sink.score(score as f32);
+                let score = |Score(score)| sink.score(score);
                 lengths.scores += map.next_value_seed(each(score))?;
             }
             _ => drop(map.next_value::<IgnoredAny>()?),

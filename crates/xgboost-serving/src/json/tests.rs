@@ -38,9 +38,30 @@ fn a_document_becomes_tensors() {
     assert_eq!((asked.answer, asked.rows.rows), (Answer::Margin, 3));
     let [input] = &asked.rows.inputs[..] else { panic!("one input") };
     assert_eq!((input.tensor, lengths(input)), ("xgboost_features", vec![2, 0, 0]));
-    assert!(input.ids.iter().copied().eq([u64::MAX, 2].into_iter().flat_map(u64::to_le_bytes)));
+    // XGBoost gets the lower bits of ids.
+    let ids = [0xFFFF_FFFF, 2_u64];
+    assert!(input.ids.iter().copied().eq(ids.into_iter().flat_map(u64::to_le_bytes)));
     let weights = [1.0_f32, -0.5];
     assert!(input.weights.iter().copied().eq(weights.into_iter().flat_map(f32::to_le_bytes)));
+}
+
+#[test]
+fn bare_words_are_scores() {
+    let score = |text: &str| {
+        let row =
+            format!(r#"{{"N\"aN": "NaN\\", "feature_score": {{"id": [1], "score": [{text}]}}}}"#);
+        let asked = read(Platform::Xgboost, &format!(r#"{{"xgboost_features": [{row}]}}"#))?;
+        let bytes = asked.rows.inputs[0].weights.first_chunk().copied();
+        Ok::<_, Failure>(f32::from_le_bytes(bytes.expect("a weight")))
+    };
+    assert!(score("NaN").expect("missing").is_nan());
+    assert_eq!(score("-1.5"), Ok(-1.5));
+    for infinite in ["Infinity", "-Infinity", "Inf", "-Inf", "1e39"] {
+        assert_eq!(score(infinite).expect_err(infinite).reason, Reason::FeatureNotFinite);
+    }
+    for other in ["nan", "null", "\"x\"", "-NaN", "Nan", "true"] {
+        assert_eq!(score(other).expect_err(other).reason, Reason::RequestMalformed, "{other}");
+    }
 }
 
 #[test]
@@ -93,8 +114,8 @@ fn documents_that_are_not_valid_are_refused() {
         (lists(json!([1.5]), json!([1])), "expected u64"),
         (lists(json!([-1]), json!([1])), "expected u64"),
         (lists(json!(["1"]), json!([1])), "expected u64"),
-        (lists(json!([1]), json!(["1"])), "expected f64"),
-        (lists(json!([1]), json!([null])), "expected f64"),
+        (lists(json!([1]), json!(["1"])), "expected a number"),
+        (lists(json!([1]), json!([null])), "expected a number"),
         (lists(json!([1, 2]), json!([1])), "has 2 ids and 1 scores"),
         (lists(json!([1]), json!([1e39])), "a score is inf"),
     ] {

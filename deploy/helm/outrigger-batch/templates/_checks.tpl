@@ -41,7 +41,32 @@
 {{- if and $values.monitoring.enabled (regexMatch "^(127[.]|[[]::1[]])" (toString $values.job.listen)) -}}
 {{- fail (printf "job.listen: no scraper reaches %s in another pod; set 0.0.0.0:9910, or leave it out" $values.job.listen) -}}
 {{- end -}}
+{{- if gt (int (default 0 $values.maxFailedIndexes)) (int $values.workers) -}}
+{{- fail (printf "maxFailedIndexes: %d is more than workers, %d" (int $values.maxFailedIndexes) (int $values.workers)) -}}
+{{- end -}}
+{{- range $name := list "job" "extraArgs" "extraEnv" -}}
+{{- include "batch.checkSecrets" (list $name (index $values $name)) -}}
+{{- end -}}
+{{- $memory := toString (default "512MiB" $values.job.memory) -}}
+{{- with dig "limits" "memory" "" (default dict $values.resources) -}}
+{{- with include "batch.bytes" . -}}
+{{- $held := include "batch.bytes" $memory | float64 -}}
+{{- if lt (float64 .) (addf $held (maxf (mulf 0.5 $held) 134217728.0)) -}}
+{{- fail (printf "resources.limits.memory: a worker needs job.memory, %s, and a half more, at least 128Mi, so it would be killed" $memory) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if and $values.ca.existingConfigMap $values.ca.existingSecret -}}
 {{- fail "ca: a ConfigMap or a Secret, not both" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A quantity of Kubernetes, or a size such as 512MiB, as a number; empty if it is neither. */}}
+{{- define "batch.bytes" -}}
+{{- $text := kindIs "string" . | ternary (toString .) (printf "%.0f" (float64 .)) | nospace | trimSuffix "B" -}}
+{{- $units := dict "" 1.0 "m" 0.001 "k" 1e3 "K" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 -}}
+{{- $unit := regexFind "[A-Za-z]*$" $text -}}
+{{- if and (regexMatch "^[0-9.]+[A-Za-z]*$" $text) (hasKey $units $unit) -}}
+{{- mulf (regexFind "^[0-9.]+" $text | float64) (get $units $unit) -}}
 {{- end -}}
 {{- end -}}

@@ -58,12 +58,20 @@
 
 {{/* Seven eighths of the control plane's memory limit, as without the setting; nothing without a limit. */}}
 {{- define "outrigger.memory" -}}
-{{- $limit := dig "limits" "memory" "" .Values.resources | toString -}}
-{{- $number := regexFind "^[0-9.]+" $limit | float64 -}}
-{{- $units := dict "" 1.0 "k" 1000.0 "M" 1000000.0 "G" 1000000000.0 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 -}}
-{{- $unit := regexFind "[A-Za-z]*$" $limit -}}
-{{- if and $number (hasKey $units $unit) -}}
-{{- printf "%dMiB" (divf (mulf $number (index $units $unit) 0.875) 1048576.0 | floor | int64) -}}
+{{- with dig "limits" "memory" "" .Values.resources -}}
+{{- with include "outrigger.quantity" . -}}
+{{- printf "%dMiB" (divf (mulf . 0.875) 1048576.0 | floor | int64) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A quantity of Kubernetes as a number; empty if it is not written as a number and a unit. */}}
+{{- define "outrigger.quantity" -}}
+{{- $text := toString . -}}
+{{- $units := dict "" 1.0 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 -}}
+{{- $unit := regexFind "[A-Za-z]*$" $text -}}
+{{- if and (regexMatch "^[0-9.]+[A-Za-z]*$" $text) (hasKey $units $unit) -}}
+{{- mulf (regexFind "^[0-9.]+" $text | float64) (get $units $unit) -}}
 {{- end -}}
 {{- end -}}
 

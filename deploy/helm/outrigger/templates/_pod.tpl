@@ -46,7 +46,9 @@ spec:
   automountServiceAccountToken: {{ .Values.serviceAccount.automountToken }}
   # Variables invented for Services look like settings.
   enableServiceLinks: false
-  shareProcessNamespace: {{ .Values.shareProcessNamespace }}
+  {{- with .Values.shareProcessNamespace }}
+  shareProcessNamespace: {{ . }}
+  {{- end }}
   # Time to drain, and some for the engine to end.
   terminationGracePeriodSeconds: {{ add (int .Values.drain.graceSeconds) 10 }}
   securityContext:

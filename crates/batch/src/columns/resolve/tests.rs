@@ -85,6 +85,17 @@ fn an_optional_input_without_a_column_is_left_out() {
 }
 
 #[test]
+fn every_number_and_boolean_fits_a_number() {
+    let decimal = ArrowType::Decimal128(9, 2);
+    for of in [ArrowType::Boolean, ArrowType::Float16, ArrowType::UInt64, decimal.clone()] {
+        assert!(fits(&of, DataType::Fp32) && fits(&of, DataType::Fp64), "{of}");
+    }
+    assert!(fits(&ArrowType::Boolean, DataType::Int32) && fits(&ArrowType::Int8, DataType::Bool));
+    assert!(fits(&decimal, DataType::Int32) && !fits(&ArrowType::Date32, DataType::Fp32));
+    assert!(!fits(&ArrowType::Utf8, DataType::Fp32) && fits(&ArrowType::Float32, DataType::Bool));
+}
+
+#[test]
 fn faults_are_found_before_the_first_row() {
     let x = tensor("x", "FP32", &[-1, 4]);
     refused(
@@ -94,7 +105,7 @@ fn faults_are_found_before_the_first_row() {
     );
     refused(&[tensor("q", "FP32", &[-1])], BTreeMap::new(), "no column \"q\"");
     refused(&[tensor("text", "FP32", &[-1])], BTreeMap::new(), "takes FP32");
-    refused(&[tensor("a", "INT64", &[-1])], BTreeMap::new(), "takes INT64");
+    refused(&[tensor("text", "INT64", &[-1])], BTreeMap::new(), "takes INT64");
     refused(&[tensor("a", "FP32", &[8, 1])], BTreeMap::new(), "does not begin");
     refused(&[tensor("a", "FP9", &[-1])], BTreeMap::new(), "none of the protocol");
     refused(&[tensor("x", "FP32", &[-1, -1, -1])], BTreeMap::new(), "several sizes");
@@ -102,29 +113,16 @@ fn faults_are_found_before_the_first_row() {
 }
 
 #[test]
-fn outputs_are_columns_of_values_or_lists() {
-    let output = |name: &str, shape: &[i64]| Tensor {
-        name: name.into(),
+fn an_output_and_a_key_have_different_names() {
+    let output = OutputColumn {
+        column: "score".to_owned(),
+        tensor: "one".to_owned(),
         datatype: DataType::Fp32,
-        shape: shape.to_vec(),
-        data: vec![0; 4 * shape.iter().product::<i64>() as usize].into(),
+        depth: 0,
+        sizes: Vec::new(),
+        is_json: false,
     };
-    let answer = [
-        output("s", &[2]),
-        output("one", &[2, 1]),
-        output("open", &[2, 1]),
-        output("grid", &[2, 3, 4]),
-    ];
-    let outputs = vec![tensor("open", "FP32", &[-1, -1])];
-    let metadata = ModelMetadata { outputs, ..ModelMetadata::default() };
-    let columns = resolve_outputs(&BTreeMap::new(), &[], (&answer, &metadata)).expect("columns");
-    assert_eq!(columns.iter().map(|column| column.depth).collect::<Vec<_>>(), [0, 0, 1, 2]);
-    let wanted = BTreeMap::from([("score".to_owned(), "one".to_owned())]);
-    let columns = resolve_outputs(&wanted, &[], (&answer, &metadata)).expect("columns");
-    assert_eq!((columns.len(), &*columns[0].column), (1, "score"));
-    let clash = resolve_outputs(&wanted, &["score".to_owned()], (&answer, &metadata));
+    assert_eq!(check_columns_apart(std::slice::from_ref(&output), &["id".to_owned()]), Ok(()));
+    let clash = check_columns_apart(&[output], &["score".to_owned()]);
     assert!(matches!(clash, Err(Error::Usage(message)) if message.contains("another one")));
-    let unknown = BTreeMap::from([("score".to_owned(), "two".to_owned())]);
-    assert!(check_outputs(&unknown, &metadata.outputs).is_err());
-    assert!(check_outputs(&unknown, &[]).is_ok(), "the host does not describe outputs");
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use super::forms;
 
-/// A model: `name`, `{name: name, version: "3"}`, or a package, which the job serves itself:
+/// A model: `name`, `{name: name, version: "3", row_by_row: true}`, or a package, which the job serves itself:
 /// `{package: REF|DIR}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Model {
@@ -15,6 +15,8 @@ pub struct Model {
     /// Its version; `None`: the one that answers at the start of the job. That of a package is its
     /// digest.
     pub version: Option<String>,
+    /// True if it takes one row in a request, in tensors without a dimension for rows.
+    pub row_by_row: bool,
     /// The package, if the model is not on hosts.
     pub package: Option<Package>,
 }
@@ -39,7 +41,7 @@ impl Model {
 
     /// The model of a package, in one engine.
     pub fn packaged(package: Package) -> Self {
-        Self { name: package.name().to_owned(), version: None, package: Some(package) }
+        Self { name: package.name().to_owned(), package: Some(package), ..Self::default() }
     }
 }
 
@@ -71,6 +73,8 @@ impl<'de> Deserialize<'de> for Model {
             #[serde(default)]
             version: Option<String>,
             #[serde(default)]
+            row_by_row: bool,
+            #[serde(default)]
             package: Option<String>,
             #[serde(default)]
             engine: Option<PathBuf>,
@@ -78,10 +82,13 @@ impl<'de> Deserialize<'de> for Model {
             instances: Option<NonZeroU32>,
         }
         let text = |name| Full { name: Some(name), ..Full::default() };
-        let Full { name, version, package, engine, instances } =
+        let Full { name, version, row_by_row, package, engine, instances } =
             forms::text_or_map(deserializer, text)?;
         if package.is_none() && (engine.is_some() || instances.is_some()) {
             return Err(de::Error::custom("engine and instances are for a package"));
+        }
+        if package.is_some() && row_by_row {
+            return Err(de::Error::custom("row_by_row is for a model on hosts"));
         }
         let of_source = |source: String| Package {
             engine,
@@ -95,7 +102,7 @@ impl<'de> Deserialize<'de> for Model {
             }
             None => Self::default(),
         };
-        Ok(Self { name: name.unwrap_or(model.name), version, package: model.package })
+        Ok(Self { name: name.unwrap_or(model.name), version, row_by_row, package: model.package })
     }
 }
 

@@ -35,6 +35,8 @@ fn judged(error: &Error) -> Option<Failure> {
         match it.downcast_ref::<Verdict>() {
             Some(Verdict::Away(status)) => return Some(Failure::Away(status.clone())),
             Some(Verdict::Refused(status)) => return Some(Failure::Refused(status.clone())),
+            // The library's own error of a list does not have this kind.
+            Some(Verdict::NoBucket) => return Some(Failure::Absent),
             None => {}
         }
         let is_last = it.downcast_ref::<HttpError>().is_some()

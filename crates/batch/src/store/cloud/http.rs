@@ -34,6 +34,8 @@ const CREDENTIALS: [&str; 9] = [
     "unauthorized_client",
 ];
 const LATER: [&str; 1] = ["RequestTimeout"];
+/// The codes with the status 404 that are about a bucket.
+const NO_BUCKET: [&str; 2] = ["ContainerNotFound", "NoSuchBucket"];
 
 /// An answer that is an error of the store as a whole, with no part of it but the code: others may
 /// have secrets.
@@ -45,6 +47,9 @@ pub(super) enum Verdict {
     /// The credentials are refused.
     #[error("{0}")]
     Refused(String),
+    /// There is no such bucket.
+    #[error("there is no such bucket")]
+    NoBucket,
 }
 
 /// Makes clients that judge answers.
@@ -91,7 +96,7 @@ async fn judged(answer: HttpResponse) -> Result<HttpResponse, HttpError> {
 
 /// True if an answer with this status may be about the store as a whole.
 fn is_suspect(status: StatusCode) -> bool {
-    status.is_server_error() || [400, 401, 403, 408, 425, 429].contains(&status.as_u16())
+    status.is_server_error() || [400, 401, 403, 404, 408, 425, 429].contains(&status.as_u16())
 }
 
 /// The first bytes of an answer.
@@ -119,6 +124,7 @@ fn verdict(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Option<Verdi
         401 | 403 => Some(Verdict::Refused(shown)),
         400 if is_one_of(&CREDENTIALS) => Some(Verdict::Refused(shown)),
         400 if !is_one_of(&LATER) => None,
+        404 => is_one_of(&NO_BUCKET).then_some(Verdict::NoBucket),
         // The store does not know the request, and never will.
         501 | 505 => None,
         _ => Some(Verdict::Away(shown)),
@@ -161,6 +167,7 @@ mod tests {
         for (status, body, expected) in [
             (200, String::new(), None),
             (404, xml("NoSuchKey"), None),
+            (404, xml("NoSuchBucket"), Some(Verdict::NoBucket)),
             (409, xml("ConditionalRequestConflict"), None),
             (412, xml("PreconditionFailed"), None),
             (400, xml("InvalidArgument"), None),

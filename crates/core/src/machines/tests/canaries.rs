@@ -163,14 +163,15 @@ fn canaries_are_looked_for_only_as_long_as_their_tag_is_followed() {
 #[test]
 fn a_canary_on_an_engine_that_is_down_does_not_settle_the_preload_of_its_live_version() {
     let (mut bench, other) = (Bench::new(), EngineId::new("other"));
-    let loaded = |key: &ModelKey, engine: &EngineId, version| {
-        let servable = ServableId { name: ServableName::of(&key.name), version: Version(version) };
+    let versions = bench.machines.versions().clone();
+    let loaded = |key: &ModelKey, engine: &EngineId| {
+        let servable = versions.next(ServableName::of(&key.name));
         (key.clone(), Loaded { engine: engine.clone(), id: servable })
     };
     let (live, canary) = (model("a"), ModelKey { digest: Digest::LEAST, ..model("a") });
     let legacy = Legacy {
         tags: [(tag("a"), live.digest)].into(),
-        loaded: [loaded(&live, &EngineId::default(), 1), loaded(&canary, &other, 2)].into(),
+        loaded: [loaded(&live, &EngineId::default()), loaded(&canary, &other)].into(),
         ..Legacy::default()
     };
     bench.machines.adopt(legacy, bench.now);

@@ -86,13 +86,46 @@ fn tags_that_never_worked_make_room_first() {
     assert_eq!(["old", "x_canary", "new"].map(known), [true, false, true]);
 }
 
+/// They used to be looked up for as long as they were asked for.
+#[test]
+fn tags_of_refused_versions_leave_room_for_new_models() {
+    let mut bench = limited(|policy| (policy.max_unproven, policy.max_absent) = (4, 10));
+    for number in 0..20 {
+        let refused = tag(&format!("refused-{number}"));
+        bench.canaries.insert(refused.clone(), Digest::of(b"broken"));
+        bench.handle(Event::Ask(refused.name, latest()));
+        assert!(!bench.machines.is_full(bench.now), "{number}");
+    }
+    bench.handle(Event::Ask(name("a"), latest()));
+    bench.pass(Duration::from_secs(2));
+    assert!(matches!(bench.answer("a"), Answer::Ready(..)));
+}
+
+#[test]
+fn the_longest_unused_name_without_an_answer_gives_way() {
+    let mut bench = limited(|policy| policy.max_unproven = 2);
+    let hold = |bench: &mut Bench, text| {
+        bench.machines.handle(bench.now, 0.5, Event::Ask(name(text), latest()));
+    };
+    hold(&mut bench, "idle");
+    hold(&mut bench, "used");
+    bench.now = bench.now + Duration::from_secs(20);
+    bench.handle(Event::Used(vec![(name("used"), latest(), bench.now)]));
+    hold(&mut bench, "early");
+    bench.now = bench.now + Duration::from_secs(10);
+    hold(&mut bench, "new");
+    let known = |text| bench.machines.is_known(&name(text), &latest());
+    assert_eq!(["idle", "used", "early", "new"].map(known), [false, true, false, true]);
+    assert!(bench.machines.is_full(bench.now));
+}
+
 /// Unknown names used to hold their places for as long as their answers were remembered.
 #[test]
 fn names_that_do_not_exist_leave_room_for_new_models() {
     let mut bench = limited(|policy| (policy.max_unproven, policy.max_absent) = (4, 10));
     for number in 0..100 {
         bench.handle(Event::Ask(name(&format!("nobody-{number}")), latest()));
-        assert!(!bench.machines.is_full());
+        assert!(!bench.machines.is_full(bench.now));
     }
     assert_eq!(bench.lookups, 100, "each is looked up once");
     assert_eq!(bench.machines.names().len(), 10, "the latest answers are remembered");
@@ -113,7 +146,7 @@ fn listed_models_and_operators_get_a_place_when_there_is_none() {
     let mut bench = limited(|policy| policy.max_unproven = 1);
     let hold = |bench: &mut Bench, event| bench.machines.handle(bench.now, 0.5, event);
     hold(&mut bench, Event::Ask(name("pending"), latest()));
-    assert!(bench.machines.is_full());
+    assert!(bench.machines.is_full(bench.now));
     for event in [Event::AskListed(name("a"), latest()), Event::Load(name("b"), latest())] {
         bench.handle(event);
     }

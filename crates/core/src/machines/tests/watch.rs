@@ -64,7 +64,7 @@ fn a_quarantine_outlives_both_processes_and_the_first_look_up() {
     let mut before = convicted();
     let legacy = before.machines.legacy();
     let mut next = World::new(&[("j", Kills::Load)]);
-    next.machines = machines();
+    next.machines = machines(before.machines.versions().clone());
     let crashes = before.machines.take_crashes().expect("it has changed");
     let text = serde_json::to_string(&crashes).expect("JSON");
     let crashes: BTreeMap<EngineId, Crashes> = serde_json::from_str(&text).expect("JSON");

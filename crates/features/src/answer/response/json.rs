@@ -13,7 +13,7 @@ impl Response<'_> {
     /// About as many bytes as the JSON has, and at least so many if its texts need no escapes.
     pub(in crate::answer) fn json_room(&self) -> usize {
         let ids = self.user.ids.as_ref().map_or(0, |ids| ids.size());
-        let errors: usize = self.user.errors.iter().map(error_room).sum();
+        let errors: usize = self.errors.iter().map(error_room).sum();
         let names: usize = self.lists.iter().map(|list| list.output.name.len()).sum();
         let number =
             |list: &OutputValues<'_>| if list.integers.is_empty() { NUMBER } else { INTEGER };
@@ -47,8 +47,8 @@ impl Response<'_> {
             OutputKind::Single => write_one(score, answer.key("score")),
             OutputKind::PerTreatment => self.write_scores(score, answer.key("scores")),
         }
-        if !self.user.errors.is_empty() {
-            array(self.user.errors.iter(), answer.key("treatment_errors"), write_error);
+        if !self.errors.is_empty() {
+            array(self.errors.iter(), answer.key("treatment_errors"), write_error);
         }
         if score.output.kind == OutputKind::Single && score.output.width > 1 {
             write_user(score, answer.key("values"));

@@ -56,6 +56,17 @@ fn fields_are_read_in_order_and_groups_left_out() {
 }
 
 #[test]
+fn groups_within_each_other_are_limited() {
+    let skipped = |groups: usize| {
+        let message = [[0x0b].repeat(groups), [0x0c].repeat(groups)].concat();
+        Fields::of(&message).next().transpose().map(drop)
+    };
+    assert_eq!(skipped(MAX_DEPTH as usize), Ok(()));
+    assert_eq!(skipped(MAX_DEPTH as usize + 1), Err(Malformed::Depth));
+    assert_eq!(skipped(1_000_000), Err(Malformed::Depth));
+}
+
+#[test]
 fn an_error_is_the_last_field() {
     let last = |message: &'static [u8]| Fields::of(message).collect::<Vec<_>>();
     assert_eq!(last(&[0x12, 9, 7]), [Err(Malformed::Truncated)]);

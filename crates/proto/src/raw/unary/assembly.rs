@@ -1,8 +1,8 @@
 //! A message that is put together in one buffer from the pieces in which it arrives.
 
-use bytes::{Buf as _, BufMut as _, BytesMut};
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
-use super::{Bounds, PREFIX, Payload, Unreadable};
+use super::{Bounds, PREFIX, Unreadable};
 
 /// A message's declared length counts for at most this many times the bytes that have arrived. So a
 /// sender cannot have memory set aside with a length alone, and growing the buffer copies less than
@@ -14,50 +14,21 @@ const LEAST: usize = 1 << 10;
 /// A message with its prefix, in one buffer that has the message's length as soon as a part of it
 /// has arrived.
 #[derive(Debug, Default)]
-pub struct Assembly {
+pub(super) struct Assembly {
     bytes: BytesMut,
 }
 
 impl Assembly {
     /// The bytes that have arrived, with the prefix.
-    pub fn arrived(&self) -> &[u8] {
+    pub(super) fn arrived(&self) -> &[u8] {
         &self.bytes
-    }
-
-    /// The bytes that are set aside.
-    pub fn capacity(&self) -> usize {
-        self.bytes.capacity()
-    }
-
-    /// The bytes that can arrive before the buffer must grow.
-    pub fn room(&self) -> usize {
-        self.bytes.capacity() - self.bytes.len()
-    }
-
-    /// The length with the prefix, once that has arrived.
-    pub fn whole(&self) -> Option<usize> {
-        let (prefix, _) = self.bytes.split_first_chunk::<PREFIX>()?;
-        Some(whole(prefix))
-    }
-
-    /// True if every byte of the message has arrived.
-    pub fn is_whole(&self) -> bool {
-        self.whole() == Some(self.bytes.len())
-    }
-
-    /// Checks what has arrived.
-    ///
-    /// # Errors
-    /// The message is not within `bounds`, or is followed by more data.
-    pub fn check(&self, bounds: Bounds) -> Result<(), Unreadable> {
-        self.admits(&[], bounds)
     }
 
     /// Checks what has arrived together with `more`, which has arrived next.
     ///
     /// # Errors
-    /// As [`Self::check`].
-    pub fn admits(&self, more: &[u8], bounds: Bounds) -> Result<(), Unreadable> {
+    /// The message is not within `bounds`, or is followed by more data.
+    pub(super) fn admits(&self, more: &[u8], bounds: Bounds) -> Result<(), Unreadable> {
         if let Some(flag) = self.bytes.first().or(more.first()) {
             bounds.check_flag(*flag)?;
         }
@@ -71,7 +42,7 @@ impl Assembly {
 
     /// The capacity to set aside for `more`, which has arrived next: that of the message, or a part
     /// of it if too little has arrived to trust its declared length.
-    pub fn needs(&self, more: &[u8]) -> usize {
+    fn needs(&self, more: &[u8]) -> usize {
         let arrived = self.bytes.len() + more.len();
         match self.declared(more) {
             Some(whole) if arrived <= whole => step(whole, arrived),
@@ -80,10 +51,7 @@ impl Assembly {
     }
 
     /// The length with the prefix, if it is known when `more` has arrived.
-    fn declared(&self, more: &[u8]) -> Option<usize> {
-        if self.bytes.len() >= PREFIX {
-            return self.whole();
-        }
+    pub(super) fn declared(&self, more: &[u8]) -> Option<usize> {
         let mut prefix = [0; PREFIX];
         let mut both = self.arrived().chain(more);
         if both.remaining() < PREFIX {
@@ -93,46 +61,32 @@ impl Assembly {
         Some(whole(&prefix))
     }
 
-    /// Gives the buffer this capacity if it has less. Returns the number of bytes that were moved.
-    pub fn set_aside(&mut self, capacity: usize) -> usize {
-        if capacity <= self.bytes.capacity() {
-            return 0;
-        }
-        let mut larger = BytesMut::with_capacity(capacity);
-        larger.put_slice(&self.bytes);
-        self.bytes = larger;
-        self.bytes.len()
-    }
-
-    /// Frees what is set aside beyond the bytes that have arrived, if it is more than they are.
-    /// Returns the number of bytes that were moved.
-    pub fn trim(&mut self) -> usize {
-        if self.room() <= self.bytes.len() {
-            return 0;
-        }
-        self.bytes = BytesMut::from(&self.bytes[..]);
-        self.bytes.len()
-    }
-
-    /// Appends what has arrived.
-    pub fn push(&mut self, more: &[u8]) {
-        self.bytes.put_slice(more);
-    }
-
-    /// The buffer, for reads that append to it within its capacity.
-    pub fn buffer(&mut self) -> &mut BytesMut {
-        &mut self.bytes
-    }
-
-    /// The message without its prefix.
+    /// Appends `more`, which has arrived next. If the buffer must grow, `admit` is called with its new
+    /// capacity first.
     ///
     /// # Errors
-    /// [`Unreadable::Cut`] if it is incomplete.
-    pub fn finish(self) -> Result<Payload, Unreadable> {
-        if !self.is_whole() {
-            return Err(Unreadable::Cut);
+    /// [`Unreadable::NotAdmitted`] if `admit` returns false.
+    pub(super) fn append(
+        &mut self,
+        more: &[u8],
+        admit: &mut impl FnMut(usize) -> bool,
+    ) -> Result<(), Unreadable> {
+        if self.bytes.capacity() - self.bytes.len() < more.len() {
+            let capacity = self.needs(more);
+            if !admit(capacity) {
+                return Err(Unreadable::NotAdmitted);
+            }
+            let mut larger = BytesMut::with_capacity(capacity);
+            larger.put_slice(&self.bytes);
+            self.bytes = larger;
         }
-        Ok(Payload::of(self.bytes.freeze()))
+        self.bytes.put_slice(more);
+        Ok(())
+    }
+
+    /// Returns the bytes that have arrived.
+    pub(super) fn freeze(self) -> Bytes {
+        self.bytes.freeze()
     }
 }
 
@@ -152,21 +106,23 @@ fn step(whole: usize, arrived: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
 
     use super::*;
-    use crate::raw::unary::{Compressed, framed};
+    use crate::raw::unary::framed;
 
-    /// Puts a message together from pieces, as a connection does; returns it with the bytes that
-    /// were moved when the buffer grew.
-    fn assembled(message: &[u8], piece: usize) -> (Bytes, usize) {
-        let (mut assembly, mut moved) = (Assembly::default(), 0);
+    /// Puts a message together from pieces; returns it with the capacities that its buffer had.
+    fn assembled(message: &[u8], piece: usize) -> (Bytes, Vec<usize>) {
+        let mut assembly = Assembly::default();
+        let mut capacities = Vec::new();
         for piece in framed(message).chunks(piece) {
-            moved += assembly.set_aside(assembly.needs(piece));
-            assembly.push(piece);
-            assembly.check(Bounds::plain(message.len())).unwrap();
+            assembly.admits(piece, Bounds::plain(message.len())).unwrap();
+            let mut admit = |capacity| {
+                capacities.push(capacity);
+                true
+            };
+            assembly.append(piece, &mut admit).unwrap();
         }
-        (assembly.finish().unwrap().bytes, moved)
+        (assembly.freeze().slice(PREFIX..), capacities)
     }
 
     #[test]
@@ -174,8 +130,11 @@ mod tests {
         for length in [0, 1, 5, 1000, 70_000, 95_000, 700_000, 4 << 20] {
             let message: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
             for piece in [1, 7, 16 << 10, 1 << 20] {
-                let (whole, moved) = assembled(&message, piece);
+                let (whole, capacities) = assembled(&message, piece);
                 assert_eq!(whole, message);
+                let (last, before) = capacities.split_last().unwrap();
+                assert_eq!(*last, PREFIX + length, "the buffer has the length of the message");
+                let moved: usize = before.iter().sum();
                 assert!(
                     moved <= 2 * PREFIX + length / 50,
                     "{moved} of {length}, {piece} at a time"
@@ -191,64 +150,9 @@ mod tests {
         let mut assembly = Assembly::default();
         for arrived in [PREFIX, 100, 1 << 10, 100 << 10] {
             let more = &sent[assembly.arrived().len()..arrived];
-            assembly.set_aside(assembly.needs(more));
-            assembly.push(more);
-            let capacity = assembly.capacity();
+            assembly.append(more, &mut |_| true).unwrap();
+            let capacity = assembly.bytes.capacity();
             assert!(capacity <= TRUST * arrived.max(LEAST), "{capacity} of {arrived}");
         }
-    }
-
-    #[test]
-    fn what_is_set_aside_for_a_message_that_stays_away_is_freed() {
-        let message = framed(&vec![1; 95_000]);
-        let mut assembly = Assembly::default();
-        assembly.set_aside(assembly.needs(&message[..16 << 10]));
-        assembly.push(&message[..16 << 10]);
-        assert_eq!((assembly.trim(), assembly.capacity()), (16 << 10, 16 << 10));
-        assert_eq!(assembly.trim(), 0);
-        assembly.set_aside(assembly.needs(&message[16 << 10..]));
-        assembly.push(&message[16 << 10..]);
-        assert_eq!(assembly.finish().unwrap().bytes, vec![1; 95_000]);
-    }
-
-    #[test]
-    fn the_buffer_has_exactly_the_length_of_the_message() {
-        let message = vec![1; 95_000];
-        let first = &framed(&message)[..16 << 10];
-        let mut assembly = Assembly::default();
-        assembly.set_aside(assembly.needs(first));
-        assembly.push(first);
-        assert_eq!(assembly.capacity(), PREFIX + message.len());
-        assert_eq!(assembly.room(), PREFIX + message.len() - first.len());
-    }
-
-    #[test]
-    fn incomplete_surplus_compressed_and_large_messages_are_refused() {
-        let of = |bytes: &[u8]| {
-            let mut assembly = Assembly::default();
-            assembly.set_aside(bytes.len());
-            assembly.push(bytes);
-            assembly
-        };
-        let error = |bytes: &[u8]| of(bytes).check(Bounds::plain(4)).unwrap_err();
-        assert!(matches!(error(b"\x01"), Unreadable::Unsupported));
-        assert!(matches!(error(b"\0\0\0\0\x05"), Unreadable::TooLarge { size: 5, limit: 4 }));
-        assert!(matches!(error(b"\0\0\0\0\x01ab"), Unreadable::Surplus));
-        for cut in [&b""[..], b"\0\0\0", b"\0\0\0\0\x04abc"] {
-            of(cut).check(Bounds::plain(4)).unwrap();
-            assert!(matches!(of(cut).finish(), Err(Unreadable::Cut)));
-        }
-    }
-    #[test]
-    fn a_compressed_message_is_read_if_it_is_accepted() {
-        let mut assembly = Assembly::default();
-        let bounds = Bounds { size: 4, compressed: Compressed::Accepted };
-        for piece in [&b"\x01\0"[..], b"\0\0\x02a", b"b"] {
-            assembly.admits(piece, bounds).unwrap();
-            assembly.set_aside(assembly.needs(piece));
-            assembly.push(piece);
-        }
-        let payload = assembly.finish().unwrap();
-        assert_eq!((&payload.bytes[..], payload.is_compressed), (&b"ab"[..], true));
     }
 }

@@ -29,6 +29,9 @@ use crate::{
 /// JSON.
 const NULL: &str = "null_for_non_finite";
 
+/// The advice to a caller whose outputs have no form in JSON.
+const FORMS: &str = "ask for binary tensors, or, of numbers, for `null_for_non_finite`";
+
 /// Longer JSON is heavy, as that of `/v1/predict` is.
 const HEAVY_JSON: usize = 64 << 10;
 /// Larger bodies are heavy, as messages over gRPC are.
@@ -48,8 +51,8 @@ enum Layout {
 /// Answers a request.
 ///
 /// # Errors
-/// The failure of the request, the model or the engine; `SCORES_INVALID` if an output has no form in
-/// JSON.
+/// The failure of the request, the model or the engine; `REQUEST_MALFORMED` if an output has no form in
+/// JSON, in which the request asks for it.
 pub(super) async fn infer(
     documents: &Documents,
     call: &Call,
@@ -175,7 +178,7 @@ fn written(
     });
     call.charge_answer((data + room.sum::<usize>()) as u64)?;
     let encoded = write_response(response, form, non_finite)
-        .map_err(|fault| Failure::new(Reason::ScoresInvalid, fault.to_string()))?;
+        .map_err(|fault| Failure::new(Reason::RequestMalformed, format!("{fault}; {FORMS}")))?;
     // Binary tensors are copied behind the JSON.
     call.charge_answer((data + encoded.size().max(encoded.json.capacity())) as u64)?;
     Ok(encoded)

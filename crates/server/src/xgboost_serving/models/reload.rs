@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use outrigger_core::Failure;
-use outrigger_lifecycle::{Handle, ModelView};
+use outrigger_core::{Failure, Selector, Stage};
+use outrigger_lifecycle::{Handle, ModelView, TagView};
 use outrigger_proto::{
     outrigger::v1::{ModelSelector, model_selector::Version},
     tensorflow::serving::{
@@ -14,7 +14,8 @@ use outrigger_proto::{
 };
 
 use super::super::version;
-use crate::routing::invalid;
+use super::status::digest;
+use crate::routing::{self, invalid};
 
 const LIST: &str = "config.model_config_list";
 
@@ -46,10 +47,25 @@ pub(super) fn wanted(
             wanted.push(ModelSelector { name: name.clone(), version });
         }
     }
-    match wanted.is_empty() {
-        true => Err(invalid(LIST, "it names no version of a model")),
-        false => Ok(wanted),
+    if wanted.is_empty() && !snapshot.models.is_empty() {
+        return Err(invalid(LIST, "it names no version of a model"));
     }
+    Ok(wanted)
+}
+
+/// True if a version that is to be loaded answers already.
+pub(super) fn answers(selector: &ModelSelector, models: &Handle) -> bool {
+    let Ok((name, version)) = routing::target(Some(selector), models) else { return false };
+    let Selector::Tag(tag) = version else { return false };
+    let snapshot = models.models();
+    let view = snapshot.models.get(&name);
+    let serving = view
+        .and_then(|view| find(view, tag.as_str())?.serving.and_then(|it| view.versions.get(&it)));
+    serving.is_some_and(|version| version.stage == Stage::Available)
+}
+
+fn find<'a>(view: &'a ModelView, tag: &str) -> Option<&'a TagView> {
+    view.tags.iter().find(|(name, _)| name.as_str() == tag).map(|(_, shown)| shown)
 }
 
 fn list(request: &ReloadConfigRequest) -> Result<&ModelConfigList, Failure> {
@@ -68,12 +84,9 @@ fn check(config: &ModelConfig, view: Option<&ModelView>, field: &str) -> Result<
         return Err(invalid(&format!("{field}.base_path"), message));
     }
     for (label, number) in &config.version_labels {
-        let serving = |tag: &str| {
-            let tag = view?.tags.iter().find(|(name, _)| name.as_str() == tag);
-            tag.and_then(|(_, shown)| shown.serving)
-        };
-        let number = serving(&number.to_string());
-        if number.is_none() || serving(label) != number {
+        let known = |tag: &str| digest(find(view?, tag)?);
+        let number = known(&number.to_string());
+        if number.is_none() || known(label) != number {
             let message = format!("{label:?} is set here, by models[].labels or as a tag");
             return Err(invalid(&format!("{field}.version_labels"), &message));
         }

@@ -1,9 +1,9 @@
 //! The states of versions.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use outrigger_core::{Code, Digest, Failure, Reason, Stage};
-use outrigger_lifecycle::{Handle, ModelView, TagView, VersionView};
+use outrigger_lifecycle::{FailureView, Handle, ModelView, TagView, VersionView};
 use outrigger_proto::tensorflow::serving::{
     ModelSpec, ModelVersionStatus, StatusProto, model_spec::VersionChoice,
     model_version_status::State,
@@ -32,13 +32,11 @@ pub(in super::super) fn states(
             (of_tag(&view, label), format!("version with the label {label:?}"))
         }
     };
-    let states: Vec<_> = all
-        .into_iter()
-        .rev()
-        .filter_map(|(number, digest)| {
-            view.versions.get(&digest).map(|version| state(number, version))
-        })
-        .collect();
+    let known = all.into_iter().filter_map(|(number, digest)| {
+        view.versions.get(&digest).map(|version| state(number, version))
+    });
+    let mut states: Vec<_> = known.chain(refused(&view, spec.version_choice.as_ref())).collect();
+    states.sort_by_key(|state| Reverse(state.version));
     match states.is_empty() {
         false => Ok(states),
         true => {
@@ -74,8 +72,34 @@ fn of_tag(view: &ModelView, tag: &str) -> Vec<(i64, Digest)> {
 }
 
 /// The version that answers for a tag, or else the one that its source names.
-fn digest(tag: &TagView) -> Option<Digest> {
+pub(super) fn digest(tag: &TagView) -> Option<Digest> {
     tag.serving.or(tag.registry)
+}
+
+/// The versions that their source could not give, such as files that are no model, with the reasons.
+fn refused(view: &ModelView, choice: Option<&VersionChoice>) -> Vec<ModelVersionStatus> {
+    let is_wanted = |tag: &str| match choice {
+        None => number(tag).is_some(),
+        Some(VersionChoice::Version(number)) => *tag == number.to_string(),
+        Some(VersionChoice::VersionLabel(label)) => tag == label,
+    };
+    let tags =
+        view.tags.iter().filter(|(tag, shown)| is_wanted(tag.as_str()) && digest(shown).is_none());
+    let status = tags.filter_map(|(tag, shown)| {
+        Some(ModelVersionStatus {
+            version: number(tag.as_str()).unwrap_or_default(),
+            state: State::End.into(),
+            status: Some(problem(shown.failure.as_ref()?)),
+        })
+    });
+    status.collect()
+}
+
+fn problem(view: &FailureView) -> StatusProto {
+    StatusProto {
+        error_code: view.failure.reason.code() as i32,
+        error_message: view.failure.to_string(),
+    }
 }
 
 fn state(number: i64, version: &VersionView) -> ModelVersionStatus {
@@ -90,10 +114,7 @@ fn state(number: i64, version: &VersionView) -> ModelVersionStatus {
         (Stage::Downloaded, None) => State::Loading,
     };
     let status = match failure {
-        Some(view) if state == State::End => StatusProto {
-            error_code: view.failure.reason.code() as i32,
-            error_message: view.failure.to_string(),
-        },
+        Some(view) if state == State::End => problem(view),
         _ => StatusProto::default(),
     };
     ModelVersionStatus { version: number, state: state.into(), status: Some(status) }
@@ -139,8 +160,6 @@ fn code_name(code: i32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::time::UNIX_EPOCH;
-
-    use outrigger_lifecycle::FailureView;
 
     use super::*;
 
@@ -211,5 +230,24 @@ mod tests {
         assert_eq!(of_tag(&view, "stable"), [(0, other)]);
         assert_eq!(of_tag(&view, "latest"), [(8, one)]);
         assert_eq!(of_tag(&view, "9"), []);
+        assert!(refused(&view, None).is_empty(), "no reason is known");
+    }
+
+    #[test]
+    fn a_version_that_its_source_refused_is_at_its_end_with_the_reason() {
+        let failure = version(Stage::New, IDLE, true).failure;
+        let tag = |name: &str| {
+            (name.parse().unwrap(), TagView { failure: failure.clone(), ..TagView::default() })
+        };
+        let view = ModelView { tags: [tag("9"), tag("stable")].into(), ..ModelView::default() };
+        for choice in [None, Some(VersionChoice::Version(9))] {
+            let [status] = &refused(&view, choice.as_ref())[..] else { panic!("one version") };
+            assert_eq!((status.version, status.state()), (9, State::End));
+            let message = &status.status.as_ref().unwrap().error_message;
+            assert_eq!(message, "GOLDEN_MISMATCH: other scores");
+        }
+        let label = VersionChoice::VersionLabel("stable".into());
+        assert_eq!(refused(&view, Some(&label))[0].version, 0);
+        assert!(refused(&view, Some(&VersionChoice::Version(8))).is_empty());
     }
 }

@@ -26,6 +26,8 @@ impl Path {
         }
         let (model, verb) = match rest.split_once(':') {
             Some((model, verb)) => (model, Some(platform(verb)?)),
+            // XGBoost Serving has no metadata of models.
+            None if rest.to_ascii_lowercase().ends_with("/metadata") => return None,
             None => (rest, None),
         };
         let (name, version_choice) = match model.to_ascii_lowercase().rfind(VERSIONS) {
@@ -70,6 +72,8 @@ mod tests {
                 path("ads", Some(0), Some(Platform::AlphafmSoftmax)),
             ),
             ("/v1/models/ads:classify", None),
+            ("/v1/models/ads/metadata", None),
+            ("/v1/models/ads/versions/7/Metadata", None),
             ("/v1/models/ads/versions/-7", None),
             ("/v1/models/ads/versions/07", None),
             ("/v1/models/ads/versions/99999999999999999999", None),

@@ -6,9 +6,10 @@ use outrigger_proto::inference::{
     ServerLiveRequest, ServerMetadataRequest, ServerReadyRequest, StatisticDuration,
     model_repository_parameter::ParameterChoice,
 };
+use outrigger_testkit::engine::{Predicting, floats};
 use tonic::Code;
 
-use super::{ON, features, infer, signature, tensors};
+use super::{ON, features, infer, signature, table, tensors};
 use crate::stack::{MODEL, Stack, reason};
 
 #[tokio::test]
@@ -61,6 +62,38 @@ async fn the_server_and_its_models_report_readiness() {
     assert!(asked(MODEL, "latest").await.expect("known").into_inner().ready);
     for (name, version) in [("nobody", ""), (MODEL, "absent")] {
         assert_eq!(asked(name, version).await.unwrap_err().code(), Code::NotFound, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn scores_that_are_not_finite_make_no_model_unready() {
+    let stack = features().await;
+    let row = || table(&[[0.5, 1.0, 2.0]]);
+    infer(&stack, row()).await.expect("an answer");
+    stack.engine.on_predict(|_| Predicting::Outputs(vec![floats("scores", &[1, 1], [f32::NAN])]));
+    for _ in 0..10 {
+        let refused = infer(&stack, row()).await.expect_err("refused");
+        assert_eq!(reason(&refused), "SCORES_INVALID");
+    }
+    let model = ModelReadyRequest { name: MODEL.to_owned(), ..Default::default() };
+    assert!(stack.oip().model_ready(model).await.expect("known").into_inner().ready);
+}
+
+#[tokio::test]
+async fn bad_data_makes_no_model_unready() {
+    let stack = tensors().await;
+    infer(&stack, signature()).await.expect("an answer");
+    let is_ready = async || {
+        let model = ModelReadyRequest { name: MODEL.to_owned(), ..Default::default() };
+        stack.oip().model_ready(model).await.expect("known").into_inner().ready
+    };
+    for (code, is_fault) in [(Code::InvalidArgument, false), (Code::Internal, true)] {
+        stack.engine.on_predict(move |_| Predicting::Fails(code, "idx=9".to_owned()));
+        for _ in 0..10 {
+            let refused = infer(&stack, signature()).await.expect_err("refused");
+            assert_eq!((refused.code(), is_ready().await || is_fault), (code, true));
+        }
+        assert_eq!(is_ready().await, !is_fault, "{code:?}");
     }
 }
 

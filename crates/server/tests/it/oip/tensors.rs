@@ -125,10 +125,15 @@ async fn the_time_of_a_request_is_limited_by_its_parameter() {
     let stack = tensors().await;
     infer(&stack, signature()).await.expect("an answer");
     let (_gate, _arrivals) = hold(&stack);
-    let mut request = signature();
-    let timeout = InferParameter { parameter_choice: Some(ParameterChoice::Int64Param(1000)) };
+    let refused = refused(&stack, within(1000, signature())).await;
+    assert_eq!(refused, (Code::DeadlineExceeded, "DEADLINE".to_owned()));
+}
+
+/// A request with a deadline in so many microseconds.
+fn within(micros: i64, mut request: ModelInferRequest) -> ModelInferRequest {
+    let timeout = InferParameter { parameter_choice: Some(ParameterChoice::Int64Param(micros)) };
     request.parameters.insert("timeout".to_owned(), timeout);
-    assert_eq!(refused(&stack, request).await, (Code::DeadlineExceeded, "DEADLINE".to_owned()));
+    request
 }
 
 #[tokio::test]
@@ -146,7 +151,7 @@ async fn an_overload_is_unavailable_with_a_delay() {
     let mut client = stack.oip();
     let held = tokio::spawn(async move { client.model_infer(signature()).await });
     arrivals.recv().await;
-    let status = infer(&stack, signature()).await.expect_err("one too many");
+    let status = infer(&stack, within(200_000, signature())).await.expect_err("one too many");
     assert_eq!((status.code(), &*reason(&status)), (Code::Unavailable, "OVERLOADED"));
     assert!(status.get_details_retry_info().is_some());
     gate.open();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::stream;
 use outrigger_compression::{Encoding, Level, compress};
+use outrigger_core::{Content, DType, Tensor};
 use outrigger_testkit::engine::{Gate, Predicting, floats};
 use reqwest::Body;
 use tokio::{
@@ -200,14 +201,34 @@ async fn s57_floats_that_are_not_finite_are_no_json() {
         .on_predict(|_| Predicting::Outputs(vec![floats("y", &[2, 1], [f32::NAN, f32::INFINITY])]));
     let mut body = x(json!([2, 1]), json!([1, 2]));
     let answer = infer(&stack, body.to_string()).await;
-    assert_eq!(answer.status, 500);
+    assert_eq!(answer.status, 400);
     assert!(answer.error().contains("is NaN or infinite"), "{}", answer.error());
+    assert!(answer.error().contains("ask for binary tensors"), "{}", answer.error());
     body["parameters"] = json!({"null_for_non_finite": true});
     let answer = infer(&stack, body.to_string()).await;
     assert_eq!(answer.json()["outputs"][0]["data"], json!([null, null]));
     body["parameters"] = json!({"binary_data_output": true});
     let (_, data) = infer(&stack, body.to_string()).await.parts();
     assert_eq!(data.len(), 8);
+}
+
+#[tokio::test]
+async fn outputs_that_json_has_no_form_for_are_refused_and_the_model_stays_ready() {
+    let stack = loaded().await;
+    let half = Content::Bytes(Bytes::from_static(&[0, 0x3c]));
+    let text = Content::Strings(vec![Bytes::from_static(b"\xff\0")]);
+    for (dtype, content, message) in
+        [(DType::Float16, half, "FP16"), (DType::String, text, "element 0 is not in UTF-8")]
+    {
+        let output = Tensor { name: "y".into(), dtype, shape: vec![1, 1], content };
+        stack.engine.on_predict(move |_| Predicting::Outputs(vec![output.clone()]));
+        for _ in 0..10 {
+            let answer = infer(&stack, x(json!([1, 1]), json!([1])).to_string()).await;
+            assert_eq!(answer.status, 400);
+            assert!(answer.error().contains(message), "{}", answer.error());
+        }
+        assert_eq!(get(&stack, "/v2/models/identity/ready").await.status, 200);
+    }
 }
 
 #[tokio::test]

@@ -74,8 +74,10 @@ async fn rows_are_scored_by_trees_with_a_factorisation_machine() {
     for (score, margin) in scores.iter().zip(margins) {
         assert!((score - 1.0 / (1.0 + (-margin).exp())).abs() < 1e-6, "{score} of {margin}");
     }
-    let response = client(&stack).predict_alphafm_softmax(machine(ROWS, alone)).await;
-    assert_eq!(floats(response.expect("an answer").into_inner(), &[2, 1]), scores);
+    let other = client(&stack).predict_alphafm_softmax(machine(ROWS, alone)).await;
+    let other = other.expect_err("its method is another one");
+    assert_eq!((other.code(), &*reason(&other)), (Code::InvalidArgument, "REQUEST_MALFORMED"));
+    assert!(other.message().contains("the method is PredictAlphafm "), "{other}");
 }
 
 #[tokio::test]

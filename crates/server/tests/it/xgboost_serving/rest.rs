@@ -56,8 +56,10 @@ async fn the_verbs_score_rows() {
         assert!((score.as_f64().unwrap() - expected).abs() < 1e-6, "{score}");
     }
     let path = format!("/v1/models/{MACHINE}:predict_softmax");
-    let (_, nested) = post(&stack, &path, machine.to_string()).await;
-    assert_eq!(nested["outputs"], json!([[scores["outputs"][0]], [scores["outputs"][1]]]));
+    let (status, refused) = post(&stack, &path, machine.to_string()).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
+    let error = refused["error"].as_str().expect("a text");
+    assert!(error.contains("the method is PredictAlphafm (:predict_alphafm)"), "{error}");
 }
 
 #[tokio::test]

@@ -1,14 +1,12 @@
-//! The headers of pages: structs in Thrift's compact protocol. Only the sizes are of interest, which
-//! the library does not show before it has decompressed the page.
-//!
-//! <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>
+//! The headers of pages. Only the sizes are of interest, which the library does not show before it has
+//! decompressed the page.
 
-use std::io::{self, Read, Take};
+use std::io::{self, Read};
+
+use super::compact::{Compact, STRUCT, TRUE, invalid};
 
 /// The most bytes of a header, statistics included.
 const MAX_HEADER: u64 = 1 << 20;
-/// The most structs, lists and maps within each other.
-const MAX_DEPTH: u32 = 16;
 
 /// The fields of `PageHeader`.
 const KIND: i64 = 1;
@@ -19,19 +17,6 @@ const DATA_PAGE_V2: i64 = 8;
 const DEFINITION_LEVELS: i64 = 5;
 const REPETITION_LEVELS: i64 = 6;
 const IS_COMPRESSED: i64 = 7;
-
-/// The types of values.
-const TRUE: u8 = 1;
-const FALSE: u8 = 2;
-const BYTE: u8 = 3;
-const I16: u8 = 4;
-const I64: u8 = 6;
-const DOUBLE: u8 = 7;
-const BINARY: u8 = 8;
-const LIST: u8 = 9;
-const SET: u8 = 10;
-const MAP: u8 = 11;
-const STRUCT: u8 = 12;
 
 /// The kind of a page that holds no values.
 const INDEX_PAGE: i64 = 1;
@@ -97,111 +82,6 @@ impl Header {
     /// True if the page holds no values and no dictionary.
     pub(super) fn is_index(&self) -> bool {
         self.kind == INDEX_PAGE
-    }
-}
-
-fn invalid(message: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, message)
-}
-
-/// Reads values of the compact protocol.
-struct Compact<R> {
-    input: Take<R>,
-}
-
-impl<R: Read> Compact<R> {
-    fn byte(&mut self) -> io::Result<u8> {
-        let mut byte = [0];
-        self.input.read_exact(&mut byte)?;
-        Ok(byte[0])
-    }
-
-    fn varint(&mut self) -> io::Result<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err(invalid("a page's header has an integer of too many bytes"))
-    }
-
-    /// An integer of more than a byte.
-    fn integer(&mut self, of: u8) -> io::Result<i64> {
-        if !(I16..=I64).contains(&of) {
-            return Err(invalid("a page's header has a field of another type"));
-        }
-        let value = self.varint()?;
-        Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
-    }
-
-    /// Calls `field` with the id and the type of each field of a struct. It must read the value.
-    fn fields(
-        &mut self,
-        depth: u32,
-        mut field: impl FnMut(&mut Self, i64, u8) -> io::Result<()>,
-    ) -> io::Result<()> {
-        if depth > MAX_DEPTH {
-            return Err(invalid("a page's header is nested too deeply"));
-        }
-        let mut id = 0_i64;
-        loop {
-            let byte = self.byte()?;
-            if byte == 0 {
-                return Ok(());
-            }
-            id = match byte >> 4 {
-                0 => self.integer(I16)?,
-                delta => id.wrapping_add(delta.into()),
-            };
-            field(self, id, byte & 0x0f)?;
-        }
-    }
-
-    fn skip(&mut self, of: u8, depth: u32) -> io::Result<()> {
-        match of {
-            TRUE | FALSE => Ok(()),
-            BYTE => self.byte().map(drop),
-            I16..=I64 => self.varint().map(drop),
-            DOUBLE => self.skip_bytes(8),
-            BINARY => {
-                let length = self.varint()?;
-                self.skip_bytes(length)
-            }
-            LIST | SET => {
-                let head = self.byte()?;
-                let count = if head >> 4 == 15 { self.varint()? } else { (head >> 4).into() };
-                (0..count).try_for_each(|_| self.skip_element(head & 0x0f, depth))
-            }
-            MAP => {
-                let count = self.varint()?;
-                let of = if count == 0 { 0 } else { self.byte()? };
-                (0..count).try_for_each(|_| {
-                    self.skip_element(of >> 4, depth)?;
-                    self.skip_element(of & 0x0f, depth)
-                })
-            }
-            STRUCT => self.fields(depth, |input, _, of| input.skip(of, depth + 1)),
-            _ => Err(invalid("a page's header has a field of an unknown type")),
-        }
-    }
-
-    /// Skips an element of a list or map, where a boolean takes a byte.
-    fn skip_element(&mut self, of: u8, depth: u32) -> io::Result<()> {
-        if depth >= MAX_DEPTH {
-            return Err(invalid("a page's header is nested too deeply"));
-        }
-        match of {
-            TRUE | FALSE => self.byte().map(drop),
-            of => self.skip(of, depth + 1),
-        }
-    }
-
-    fn skip_bytes(&mut self, count: u64) -> io::Result<()> {
-        let skipped = io::copy(&mut self.input.by_ref().take(count), &mut io::sink())?;
-        if skipped == count { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 }
 

@@ -1,12 +1,14 @@
 //! The pages of a file's columns, read within limits: each is measured before it is decompressed.
 
 use std::{
-    io::{self, BufReader, Read as _},
+    io::{self, BufRead as _, BufReader, Read},
     ops::Range,
     sync::Arc,
 };
 
+use brotli::Decompressor as BrotliDecoder;
 use flate2::bufread::MultiGzDecoder;
+use lz4_flex::frame::FrameDecoder;
 use parquet::{
     arrow::arrow_reader::RowGroups,
     basic::{Compression, Encoding, Type},
@@ -19,11 +21,11 @@ use parquet::{
     },
 };
 
-use super::{budget::Budget, header::Header, rows::Rows};
+use super::{budget::Budget, delta, header::Header, rows::Rows};
 use crate::read::blob::Blob;
 
-/// The encodings of data pages that take no more memory when they are decoded than is measured.
-const ENCODINGS: [Encoding; 6] = [
+/// The encodings of data pages whose memory is measured before they are decoded.
+const ENCODINGS: [Encoding; 8] = [
     Encoding::PLAIN,
     Encoding::RLE,
     #[allow(deprecated)]
@@ -31,7 +33,13 @@ const ENCODINGS: [Encoding; 6] = [
     Encoding::RLE_DICTIONARY,
     Encoding::DELTA_BINARY_PACKED,
     Encoding::BYTE_STREAM_SPLIT,
+    Encoding::DELTA_LENGTH_BYTE_ARRAY,
+    Encoding::DELTA_BYTE_ARRAY,
 ];
+/// The beginning of a page of older LZ4.
+const LZ4_FRAME: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+/// The bytes of Brotli that are read at once.
+const BUFFER: usize = 4096;
 
 /// The pages of a file.
 #[derive(Debug, Clone)]
@@ -92,9 +100,11 @@ struct Chunk {
     budget: Arc<Budget>,
     /// The part of the file with the pages that have not been read.
     left: Range<u64>,
-    is_gzip: bool,
+    compression: Compression,
     /// True if decoded values are parts of the pages.
     is_text: bool,
+    /// The most repetition and definition levels.
+    levels: [i16; 2],
     /// The bytes of the dictionary, and of the page that is decoded.
     dictionary: u64,
     page: u64,
@@ -117,7 +127,8 @@ impl Chunk {
         let chunk = group.column(column);
         let rows = usize::try_from(group.num_rows())?;
         let (start, length) = chunk.byte_range();
-        let levels = chunk.column_descr().max_rep_level();
+        let column = chunk.column_descr();
+        let levels = [column.max_rep_level(), column.max_def_level()];
         let left = start..start.saturating_add(length);
         let file = Arc::new(pages.file.part(left.end, pages.ahead));
         Ok(Self {
@@ -125,11 +136,12 @@ impl Chunk {
             file,
             budget: Arc::clone(&pages.budget),
             left,
-            is_gzip: matches!(chunk.compression(), Compression::GZIP(_)),
+            compression: chunk.compression(),
             is_text: chunk.column_type() == Type::BYTE_ARRAY,
+            levels,
             dictionary: 0,
             page: 0,
-            rows: match levels {
+            rows: match levels[0] {
                 0 => None,
                 levels => Some(Rows::new(levels, pages.batch, &pages.budget)?),
             },
@@ -146,8 +158,8 @@ impl Chunk {
                 continue;
             }
             self.budget.check(header.uncompressed.max(header.compressed))?;
-            if self.is_gzip && header.is_compressed {
-                self.check_gzip(&header, start)?;
+            if header.is_compressed {
+                self.check_size(&header, start)?;
             }
             return Ok(Some(Measured {
                 bytes: header.uncompressed,
@@ -158,12 +170,20 @@ impl Chunk {
         Ok(None)
     }
 
-    /// Decompresses a page without keeping it: the library does not end at the declared size.
-    fn check_gzip(&self, header: &Header, start: u64) -> io::Result<()> {
+    /// Decompresses a page without keeping it, where the library does not end at the declared size.
+    fn check_size(&self, header: &Header, start: u64) -> io::Result<()> {
         let compressed = header.compressed.saturating_sub(header.levels);
         let declared = header.uncompressed.saturating_sub(header.levels);
         let input = self.file.get_read(start.saturating_add(header.levels))?;
-        let decoder = MultiGzDecoder::new(BufReader::new(input.take(compressed)));
+        let mut input = BufReader::new(input.take(compressed));
+        let decoder: Box<dyn Read> = match self.compression {
+            Compression::GZIP(_) => Box::new(MultiGzDecoder::new(input)),
+            Compression::BROTLI(_) => Box::new(BrotliDecoder::new(input, BUFFER)),
+            Compression::LZ4 if input.fill_buf()?.starts_with(&LZ4_FRAME) => {
+                Box::new(FrameDecoder::new(input))
+            }
+            _ => return Ok(()),
+        };
         let found = io::copy(&mut decoder.take(declared.saturating_add(1)), &mut io::sink())?;
         match found > declared {
             true => Err(io::Error::other("a page is larger than its header declares")),
@@ -186,6 +206,12 @@ impl Chunk {
         if let Some(rows) = &mut self.rows {
             rows.add(page)?;
         }
+        let bytes = match page.encoding() {
+            Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY => {
+                bytes.saturating_add(delta::decoded(page, self.levels, &self.budget)?)
+            }
+            _ => bytes,
+        };
         self.budget.replace(&mut self.page, bytes, self.is_text)
     }
 }

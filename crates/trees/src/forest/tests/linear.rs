@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::linear::{LeafModel, Linear};
+use crate::{
+    AnyRows,
+    linear::{LeafModel, Linear, LinearRows},
+};
 
 /// A constant, features, and their coefficients.
 type Model = (f64, Vec<u32>, Vec<f64>);
@@ -101,10 +104,12 @@ proptest! {
             let slots = forest.slots(&mut budget()).expect("memory");
             let mut found = Vec::new();
             let of_slots = Input::Sparse(slots.place(sparse.rows(), None, &mut found));
-            let of_columns = Input::Dense(Rows::new(&dense, width).expect("whole rows"));
-            for rows in [of_columns, of_slots] {
+            let dense = Rows::new(&dense, width).expect("whole rows");
+            let forms = [(AnyRows::Dense(dense), Input::Dense(dense)), (sparse.rows().into(), of_slots)];
+            for (all, rows) in forms {
                 let mut sums = vec![0.5; rows.len() * outputs];
-                forest.add_linear(&linear, rows, some.clone(), &groups, outputs, &mut sums);
+                let linear = LinearRows { linear: &linear, rows: all };
+                forest.add_linear(linear, rows, some.clone(), &groups, outputs, &mut sums);
                 prop_assert_eq!(&expected, &bits(sums), "{:?}", rows);
             }
             Ok(())

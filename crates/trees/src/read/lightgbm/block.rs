@@ -19,20 +19,32 @@ const MISSING_NONE: u8 = 0;
 const MISSING_ZERO: u8 = 1;
 const MISSING_NAN: u8 = 2;
 
+/// Words of the largest set whose categories are exact in f32.
+const EXACT: u64 = (1 << 24) / 32;
+
 /// The lines of one tree. Their memory is used again for the next tree.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     leaves: usize,
+    /// The number of sets of categories.
+    sets: Option<usize>,
     thresholds: Vec<f64>,
     decisions: Vec<u8>,
     /// The first word of each set of categories, and the number of words.
     boundaries: Vec<u64>,
     arrays: Arrays,
+    /// True if splits keep their thresholds in f64.
+    is_double: bool,
     /// The linear models of the leaves.
     pub(super) models: Models,
 }
 
 impl Block {
+    /// No lines. Splits keep their thresholds in f64 if `is_double`.
+    pub(super) fn new(is_double: bool) -> Self {
+        Self { is_double, ..Self::default() }
+    }
+
     /// Reads the lines of a tree, and returns the line behind them.
     pub(super) fn read(
         &mut self,
@@ -40,6 +52,7 @@ impl Block {
         budget: &mut Budget,
     ) -> Result<Line, Error> {
         self.leaves = 0;
+        self.sets = None;
         self.thresholds.clear();
         self.decisions.clear();
         self.boundaries.clear();
@@ -53,6 +66,7 @@ impl Block {
             match &**key {
                 "Tree" => return Ok(line),
                 "num_leaves" => self.leaves = lines.number(key)?,
+                "num_cat" => self.sets = Some(lines.number(key)?),
                 "split_feature" => lines.numbers(&mut arrays.feature, budget)?,
                 "threshold" => lines.numbers(&mut self.thresholds, budget)?,
                 "decision_type" => lines.numbers(&mut self.decisions, budget)?,
@@ -74,6 +88,10 @@ impl Block {
         let splits = self.splits()?;
         self.models.complete(&mut self.arrays.doubles, budget)?;
         let arrays = &mut self.arrays;
+        if self.is_double {
+            budget.reserve(&mut arrays.thresholds, splits)?;
+            arrays.thresholds.extend_from_slice(&self.thresholds);
+        }
         let nodes = splits + self.leaves;
         budget.reserve(&mut arrays.condition, nodes)?;
         budget.reserve(&mut arrays.default_left, nodes)?;
@@ -99,9 +117,14 @@ impl Block {
     /// The number of splits, for each of which there is an element of each array.
     fn splits(&mut self) -> Result<usize, Error> {
         let leaves = self.leaves;
-        if leaves == 0 || leaves > i32::MAX as usize / 2 {
+        if leaves == 0 {
+            return Err(invalid("a tree has no leaves: num_leaves is missing or 0"));
+        }
+        if leaves > i32::MAX as usize / 2 {
             return Err(invalid(format!("a tree has {leaves} leaves")));
         }
+        let sets = self.sets.ok_or_else(|| invalid("a tree has no num_cat"))?;
+        let words = self.boundaries.last().map_or(0, |end| *end as usize);
         let splits = leaves - 1;
         let arrays = &mut self.arrays;
         if splits == 0 {
@@ -121,6 +144,12 @@ impl Block {
             ("left_child", arrays.left.len(), splits),
             ("right_child", arrays.right.len(), splits),
             ("leaf_value", arrays.doubles.len(), leaves),
+            (
+                "cat_boundaries",
+                self.boundaries.len(),
+                if sets == 0 { 0 } else { sets.saturating_add(1) },
+            ),
+            ("cat_threshold", arrays.bits.len(), words),
         ];
         match lengths.into_iter().find(|(_, length, expected)| length != expected) {
             None => Ok(splits),
@@ -149,7 +178,7 @@ impl Block {
         let default_left = if missing == MISSING_NONE { zero_left } else { left };
         // All numbers are at most infinity, so they go left; in the arrays none is less than its
         // opposite, and they go right.
-        let swapped = threshold == f64::INFINITY;
+        let swapped = threshold == f64::INFINITY && !self.is_double;
         if swapped {
             std::mem::swap(&mut arrays.left[at], &mut arrays.right[at]);
         }
@@ -169,6 +198,11 @@ impl Block {
             return Err(invalid(format!("a tree has no set of categories {set}")));
         };
         let size = end.checked_sub(start).ok_or_else(|| invalid("cat_boundaries descends"))?;
+        if self.is_double && size > EXACT {
+            return Err(Error::Unsupported(
+                "it has categories from 2^24 on, which rows of float64 cannot have".to_owned(),
+            ));
+        }
         budget.push(&mut arrays.categorical, at as u32)?;
         budget.push(&mut arrays.segments, start)?;
         budget.push(&mut arrays.sizes, size)?;

@@ -12,7 +12,7 @@ use crate::{
 /// The lines of one tree. Their memory is used again for the next tree.
 #[derive(Debug, Default)]
 pub(super) struct Models {
-    is_linear: bool,
+    is_linear: Option<bool>,
     constants: Vec<f64>,
     /// The number of features of each leaf's model.
     counts: Vec<u32>,
@@ -26,7 +26,7 @@ impl Models {
     /// Empties the arrays.
     pub(super) fn clear(&mut self) {
         let Self { is_linear, constants, counts, ends, features, coefficients } = self;
-        *is_linear = false;
+        *is_linear = None;
         constants.clear();
         counts.clear();
         ends.clear();
@@ -44,8 +44,8 @@ impl Models {
         match key {
             "is_linear" => {
                 self.is_linear = match lines.number::<u32>(key)? {
-                    0 => false,
-                    1 => true,
+                    0 => Some(false),
+                    1 => Some(true),
                     other => return Err(invalid(format!("is_linear is {other}, not 0 or 1"))),
                 }
             }
@@ -68,8 +68,12 @@ impl Models {
         values: &mut [f64],
         budget: &mut Budget,
     ) -> Result<(), Error> {
-        if !self.is_linear {
-            return Ok(());
+        match self.is_linear {
+            Some(true) => {}
+            None if !self.constants.is_empty() => {
+                return Err(invalid("a tree with leaf_const has no is_linear"));
+            }
+            _ => return Ok(()),
         }
         let leaves = values.len();
         budget.reserve(&mut self.ends, self.counts.len())?;
@@ -112,7 +116,7 @@ impl Models {
         tree: &Tree,
         budget: &mut Budget,
     ) -> Result<(), Error> {
-        if !self.is_linear || self.features.is_empty() {
+        if self.is_linear != Some(true) || self.features.is_empty() {
             return Ok(());
         }
         linear.add(before, tree, |leaf| self.of(leaf as usize), budget)

@@ -30,6 +30,8 @@ struct Weather {
     load: Duration,
     /// The percentage of the time in which a version has calls in flight.
     busy: u64,
+    /// The version that always has, if it is served.
+    busiest: Option<&'static str>,
 }
 
 /// The world, with an engine that is killed from outside.
@@ -72,9 +74,9 @@ impl Storm {
 
     /// The versions that have calls in flight now.
     fn calling(&mut self) -> BTreeSet<ModelKey> {
-        let busy = self.weather.busy;
-        let called = NAMES.map(model).into_iter().filter(|_| self.random.below(100) < busy);
-        let called: Vec<_> = called.collect();
+        let Weather { busy, busiest, .. } = self.weather;
+        let is_called = |text: &&str| self.random.below(100) < busy || busiest == Some(*text);
+        let called: Vec<_> = NAMES.into_iter().filter(is_called).map(model).collect();
         let mut calling: BTreeSet<_> =
             called.into_iter().filter(|key| self.world.may_call(key)).collect();
         let suspects = self.world.machines.suspects();
@@ -136,6 +138,7 @@ fn weather(every: u32, busy: u64, seed: u64) -> Weather {
         start: Duration::from_millis(1000 + random.below(1000)),
         load: Duration::from_millis(200 + random.below(800)),
         busy,
+        busiest: None,
     }
 }
 
@@ -198,6 +201,42 @@ fn kills_from_outside_that_go_on_release_each_version_whose_calls_never_cease() 
         assert!(storm.quarantined.len() <= 2, "seed {seed}: {:?}", storm.quarantined);
         assert_eq!(quarantined(&storm.world), models(&[]), "seed {seed}");
         assert!(is_unexplained(&storm.world), "seed {seed}");
+    }
+}
+
+#[test]
+fn kills_from_outside_put_the_busiest_version_in_no_quarantine() {
+    for (seed, every) in (0..SEEDS).flat_map(|seed| [(seed, 5), (seed, 10), (seed, 15)]) {
+        let busy = u64::from(every) * (seed % 2);
+        let weather = Weather { busiest: Some("e"), ..weather(every, busy, seed) };
+        let mut storm = Storm::over(World::new(&[]), seed, weather);
+        storm.run(SECOND * every * 16);
+        assert_eq!(storm.quarantined, models(&[]), "seed {seed}, {every} s, {busy} %");
+    }
+}
+
+#[test]
+fn a_quarantine_ends_by_a_trial_and_the_next_one_takes_twice_as_long() {
+    let minutes = |world: &mut World, count: u32| {
+        world.pass_until(world.now + MINUTE * count);
+        world.run(&[BTreeSet::new()]);
+        quarantined(world)
+    };
+    for kills in [Kills::Load, Kills::Calls] {
+        let mut world = World::new(&[("j", kills)]);
+        NAMES.iter().for_each(|text| world.handle(Event::Follow(tag(text))));
+        world.run(&[BTreeSet::new()]);
+        let before = world.crashes;
+        assert_eq!(minutes(&mut world, 5), models(&["j"]));
+        assert_eq!(world.crashes, before, "{kills:?}: the engine has run for five minutes");
+        assert_eq!(minutes(&mut world, 6), models(&["j"]));
+        assert_eq!(world.crashes, before + 1, "{kills:?}: it was tried again");
+        assert_eq!(minutes(&mut world, 11), models(&["j"]));
+        assert_eq!(world.crashes, before + 1, "{kills:?}: the next pause is longer");
+        world.killers.clear();
+        assert_eq!(minutes(&mut world, 11), models(&[]));
+        assert!(world.is_ready(&model("j")) && world.machines.suspects().is_empty());
+        assert_eq!(world.crashes, before + 1, "{kills:?}: it has passed");
     }
 }
 

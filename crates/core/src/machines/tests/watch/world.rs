@@ -38,7 +38,7 @@ pub(super) const STEP: Duration = Duration::from_millis(100);
 impl World {
     pub(super) fn new(killers: &[(&str, Kills)]) -> Self {
         let mut world = Self {
-            machines: machines(),
+            machines: machines(Versions::after(Version(0))),
             now: Moment::at(Duration::from_secs(1)),
             killers: killers.iter().map(|(text, kills)| (model(text), *kills)).collect(),
             too_many: usize::MAX,
@@ -220,6 +220,6 @@ impl World {
     }
 }
 
-pub(super) fn machines() -> Machines {
-    Machines::new(Policy::default(), Versions::after(Version(0)), [EngineId::default()])
+pub(super) fn machines(versions: Versions) -> Machines {
+    Machines::new(Policy::default(), versions, [EngineId::default()])
 }
