@@ -9,7 +9,9 @@ CARGO ?= cargo
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.outrigger-stamp
+DEMO_STAMP := $(VENV)/.outrigger-demo-stamp
 LOCK := testenv/requirements.lock
+DEMO_LOCK := testenv/requirements-demo.lock
 PROTOS := $(wildcard proto/outrigger/v1/*.proto proto/inference/*.proto)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(TARGET)/release/outrigger
@@ -20,7 +22,7 @@ GIVEN := $(OUTRIGGER_BIN)
 # The binary that is measured and packed, unless OUTRIGGER_BIN names another one.
 ifeq ($(origin OUTRIGGER_BIN),undefined)
 bench image: export OUTRIGGER_BIN = $(abspath $(SHIPPED))
-test test-python: export OUTRIGGER_BIN = $(abspath $(TESTED))
+demo demo-trees demo-oip demo-batch test test-peers test-all: export OUTRIGGER_BIN = $(abspath $(TESTED))
 endif
 export OUTRIGGER_BIN ?= $(abspath $(BINARY))
 export TF_CPP_MIN_LOG_LEVEL ?= 3
@@ -29,41 +31,74 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# The demos run the binary of the tests, unless OUTRIGGER_BIN names another one: the shipped one takes
+# several times as long to compile.
+prepare = scripts/prepare --then 'the demo' $(if $(GIVEN),,'binary of the tests=$(MAKE) --no-print-directory program')
+
 .PHONY: demo
-demo: venv build tools ## see the whole system work; DATA=path takes the MineThatData file
+demo: ## see the whole system work; DATA=path takes the MineThatData file
+	@$(prepare) 'TensorFlow and gRPC for Python=$(MAKE) --no-print-directory venv-demo' \
+	  'registry=scripts/install-test-tools docker-registry'
 	@$(PY) -m outrigger_testenv.demo $(if $(DATA),--data '$(DATA)')
 
 .PHONY: demo-trees
-demo-trees: venv build tools ## the same for a model of XGBoost, without TensorFlow; DATA=path as above
+demo-trees: ## the same for a model of XGBoost, without TensorFlow; DATA=path as above
+	@$(prepare) 'Python packages=$(MAKE) --no-print-directory venv' 'registry=scripts/install-test-tools docker-registry'
 	@$(PY) -m outrigger_testenv.demo_trees $(if $(DATA),--data '$(DATA)')
 
 .PHONY: demo-oip
-demo-oip: venv build tools oip-peers ## the same for a model that MLServer runs, scored by Triton's client too; DATA=path as above
+demo-oip: ## the same for a model that MLServer runs, scored by Triton's client too; DATA=path as above
+	@$(prepare) 'servers of the protocol=$(MAKE) --no-print-directory oip-peers' 'registry=scripts/install-test-tools docker-registry'
 	@$(PY) -m outrigger_testenv.demo_oip $(if $(DATA),--data '$(DATA)')
 
 .PHONY: demo-batch
-demo-batch: venv build tools ## a table of rows scored by `outrigger batch`, killed in the middle and run again; DATA=path as above
+demo-batch: ## a table of rows scored by `outrigger batch`, killed in the middle and run again; DATA=path as above
+	@$(prepare) 'Python packages=$(MAKE) --no-print-directory venv'
 	@$(PY) -m outrigger_testenv.demo_batch $(if $(DATA),--data '$(DATA)')
 
 # Everything is compiled once, and then runs side by side, since the tests mostly wait. The output of
-# each part is printed when it ends. The tests under load come last, alone. The tools are there by
-# then: if the Rust tests waited for that target, another part would take their place.
+# each part is printed when it ends. What they need is there by then: if the Rust tests waited for a
+# target, another part would take their place.
+compiled = $(MAKE) --no-print-directory --jobs=2 venv programs
+side_by_side = $(MAKE) --no-print-directory $(addprefix --assume-old=,venv tools programs) --keep-going \
+  --output-sync=target --jobs=5
+
 .PHONY: test
-test: ## all tests, Rust and Python
-	@$(MAKE) --no-print-directory --jobs=2 venv programs
+test: ## what a change can break: the Rust tests, and those on real processes of this project
+	@$(compiled)
+	@scripts/install-test-tools docker-registry skopeo umoci bwrap openssl prometheus
+	@$(side_by_side) $(TESTS)
+
+# Attacks and those under load come last, alone: they measure what callers see while others take all.
+.PHONY: test-peers
+test-peers: ## the tests beside other projects' programs, of images, upgrades and attacks, and those under load
+	@$(compiled)
 	@$(MAKE) --no-print-directory tools
 	@$(MAKE) --no-print-directory peers || [ -z "$${CI:-}" ]
 	@status=0; \
-	$(MAKE) --no-print-directory --assume-old=tools --jobs=5 --keep-going --output-sync=target test-rust $(PYTHON_GROUPS) || status=$$?; \
-	$(MAKE) --no-print-directory test-load || status=$$?; \
+	$(side_by_side) $(TESTS_TOO) $(PEER_TESTS) || status=$$?; \
+	for last in test-attacks test-load; do $(MAKE) --no-print-directory $$last || status=$$?; done; \
 	exit $$status
 
-# The Rust tests and the binary for the tests on real processes, of one build with checks of
-# overflow and debug assertions.
-# Of make's flags, cargo would take the number of its jobs.
+.PHONY: test-all
+test-all: TESTS_TOO = $(TESTS)
+test-all: test-peers ## both, side by side
+
+# The binary for the demos and for the tests on real processes, with checks of overflow and debug
+# assertions. The small test beside it makes cargo select the features of dependencies that it selects
+# for all tests, so that none is compiled again for those.
+.PHONY: program
+program:
+	@env --unset=MAKEFLAGS $(CARGO) build --workspace --bins --test compatibility
+
+# The same with all Rust tests. Of make's flags, cargo would take the number of its jobs.
 .PHONY: programs
 programs:
 	env --unset=MAKEFLAGS $(CARGO) test --workspace --no-run
+
+.PHONY: compiled-once
+compiled-once: ## compile the demos' program, then all tests, and fail if those compile anything again
+	@env --unset=MAKEFLAGS CARGO="$(CARGO)" scripts/check-compiled-once
 
 # The engine's tests run in its own directory, so they need the path of the library.
 .PHONY: test-rust
@@ -75,33 +110,36 @@ test-rust: venv tools ## the Rust tests
 test-fuzz: ## the fuzz targets that build fast, on their corpora and for some seconds
 	fuzz/run 5 quick
 
-# Groups side by side: the tests on running stacks, of which there are two halves, mostly wait. Attacks
-# come last, when another group has ended: attackers have the lowest priority.
-TESTS := testenv/tests
-PYTHON_GROUPS := test-environment test-stacks-a-l test-stacks-m-z test-parts test-attacks
-.PHONY: test-python
-test-python: venv tools programs ## the tests on real processes, of the chart and of the image
-	@$(MAKE) --no-print-directory peers || [ -z "$${CI:-}" ]
-	@$(MAKE) --no-print-directory --jobs=4 --keep-going --output-sync=target $(PYTHON_GROUPS)
-	@$(MAKE) --no-print-directory test-load
+TESTS := test-rust test-stacks test-environment test-parts
+PEER_TESTS := test-peers-a-n test-peers-o-z test-image
+PYTHON_TESTS := testenv/tests
+pytest = @TIMEFORMAT='took: $@ %0R s, %0U s of CPU and %0S s of it in the system'; time $(PY) -m pytest
 
-.PHONY: $(PYTHON_GROUPS)
-test-stacks-a-l:
-	$(PY) -m pytest $(TESTS)/orchestration/test_[a-l]*.py
-test-stacks-m-z:
-	$(PY) -m pytest $(filter-out $(LOADED),$(wildcard $(TESTS)/orchestration/test_[m-z]*.py))
-test-parts:
-	$(PY) -m pytest $(addprefix $(TESTS)/,unit chart image upgrade)
-test-environment:
-	$(PY) -m pytest $(addprefix $(TESTS)/,environment execution)
-test-attacks:
-	$(PY) -m pytest $(TESTS)/attack
+.PHONY: $(filter-out test-rust,$(TESTS)) $(PEER_TESTS) test-attacks test-load
+test-stacks: venv tools programs
+	$(pytest) $(PYTHON_TESTS)/orchestration
+test-parts: venv tools programs
+	$(pytest) $(addprefix $(PYTHON_TESTS)/,unit chart execution)
+test-peers-a-n: venv tools programs
+	$(pytest) $(PYTHON_TESTS)/peers/test_[a-n]*.py
+test-peers-o-z: venv tools programs
+	$(pytest) $(filter-out $(LOADED),$(wildcard $(PYTHON_TESTS)/peers/test_[o-z]*.py))
+test-environment: venv tools programs
+	$(pytest) $(PYTHON_TESTS)/environment
+test-image: venv tools programs
+	$(pytest) $(addprefix $(PYTHON_TESTS)/,image upgrade)
+test-attacks: venv tools programs
+	$(pytest) $(PYTHON_TESTS)/attack
 
-# These measure what callers see while the engine has too much to do: no other test takes part.
-LOADED := $(TESTS)/orchestration/test_overload.py
-.PHONY: test-load
+LOADED := $(PYTHON_TESTS)/peers/test_overload.py
 test-load: venv tools programs
-	$(PY) -m pytest $(LOADED)
+	$(pytest) $(LOADED)
+
+.PHONY: same
+same: export OUTRIGGER_BIN = $(abspath $(or $(GIVEN),$(TESTED)))
+same: venv ## send the cases of testenv/same to this program and to that of an earlier commit, and compare; ONLY=prefix of their names, BEFORE=program
+	@$(if $(GIVEN),,$(MAKE) --no-print-directory program)
+	@$(PY) -m outrigger_testenv.same $(if $(ONLY),--only '$(ONLY)') $(if $(BEFORE),--before '$(abspath $(BEFORE))')
 
 .PHONY: lint
 lint: venv ## the checks of CI: formatting, clippy, the fuzz targets, other processors, rustdoc, cargo-deny, ruff
@@ -150,13 +188,23 @@ image: venv dist ## the container image as an OCI layout, with its SBOM; needs n
 .PHONY: venv
 venv: $(STAMP) ## the Python environment, with TensorFlow's CPU wheel and outrigger-delta
 
-$(STAMP): $(LOCK) testenv/pyproject.toml packages/delta/pyproject.toml $(PROTOS)
+# The part of it that `make demo` needs.
+.PHONY: venv-demo
+venv-demo: $(DEMO_STAMP)
+
+pip = $(PY) -m pip install --quiet --disable-pip-version-check --no-deps
+
+$(DEMO_STAMP): $(DEMO_LOCK) testenv/pyproject.toml $(PROTOS)
 	@[ -x $(PY) ] || $(PYTHON) -m venv $(VENV)
-	@echo "python packages: $(LOCK)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --requirement $(LOCK)
+	@$(pip) --requirement $(DEMO_LOCK)
 	@PYTHONPATH=testenv/src $(PY) -m outrigger_testenv.stubs
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-	  --editable testenv --editable packages/delta
+	@$(pip) --no-build-isolation --editable testenv
+	@touch $@
+
+$(STAMP): $(DEMO_STAMP) $(LOCK) packages/delta/pyproject.toml
+	@echo "python packages: $(LOCK)"
+	@$(pip) --requirement $(LOCK)
+	@$(pip) --no-build-isolation --editable packages/delta
 	@touch $@
 
 .PHONY: chart-golden

@@ -221,6 +221,8 @@ class ModelBuilder:
         holder = tf.Module()
         holder.model = model if isinstance(model, tf.Module | tf.keras.Model) else None
         signature = self._signature(model)
+        # Keras does not hand over all variables of its layers.
+        holder.used = list(signature.variables)
         holder.signature = signature
         tf.saved_model.save(holder, str(target), signatures={self.metadata.signature: signature})
         self.metadata.write(Path(directory))

@@ -24,9 +24,10 @@ class Model:
 
 
 _VALUES = {
-    **dict.fromkeys(["Logloss", "CrossEntropy"], "Probability"),
-    **dict.fromkeys(["MultiClass", "MultiClassOneVsAll", "MultiLogloss"], "Probability"),
-    **dict.fromkeys(["Poisson", "Tweedie", "LogLinQuantile"], "Exponent"),
+    **dict.fromkeys(["Logloss", "CrossEntropy", "Focal"], "Probability"),
+    **dict.fromkeys(["MultiClass", "MultiClassOneVsAll"], "Probability"),
+    **dict.fromkeys(["MultiLogloss", "MultiCrossEntropy"], "Probability"),
+    **dict.fromkeys(["Poisson", "Tweedie"], "Exponent"),
     "RMSEWithUncertainty": "RMSEWithUncertainty",
 }
 """CatBoost's name for predictions that are values, by the loss; of others margins are."""
@@ -79,7 +80,7 @@ def catboost(file: Path, settings: Mapping[str, Any]) -> Model:
             return np.asarray(model.calc_leaf_indexes(rows, **trees)).astype("int32")
         kind = _VALUES.get(loss, "RawFormulaVal") if output == "value" else "RawFormulaVal"
         result = np.asarray(model.predict(rows, prediction_type=kind, **trees))
-        if kind == "Probability" and loss in ("Logloss", "CrossEntropy"):
+        if kind == "Probability" and loss in ("Logloss", "CrossEntropy", "Focal"):
             result = result[:, 1]
         return result.astype("float32")
 
@@ -88,4 +89,4 @@ def catboost(file: Path, settings: Mapping[str, Any]) -> Model:
 
 def _with_missing(rows: np.ndarray, settings: Mapping[str, Any]) -> np.ndarray:
     missing = settings.get("missing")
-    return rows if missing is None else np.where(rows == np.float32(missing), np.nan, rows)
+    return rows if missing is None else np.where(rows == rows.dtype.type(missing), np.nan, rows)

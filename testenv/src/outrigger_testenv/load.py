@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,7 +71,8 @@ class Load:
 
     `expected` maps digests to the score that all their answers must have. `wait_for` waits for a
     digest's first answer. With `patient`, requests that meet UNAVAILABLE are sent again until
-    their deadline, which is `deadline` seconds after the first attempt.
+    their deadline, which is `deadline` seconds after the first attempt. The lanes are those of as
+    many callers as there are `tokens`.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Load:
         patient: bool = False,
         deadline: float = 30.0,
         rate: float | None = None,
+        tokens: Sequence[str] = (),
     ):
         frames = [message.SerializeToString() for message in requests]
         if not frames:
@@ -98,6 +100,7 @@ class Load:
         self._command += ["--deadline", str(deadline)]
         self._command += ["--patient"] if patient else []
         self._command += ["--rate", str(rate)] if rate else []
+        self._command += [each for token in tokens for each in ("--token", token)]
         self._child: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._changed = threading.Condition()
@@ -177,6 +180,8 @@ class _Runner:
         deadline: float,
     ):
         self.target = target
+        # The metadata of each caller; lanes take turns in them.
+        self.callers: list[Sequence[tuple[str, str]]] = [()]
         self.patient = patient
         self.deadline = deadline
         self.requests = requests
@@ -214,9 +219,9 @@ class _Runner:
         self.running = False
 
     async def _lane(self, predict: grpc.aio.UnaryUnaryMultiCallable, lane: int) -> None:
-        at = lane
+        at, caller = lane, self.callers[lane % len(self.callers)]
         while self.running:
-            await self._send(predict, at, time.perf_counter())
+            await self._send(predict, at, time.perf_counter(), caller)
             at += 1
             await asyncio.sleep(_THINKING)
 
@@ -242,12 +247,16 @@ class _Runner:
             self.report.course.append((due, took, answer.model.digest, stood_in))
 
     async def _send(
-        self, predict: grpc.aio.UnaryUnaryMultiCallable, at: int, due: float
+        self,
+        predict: grpc.aio.UnaryUnaryMultiCallable,
+        at: int,
+        due: float,
+        caller: Sequence[tuple[str, str]] = (),
     ) -> pb.PredictResponse | None:
         """Sends a request, counts its outcome, and returns the answer; None if it failed."""
         answer = None
         try:
-            frame = await self._call(predict, self.requests[at % len(self.requests)])
+            frame = await self._call(predict, self.requests[at % len(self.requests)], caller)
         except grpc.aio.AioRpcError as error:
             self._failed(error)
         else:
@@ -259,12 +268,19 @@ class _Runner:
             _print({"done": self.report.requests})
         return answer
 
-    async def _call(self, predict: grpc.aio.UnaryUnaryMultiCallable, request: bytes) -> bytes:
+    async def _call(
+        self,
+        predict: grpc.aio.UnaryUnaryMultiCallable,
+        request: bytes,
+        caller: Sequence[tuple[str, str]],
+    ) -> bytes:
         deadline = time.monotonic() + self.deadline
         while True:
             left = deadline - time.monotonic()
             try:
-                return await predict(request, timeout=left, wait_for_ready=self.patient)
+                return await predict(
+                    request, timeout=left, wait_for_ready=self.patient, metadata=caller
+                )
             except grpc.aio.AioRpcError as error:
                 unavailable = error.code() is grpc.StatusCode.UNAVAILABLE
                 if not (self.patient and unavailable and left > _PAUSE):
@@ -318,10 +334,13 @@ def main() -> int:
     parser.add_argument("--patient", action="store_true")
     parser.add_argument("--deadline", type=float, required=True)
     parser.add_argument("--rate", type=float)
+    parser.add_argument("--token", action="append", default=[])
     options = parser.parse_args()
     expected = json.loads(options.expected.read_text())
     frames, patient, deadline = _frames(options.requests), options.patient, options.deadline
     runner = _Runner(options.target, frames, expected, patient, deadline)
+    if options.token:
+        runner.callers = [(("authorization", f"Bearer {each}"),) for each in options.token]
     report = asyncio.run(runner.run(options.concurrency, options.rate))
     _print(vars(report))
     return 0

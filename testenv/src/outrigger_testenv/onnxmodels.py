@@ -100,6 +100,63 @@ def dense(directory: Path, layers: int = 4, width: int = 2048) -> ModelPackage:
     return write(model, Metadata(inputs, (Output("scores", "score"),)), directory)
 
 
+def table(directory: Path, rows: int = 5) -> ModelPackage:
+    """Scores a treatment by the row of a table that its price is the number of."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    nodes = [
+        helper.make_node("Split", ["X"], ["age", "price"], axis=1, num_outputs=2),
+        helper.make_node("Cast", ["price"], ["number"], to=TensorProto.INT64),
+        helper.make_node("Gather", ["table", "number"], ["scores"]),
+    ]
+    weights = [numpy_helper.from_array(np.arange(rows, dtype=np.float32), "table")]
+    model = _model(nodes, {"X": 2}, {"scores": 1}, weights)
+    inputs = (Input("X", JOINED, "float32", FEATURES),)
+    return write(model, Metadata(inputs), directory)
+
+
+BROKEN = ("operators", "format", "cycle", "types", "external")
+
+
+def broken(how: str, directory: Path) -> ModelPackage:
+    """A model that ONNX Runtime refuses to load, for one of the reasons `BROKEN`."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    package = identity(directory, width=2)
+    file = Path(directory) / onnxfiles.FILE
+    model = onnx.load(file)
+    graph = model.graph
+    if how == "operators":
+        model.opset_import[0].version = 99
+    elif how == "format":
+        model.ir_version = 99
+    elif how == "cycle":
+        del graph.node[:]
+        graph.node.extend(
+            [
+                helper.make_node("Add", ["input", "back"], ["there"]),
+                helper.make_node("Identity", ["there"], ["back"]),
+                helper.make_node("Identity", ["back"], ["output"]),
+            ]
+        )
+    elif how == "types":
+        graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
+    elif how == "external":
+        weight = TensorProto(name="weight", data_type=TensorProto.FLOAT, dims=[1, 2])
+        weight.data_location = TensorProto.EXTERNAL
+        for key, value in {"location": "weight.bin", "offset": "4", "length": "8"}.items():
+            weight.external_data.add(key=key, value=value)
+        (file.parent / "weight.bin").write_bytes(bytes(8))
+        graph.initializer.append(weight)
+        del graph.node[:]
+        graph.node.append(helper.make_node("Add", ["input", "weight"], ["output"]))
+    else:
+        raise ValueError(how)
+    file.write_bytes(model.SerializeToString())
+    return package
+
+
 def ends_at_load(directory: Path) -> ModelPackage:
     """Ends the process while ONNX Runtime computes the constants of its graph."""
     return _over_age_and_price(_division("minus_one"), directory)

@@ -105,7 +105,9 @@ def _s_learner(model: Model, control: Mapping[str, float | None]) -> _Both:
         names = list(model.names or (f"f{at}" for at in range(rows.shape[1])))
         controls = rows.copy()
         for name, value in control.items():
-            controls[:, names.index(name)] = np.nan if value is None else value
+            # LightGBM writes a blank in a name as `_`.
+            written = name if name in names else name.replace(" ", "_")
+            controls[:, names.index(written)] = np.nan if value is None else value
         return model.predict(rows, output), model.predict(controls, output)
 
     return both

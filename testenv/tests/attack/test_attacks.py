@@ -14,6 +14,7 @@ LEFT_OUT = {
     "overload-caller": "is judged by times",
     "names-tags": "is judged by processor time",
     "names-unknown": "takes a quarter of a minute",
+    "names-refused": "takes a quarter of a minute",
     # test_crashes.py has these in a shorter form.
     "engine-load": "takes half a minute",
     "engine-first-run": "takes half a minute",

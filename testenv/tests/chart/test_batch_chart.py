@@ -241,11 +241,39 @@ def test_alerts_that_are_left_out_and_labelled():
         ({"job": {"listen": "[::1]:9910"}, "monitoring": {"enabled": True}}, "no scraper"),
         ({"monitoring": {"rules": {"disabled": ["Stalled"]}}}, "/monitoring/rules/disabled"),
         ({"ca": {"existingSecret": "a", "existingConfigMap": "b"}}, "not both"),
+        (
+            {"job": {"hosts": [{"endpoint": "https://a", "headers": {"authorization": "x"}}]}},
+            "job.hosts[0].headers.authorization: a credential would stand in a ConfigMap; put",
+        ),
+        ({"job": {"hosts": "https://user:p@a"}}, "job.hosts: the password of the URL would stand"),
+        ({"extraArgs": ["--host=http://u:p@a"]}, "extraArgs[0]: the password of the URL"),
+        (
+            {"extraEnv": [{"name": "AWS_SESSION_TOKEN", "value": "x"}]},
+            "extraEnv[AWS_SESSION_TOKEN]: a credential would stand in the pod; use valueFrom",
+        ),
+        ({"maxFailedIndexes": 3}, "maxFailedIndexes: 3 is more than workers, 2"),
+        ({"job": {"memory": "1GiB"}}, "resources.limits.memory: a worker needs job.memory, 1GiB"),
+        ({"resources": {"limits": {"memory": "767Mi"}}}, "job.memory, 512MiB, and a half more"),
+        ({"resources": {"limits": {"memory": 800000000}}}, "job.memory, 512MiB, and a half more"),
+        (
+            {"job": {"memory": "64MiB"}, "resources": {"limits": {"memory": "191Mi"}}},
+            "at least 128Mi",
+        ),
     ],
 )
 def test_values_at_fault_are_refused(changes, complaint):
     with pytest.raises(HelmError, match=re.escape(complaint)):
         rendered(changes)
+
+
+def test_a_limit_of_memory_that_a_worker_keeps_is_taken():
+    for memory, limit in [
+        ("2 GB", "3G"),
+        ("0.5GiB", "0.75Gi"),
+        ("64MiB", "192Mi"),
+        ("64MiB", None),
+    ]:
+        rendered({"job": {"memory": memory}, "resources": {"limits": {"memory": limit}}})
 
 
 def test_a_job_with_engines_of_its_own_has_no_hosts():

@@ -107,7 +107,7 @@ def test_the_pages_snippet_starts_the_same_processes_as_the_chart():
         assert each["restartPolicy"] == "Always"
         for key in ("command", "args", "env", "volumeMounts", "securityContext"):
             assert each.get(key) == original.get(key), f"{each['name']}: {key}"
-    assert snippet()["spec"]["shareProcessNamespace"] is True
+    assert not snippet()["spec"].get("shareProcessNamespace")
 
 
 def test_the_pages_snippet_is_probed_as_the_chart_is():

@@ -3,12 +3,14 @@
 import json
 import os
 import re
+import signal
 import ssl
 import subprocess
 import tempfile
 import threading
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -19,11 +21,13 @@ from outrigger_testenv import authority, variants
 from outrigger_testenv.chart import prometheus
 from outrigger_testenv.chart.cases import CASES
 from outrigger_testenv.chart.pod import LocalPod
+from outrigger_testenv.chart.reach import reached
 from outrigger_testenv.chart.render import render
+from outrigger_testenv.chart.root import Root, may_mount
 from outrigger_testenv.chart.user import ARBITRARY_USER, may_change_user
 from outrigger_testenv.client import Client, selector
 from outrigger_testenv.errors import OutriggerError
-from outrigger_testenv.processes import free_ports
+from outrigger_testenv.processes import Process, free_ports
 from outrigger_testenv.proxy import Proxy
 from outrigger_testenv.registry import Registry
 from outrigger_testenv.signing import Signer
@@ -231,10 +235,10 @@ def test_it_verifies_signatures_where_keys_are_mounted(pod):
 
 
 def test_helm_test_sends_its_requests(pod):
-    for hook in pod.rendered.of_kind("Pod"):
-        done = pod.test(hook)
-        assert done.returncode == 0, done.stderr
-        assert "churn" in done.stdout or "0.25" in done.stdout
+    listed, predicted = (pod.test(hook) for hook in pod.rendered.of_kind("Pod"))
+    assert (listed.returncode, predicted.returncode) == (0, 0), listed.stderr + predicted.stderr
+    assert "churn" in listed.stdout
+    assert "0.25" in predicted.stdout
 
 
 def test_the_first_request_of_the_notes_is_answered(pod, volumes):
@@ -260,11 +264,42 @@ def test_it_runs_as_the_user_and_without_the_rights_that_are_rendered(pod):
         pytest.skip("needs root, setpriv, and binaries that others may read")
     user = pod.rendered.pod["securityContext"].get("runAsUser", ARBITRARY_USER)
     for process in pod.processes.values():
-        status = Path(f"/proc/{process.pid}/status").read_text()
+        status = Path(f"/proc/{pod.first(process.name)}/status").read_text()
         fields = dict(line.split(":", 1) for line in status.splitlines())
         assert fields["Uid"].split() == [str(user)] * 4
         assert int(fields["CapEff"], 16) == int(fields["CapBnd"], 16) == 0
         assert fields["NoNewPrivs"].strip() == "1"
+
+
+def test_a_model_in_the_engine_reaches_no_file_setting_or_process_of_the_control_plane(pod):
+    if not may_mount():
+        pytest.skip("needs root, unshare, and a file system of processes")
+    assert reached(pod) == []
+
+
+def test_the_engine_ends_at_the_signal_although_its_program_has_no_handler(tmp_path):
+    if not may_mount():
+        pytest.skip("needs root, unshare, and a file system of processes")
+    *before, _ = CASES["minimal"].rendered.container("engine")["command"]
+    enter = Root(tmp_path / "root", {}).enter(alone=True)
+    process = Process("engine", [*enter, *before, "sleep", "600"], tmp_path / "log")
+    process.start()
+
+    def children(pid):
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+    def runs():
+        # The commands that mount come and go.
+        with suppress(FileNotFoundError):
+            within = [each for first in children(process.pid) for each in (first, *children(first))]
+            return "sleep\n" in [Path(f"/proc/{each}/comm").read_text() for each in within]
+        return False
+
+    process.wait_until(runs)
+    (first,) = children(process.pid)
+    os.kill(int(first), signal.SIGTERM)
+    process.wait_until_ended(10)
+    assert process.exit_code == 128 + signal.SIGTERM
 
 
 def test_it_exposes_all_declared_metrics_except_unused_ones(pod, caller):

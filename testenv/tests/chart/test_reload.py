@@ -83,10 +83,3 @@ def test_the_engines_files_make_new_pods():
 
 def checksum(rendered):
     return rendered.workload["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
-
-
-def test_the_pod_sees_a_changed_file():
-    (mount,) = (
-        each for each in BEFORE.container("outrigger")["volumeMounts"] if each["name"] == "config"
-    )
-    assert "subPath" not in mount, "the kubelet never updates such a mount"

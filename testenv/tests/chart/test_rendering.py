@@ -57,9 +57,12 @@ def test_every_object_is_valid_from_the_oldest_to_the_newest_cluster(any_case):
 @pytest.mark.parametrize("of", ["", "batch-"])
 def test_every_value_by_itself_makes_valid_objects(of):
     minimal = ALL_CASES[f"{of}minimal"]
-    for path, value in leaves(ALL_CASES[f"{of}everything"].values):
+    everything = ALL_CASES[f"{of}everything"].values
+    # Mounts need them.
+    volumes = {"extraVolumes": everything["extraVolumes"]}
+    for path, value in leaves(everything):
         values = functools.reduce(lambda inner, key: {key: inner}, reversed(path), value)
-        for each in render(merge(minimal.values, values), minimal.chart).objects:
+        for each in render(merge(minimal.values, volumes | values), minimal.chart).objects:
             if each not in minimal.rendered.objects:
                 assert validity.problem(each, NEWEST) is None, path
 

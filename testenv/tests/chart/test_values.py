@@ -66,6 +66,12 @@ def keys(values):
             yield from (f"{name}.{each}" for each in keys(value))
 
 
+def far_headers(headers):
+    """Values with an engine elsewhere that is sent these headers."""
+    far = {"kind": "oip", "endpoint": "https://models.example", "token_file": "/far/token"}
+    return {"config": {"engines": {"far": {**far, "headers": headers}}}}
+
+
 def test_every_value_is_commented(chart):
     lines = (chart / "values.yaml").read_text().splitlines()
     within_kubernetes = 0
@@ -144,6 +150,16 @@ def test_the_models_have_every_key_of_the_reference():
         ({"engine": {"nativeSidecar": "yes"}}, "nativeSidecar"),
         ({"store": {"size": "20GB"}}, "/store/size"),
         ({"replicaCount": "two"}, "replicaCount"),
+        ({"podDisruptionBudget": {"maxUnavailable": "101%"}}, "/podDisruptionBudget"),
+        ({"probes": {"liveness": {"successThreshold": 2}}}, "/probes/liveness/successThreshold"),
+        ({"upgrade": {"replace": "scores"}}, "/upgrade/replace"),
+        ({"store": {"size": "0.0Gi"}}, "/store/size"),
+        ({"store": {"storageClassName": "Fast"}}, "/store/storageClassName"),
+        ({"store": {"accessModes": ["ReadWriteOncePod", "ReadWriteOnce"]}}, "/store/accessModes"),
+        ({"serviceAccount": {"name": "a b"}}, "/serviceAccount/name"),
+        ({"priorityClassName": "High"}, "/priorityClassName"),
+        ({"podLabels": {"team": "a b"}}, "/podLabels/team"),
+        ({"commonLabels": {"a b": "team"}}, "invalid propertyName 'a b'"),
         ({"service": {"type": "ExternalName"}}, "/service/type"),
         ({"config": {"tls": {"grpc": "maybe"}}}, "/config/tls/grpc"),
         ({"config": {"auth": {"callers": {"ci": ["read"]}}}}, "/config/auth/callers"),
@@ -194,6 +210,84 @@ def test_the_schema_refuses(values, complaint):
             "registry.signatureKeys",
         ),
         ({"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}}, "autoscaling"),
+        (
+            {"autoscaling": {"enabled": True, "minReplicas": 11}},
+            "autoscaling.minReplicas: 11 is more than maxReplicas, 10",
+        ),
+        ({"strategy": {"rollingUpdate": {"maxSurge": 0}}}, "strategy.rollingUpdate: with maxSurge"),
+        (
+            {"strategy": {"rollingUpdate": {"maxSurge": "0%", "maxUnavailable": "0%"}}},
+            "strategy.rollingUpdate: with maxSurge",
+        ),
+        ({"service": {"grpcPort": 9080}}, "service: the ports grpc and http are both 9080"),
+        (
+            {"service": {"oipPort": 9902}, "oip": {"enabled": True}},
+            "service: the ports health and oip are both 9902",
+        ),
+        (
+            {"resources": {"limits": {"memory": "128Mi"}}},
+            "resources.limits.memory: 128Mi is less than the request, 256Mi",
+        ),
+        (
+            {"engine": {"resources": {"limits": {"cpu": "1500m"}}}},
+            "engine.resources.limits.cpu: 1500m is less than the request, 2",
+        ),
+        (
+            {"onnx": {"enabled": True, "resources": {"requests": {"memory": "5Gi"}}}},
+            "onnx.resources.limits.memory: 4Gi is less than the request, 5Gi",
+        ),
+        (
+            {"commonLabels": {"app.kubernetes.io/name": "x"}},
+            "commonLabels: the chart sets app.kubernetes.io/name",
+        ),
+        (
+            {"podLabels": {"app.kubernetes.io/instance": "x"}},
+            "podLabels: the chart sets app.kubernetes.io/instance",
+        ),
+        (
+            {"extraEnv": [{"name": "OUTRIGGER_AUTH_TOKEN_FILE", "value": "/x"}]},
+            "the container outrigger has two of the variable OUTRIGGER_AUTH_TOKEN_FILE",
+        ),
+        (
+            {"extraVolumes": [{"name": "store", "emptyDir": {}}]},
+            "the pod has two of the volume store",
+        ),
+        ({"extraContainers": [{"name": "engine"}]}, "the pod has two of the container engine"),
+        (
+            {"engine": {"extraVolumeMounts": [{"name": "more", "mountPath": "/more"}]}},
+            "the container engine mounts the volume more, which the pod does not have",
+        ),
+        (
+            {"extraVolumeMounts": [{"name": "tmp", "mountPath": "/run/outrigger"}]},
+            "the container outrigger has two of the mount /run/outrigger",
+        ),
+        (
+            far_headers({"Authorization": "Bearer x"}),
+            "config.engines.far.headers.Authorization: a credential would stand in a ConfigMap;",
+        ),
+        (
+            far_headers({"x-api-key": "x"}),
+            "config.engines.far.headers.x-api-key: a credential would stand",
+        ),
+        (
+            far_headers({"x-team": "basic eA=="}),
+            "config.engines.far.headers.x-team: a credential would stand",
+        ),
+        (
+            {"proxy": {"https": "http://user:password@proxy:3128"}},
+            "proxy.https: the password of the URL would stand in an object that is no Secret; put",
+        ),
+        (
+            {"extraEnv": [{"name": "HTTP_PROXY", "value": "http://:p@proxy"}]},
+            "extraEnv[HTTP_PROXY].value: the password of the URL",
+        ),
+        (
+            {"engine": {"extraEnv": [{"name": "AWS_SECRET_ACCESS_KEY", "value": "x"}]}},
+            "engine.extraEnv[AWS_SECRET_ACCESS_KEY]: a credential would stand in the pod; use",
+        ),
+        ({"fullnameOverride": "a.b"}, "fullnameOverride: a.b is no name of a Service"),
+        ({"fullnameOverride": "1a"}, "fullnameOverride: 1a is no name of a Service"),
+        ({"nameOverride": "A"}, "fullnameOverride: demo-A is no name of a Service"),
         ({"registry": {"identity": "aws"}}, "/registry/identity"),
         ({"drain": {"delaySeconds": 30, "graceSeconds": 30}}, "drain.graceSeconds"),
         (
@@ -205,6 +299,20 @@ def test_the_schema_refuses(values, complaint):
 def test_values_that_contradict_each_other_are_refused(values, complaint):
     with pytest.raises(HelmError, match=re.escape(complaint)):
         render(merge(MINIMAL, values))
+
+
+def test_what_is_no_credential_is_taken():
+    reference = {"secretKeyRef": {"name": "proxy", "key": "url"}}
+    values = {
+        **far_headers({"x-team": "offers"}),
+        "proxy": {"http": "http://proxy:3128"},
+        "extraEnv": [
+            {"name": "HTTPS_PROXY", "valueFrom": reference},
+            {"name": "OTEL_EXPORTER_OTLP_HEADERS", "valueFrom": reference},
+            {"name": "OUTRIGGER_TRACES_ENDPOINT", "value": "http://collector:4317/a:b@c"},
+        ],
+    }
+    render(merge(MINIMAL, values))
 
 
 def test_the_charts_version_is_the_binarys(chart):

@@ -145,10 +145,10 @@ def test_a_bad_request_fails_alone_if_the_others_in_its_batch_are_retried(own_st
         before = retries(stack, "ok")
         results = together(stack, "fussy", users)
         retried = retries(stack, "ok") - before
-        assert results[bad] == "ENGINE_FAILED"
+        assert results[bad] == "REQUEST_MALFORMED"
         failed = [at for at in range(len(users)) if at != bad and isinstance(results[at], str)]
         assert len(failed) <= CALLERS - 1 - retried
-        assert all(results[at] == "ENGINE_FAILED" for at in failed)
+        assert all(results[at] == "REQUEST_MALFORMED" for at in failed)
         for at in set(range(len(users))) - {bad, *failed}:
             np.testing.assert_allclose(results[at], own[at], **CLOSE)
         if retried:

@@ -169,6 +169,16 @@ def test_a_signal_ends_everything(dev, churn, number):
     assert not list(running.temporary.iterdir())
 
 
+def test_a_signal_ends_the_copy_of_a_large_package(tmp_path, churn):
+    os.truncate(next(churn.rglob("saved_model.pb")), 16 << 30)
+    running = Dev(tmp_path, churn)
+    Process.start(running)
+    # The layer of small files, and that of the large one.
+    running.wait_until(lambda: len(list(running.temporary.rglob("layer*"))) == 2)
+    assert running.stop() == 0, running.tail()
+    assert not list(running.temporary.iterdir())
+
+
 def test_the_engine_ends_with_a_killed_parent(dev, churn):
     running = dev(churn)
     engine = running.engine()

@@ -156,7 +156,6 @@ def entry(name, kind, target=""):
 
 HOSTILE = {
     "dotdot": entry("data/../../escaped", tarfile.DIRTYPE),
-    "absolute": entry("/tmp/escaped", tarfile.DIRTYPE),
     "symlink": entry("data/link", tarfile.SYMTYPE, "/etc"),
     "relative-symlink": entry("data/link", tarfile.SYMTYPE, "../../../etc/passwd"),
     "hardlink": entry("data/link", tarfile.LNKTYPE, "../../etc/passwd"),

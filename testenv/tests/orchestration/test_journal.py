@@ -77,6 +77,52 @@ def test_without_the_trees_a_registry_has_to_answer(stack):
         assert score(stack) == 3
 
 
+@pytest.fixture(params=["space", "inodes"])
+def filler(stack, request):
+    """A directory of files that use up the store's file system, whose pod has ended."""
+    assert stack.serve.process.stop() == 0
+    stack.engine.process.kill()
+    store = stack.directory / "store"
+    kept = store.rename(stack.directory / "kept")
+    store.mkdir()
+    entries = [kept, *kept.rglob("*")]
+    size = sum(8192 + entry.lstat().st_size for entry in entries) + (1 << 20)
+    options = f"size={size},nr_inodes={len(entries) + 100}"
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", store]
+    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("mounts are not permitted here")
+    try:
+        shutil.copytree(kept, store, symlinks=True, dirs_exist_ok=True)
+        filler = store / "filler"
+        filler.mkdir()
+        with pytest.raises(OSError, match="No space left"):
+            for number in range(size):
+                size = 4096 if request.param == "space" else 0
+                (filler / str(number)).write_bytes(bytes(size))
+        yield filler
+        stack.serve.process.stop()
+        stack.engine.process.kill()
+    finally:
+        subprocess.run(["umount", "--lazy", store], check=True)
+
+
+def test_a_restart_with_a_full_disk_serves_what_is_there(stack, filler):
+    take_the_registry_away(stack)
+    stack.engine.start()
+    stack.serve.start()
+    assert score(stack) == 3
+    stack.serve.process.wait_until(lambda: behind(stack) == 1)
+    assert "the disk is full" in stack.serve.process.log.read_text()
+    shutil.rmtree(filler)
+    stack.serve.process.wait_until(lambda: behind(stack) == 0)
+    assert score(stack) == 3
+
+
+def behind(stack):
+    """1 while the journal cannot be written."""
+    return stack.serve.metrics()["outrigger_journal_behind"]
+
+
 FILES = ["record", "versions", "canaries"]
 DAMAGES = {
     "empty": lambda content: b"",

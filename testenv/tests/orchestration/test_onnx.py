@@ -18,6 +18,7 @@ from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.features import TREATMENT, USER, Input, Metadata, vector
 from outrigger_testenv.load import Load
 from outrigger_testenv.onnxmodels import AGE, FEATURES
+from outrigger_testenv.outage import assert_is_away
 from outrigger_testenv.stack import Stack
 from outrigger_testenv.supervisor import Supervisor
 
@@ -155,6 +156,22 @@ def test_the_end_of_the_process_is_the_outage_of_its_models_only(stack, engine, 
         assert waiting.result()["score"].tolist() == before["score"].tolist()
 
 
+@pytest.mark.parametrize(("end", "back"), [("kill", "start"), ("pause", "resume")])
+def test_requests_to_a_process_that_stays_away_get_the_reason_long_before_their_deadlines(
+    own_engine, package, end, back
+):
+    with Stack({"engines": {"onnx": own_engine.entry}}, engine=False) as stack:
+        stack.push(package, "away")
+        client = stack.client()
+        client.predict("away", USERS, PRICES)
+        getattr(own_engine.process, end)()
+        try:
+            assert_is_away(lambda: client.predict("away", USERS, PRICES, timeout=30))
+        finally:
+            getattr(own_engine.process, back)()
+        client.wait_until(lambda: client.predict("away", USERS, PRICES, timeout=5) is not None)
+
+
 @pytest.mark.parametrize(
     ("make", "age"), [(onnxmodels.ends_at_load, 30.0), (onnxmodels.ends_at_a_call, AGE)]
 )
@@ -208,6 +225,33 @@ def test_a_model_that_reaches_out_of_its_package_is_refused(
         stack.client().predict(name, USERS, PRICES)
     assert refused.value.reason == "IMAGE_INVALID"
     assert message in stack.serve.run("models", "why", name).stdout
+
+
+@pytest.mark.parametrize("how", onnxmodels.BROKEN)
+def test_a_broken_file_is_refused_for_good(stack, tmp_path, how):
+    stack.push(onnxmodels.broken(how, tmp_path / "package"), f"broken-{how}")
+    with pytest.raises(OutriggerError) as refused:
+        stack.client().predict(f"broken-{how}", USERS, vectors())
+    assert refused.value.reason == "IMAGE_INVALID", refused.value
+    why = stack.serve.run("models", "why", f"broken-{how}")
+    assert "until something changes" in why.stdout, why.stdout
+
+
+def vectors():
+    """A treatment of `onnxmodels.broken`."""
+    return pd.DataFrame({"values": [np.float32([1, 2])]})
+
+
+def test_values_that_a_model_refuses_are_the_caller_s_fault(stack, tmp_path):
+    stack.push(onnxmodels.table(tmp_path / "package"), "table")
+    client = stack.client()
+    for _ in range(10):
+        with pytest.raises(OutriggerError) as refused:
+            client.predict("table", USERS, pd.DataFrame({"price": np.float32([9])}))
+        assert refused.value.reason == "REQUEST_MALFORMED", refused.value
+        assert "idx=9" in str(refused.value)
+    scores = client.predict("table", USERS, pd.DataFrame({"price": np.float32([3])}))
+    assert (scores["score"] == 3).all()
 
 
 def test_calls_are_joined_by_the_batcher(own_engine, package):

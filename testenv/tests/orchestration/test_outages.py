@@ -1,5 +1,6 @@
 """Recovery from failures of each part, without manual work."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 from outrigger_testenv.client import request, selector
 from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.load import Load
+from outrigger_testenv.outage import assert_is_away
 
 USERS = pd.DataFrame({"age": [30]})
 OFFERS = pd.DataFrame({"price": [1.0, 2.0]})
@@ -129,5 +131,45 @@ def test_a_control_plane_that_was_killed_takes_up_where_it_was(stack):
     client.wait_until(lambda: score(client, "steady") == 1)
 
 
+@pytest.mark.usefixtures("needs_registry")
+@pytest.mark.parametrize("scored", [2, 3, 4])
+def test_what_has_answered_once_answers_after_a_kill(stack, tiny, scored):
+    client = stack.client()
+    stack.push(tiny(scored), "steady")
+    deadline = time.monotonic() + 60
+    while score(client, "steady") != scored:
+        assert time.monotonic() < deadline, "the new version does not answer"
+    stack.serve.process.kill()
+    stack.registry.stop()
+    stack.serve.start(wait=False)
+    client = stack.client()
+    client.wait_until(lambda: score(client, "steady"), what="nothing is served")
+    assert score(client, "steady") == scored
+
+
 def test_a_stop_lets_requests_in_flight_finish(stack):
-    assert stack.serve.process.stop() == 0
+    stack.engine.process.pause()
+    with ThreadPoolExecutor() as pool:
+        in_flight = pool.submit(score, stack.client(), "steady")
+        series = 'outrigger_requests_in_flight{method="batch_predict"}'
+        stack.client().wait_until(lambda: stack.serve.metrics()[series] == 1, 10)
+        stopped = pool.submit(stack.serve.process.stop)
+        # From here on the control plane takes no other requests.
+        stack.client().wait_until(lambda: stack.serve.get("/readyz")[0] != 200)
+        assert not in_flight.done()
+        stack.engine.process.resume()
+        assert in_flight.result() == 1
+        assert stopped.result() == 0
+
+
+@pytest.mark.parametrize(("end", "back"), [("kill", "start"), ("pause", "resume")])
+def test_requests_to_an_engine_that_stays_away_get_the_reason_long_before_their_deadlines(
+    stack, end, back
+):
+    client = stack.client()
+    getattr(stack.engine.process, end)()
+    try:
+        assert_is_away(lambda: score(client, "steady", timeout=30))
+    finally:
+        getattr(stack.engine.process, back)()
+    client.wait_until(lambda: score(client, "steady", timeout=5) == 1)

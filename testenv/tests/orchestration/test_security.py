@@ -236,6 +236,9 @@ def test_commands_find_the_token_that_the_server_has_written(own_stack, tiny):
     ).stdout
     assert printed == stack.serve.token.read_text()
     assert unload(f"--token-file={stack.serve.token}").returncode == 0
+    stack.serve.token.chmod(0o640)
+    placed = stack.serve.run("models", "load", "churn")
+    assert (placed.returncode, "must have 0600" in placed.stderr) == (64, True), placed.stderr
 
 
 def test_commands_check_the_given_server_name(secured, model, tmp_path):

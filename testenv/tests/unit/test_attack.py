@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import itertools
 import socket
 import sys
 import tarfile
@@ -10,9 +11,9 @@ import pytest
 
 from outrigger_testenv import images
 from outrigger_testenv.attack import frames, runner, table
-from outrigger_testenv.attack.broken import Broken
+from outrigger_testenv.attack.broken import Broken, Late
 from outrigger_testenv.attack.case import MIB, Case, Row
-from outrigger_testenv.attack.cases import CASES, chosen
+from outrigger_testenv.attack.cases import CASES, UNDEFENDED, chosen
 from outrigger_testenv.attack.memory import Peak
 from outrigger_testenv.attack.messages import field, model, varint
 from outrigger_testenv.attack.neighbour import Report
@@ -117,6 +118,7 @@ def test_steps_are_paced():
 def test_names_of_cases_are_unique_and_chosen_by_prefix():
     names = [case.name for case in CASES]
     assert len(set(names)) == len(names)
+    assert UNDEFENDED.keys() <= set(names)
     assert [case.name for case in chosen("package-tar")] == ["package-tar-size"]
 
 
@@ -125,52 +127,102 @@ def test_a_row_that_does_not_hold_says_why():
     row = Row(case, peak=700 * MIB, ratio=2.5, quantile="p99", probes=10, broken=["peak"])
     written = table.markdown([row], ["Commit 1."])
     assert "| `a-b` | an \\| attack | 700 | 2.50 (p99) | 10 of 10 | **not held**: peak |" in written
-    assert "0 of 1 cases hold" in written
+    assert "0 of 1 cases hold, 0 are not defended, 1 do not hold" in written
+
+
+class Fake:
+    """A scene whose only control plane is a log."""
+
+    def __init__(self, log):
+        self.serve = self
+        self.process = Process("none", ["true"], log)
+        self.replaced = 0
+        log.touch()
+
+    def level(self, _):
+        return 0
+
+    def fresh(self, _):
+        self.replaced += 1
+
+    def address(self, *_):
+        return "127.0.0.1:1"
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """A scene without processes."""
+    return Fake(tmp_path / "log")
+
+
+def raises(error):
+    def act(*_):
+        raise error
+
+    return act
+
+
+def of(fake, attack=lambda *_: "done", neighbour=None, **more):
+    return Case("a", "b", attack, stack=lambda _: fake, neighbour=neighbour, **more)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "turns", "late"),
+    [(True, 15, []), (False, 5, ["the neighbour's p99 is 3.0 times the baseline"])],
+)
+def test_a_case_beyond_its_bound_is_measured_over_more_turns(fake, repeats, turns, late):
+    # In every other turn the baseline is first.
+    first = [3, 1, 1, 3, 3, 1, 1, 3, 3, 1]
+    reports = (report(1, p99) for p99 in itertools.chain(first, itertools.repeat(1)))
+    ran = []
+
+    def attack(_, turn):
+        ran.append(turn.number)
+        return "done"
+
+    more = {"repeats": repeats, "probes": (), "baseline": lambda *_: ""}
+    row = runner.run(of(fake, attack, lambda *_: next(reports), **more), fake, runner.FULL)
+    assert ran == list(range(turns))
+    assert (row.late, row.broken) == (late, [])
 
 
 @pytest.mark.parametrize("broken", [Broken("a bound"), RuntimeError("a process ended")])
-def test_a_case_that_fails_is_a_row(tmp_path, broken):
-    (tmp_path / "log").touch()
-
-    class Serve:
-        process = Process("none", ["true"], tmp_path / "log")
-
-    class Stack:
-        serve = Serve()
-
-    class Scene:
-        fresh_calls = 0
-
-        def fresh(self, _):
-            self.fresh_calls += 1
-
-    def prepare(*_):
-        raise broken
-
-    scene = Scene()
-    case = Case("a", "b", lambda *_: "", prepare=prepare, stack=lambda _: Stack())
-    row = runner.run(case, scene, runner.UNTIMED)
-    assert not row.held
-    assert str(broken) in row.broken[0]
-    assert scene.fresh_calls == 1
+def test_a_case_that_fails_is_a_row(fake, broken):
+    for case in (of(fake, prepare=raises(broken)), of(fake, raises(broken))):
+        row = runner.run(case, fake, runner.UNTIMED)
+        assert not row.expected
+        assert str(broken) in row.broken[0]
+    assert fake.replaced == 2
 
 
-def test_a_panic_breaks_a_case(tmp_path):
-    log = tmp_path / "log"
+def test_a_control_plane_that_does_not_start_is_a_row_too(fake):
+    case = Case("a", "b", lambda *_: "done", stack=raises(RuntimeError("no stack")))
+    assert runner.run(case, fake, runner.UNTIMED).broken == ["RuntimeError: no stack"]
+
+
+def test_requests_of_the_neighbour_that_fail_break_a_case_that_is_not_timed(fake):
+    case = of(fake, neighbour=lambda *_: Report(1, 1, 100, {"OVERLOADED": 3}, 100.0))
+    broken = runner.run(case, fake, runner.UNTIMED).broken
+    assert broken == ["the neighbour's requests failed: {'OVERLOADED': 3}"]
+
+
+def test_a_case_may_miss_bounds_of_time_only_where_it_says_why(fake):
+    late, reason = Late("282 answers a second"), {"undefended": "no core is left"}
+    rows = [
+        runner.run(of(fake, raises(error), **more), fake, runner.UNTIMED)
+        for error in (late, Broken("a bound"))
+        for more in ({}, reason)
+    ]
+    assert [row.expected for row in rows] == [False, True, False, False]
+    assert not any(row.held for row in rows)
+    written = table.markdown(rows, [])
+    assert "**not defended**: 282 answers a second; no core is left" in written
+    assert "0 of 4 cases hold, 1 are not defended, 3 do not hold" in written
+
+
+def test_a_panic_breaks_a_case(fake):
+    log = fake.process.log
     log.write_text("thread 'a' panicked at an earlier case\n")
-
-    class Serve:
-        process = Process("none", ["true"], log)
-
-    class Stack:
-        serve = Serve()
-
-    class Scene:
-        def fresh(self, _):
-            pass
-
-        def address(self, *_):
-            return "127.0.0.1:1"
 
     def attack(text):
         def write(*_):
@@ -178,8 +230,8 @@ def test_a_panic_breaks_a_case(tmp_path):
                 file.write(text)
             return "done"
 
-        return Case("a", "b", write, stack=lambda _: Stack(), neighbour=None)
+        return of(fake, write)
 
     for text, broken in (("", []), ("thread 'b' panicked at x.rs\n", [PANICKED])):
-        row = runner.run(attack(text), Scene(), runner.UNTIMED)
+        row = runner.run(attack(text), fake, runner.UNTIMED)
         assert (row.broken, row.outcome) == (broken, "done")

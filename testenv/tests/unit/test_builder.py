@@ -1,11 +1,14 @@
 """ModelBuilder: TensorFlow loads and scores the exported models."""
 
 import json
+import os
+import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from outrigger_testenv.binary import outrigger
 from outrigger_testenv.builder import ModelBuilder, ModelPackage
 from outrigger_testenv.features import (
     SINGLE,
@@ -20,6 +23,7 @@ from outrigger_testenv.features import (
     vocabulary,
 )
 from outrigger_testenv.reference import reference_frames, reference_model
+from outrigger_testenv.stack import library
 
 INPUTS = [
     Input("user", USER, "float32", (numeric("age", default=30),)),
@@ -76,15 +80,28 @@ def test_the_signature_has_every_input_even_an_unused_one(package):
     }
 
 
-def test_a_keras_model_is_exported_with_its_weights(tmp_path):
+@pytest.mark.parametrize("form", ["model", "function over a model", "model of models"])
+def test_a_keras_model_runs_in_the_engine_with_its_weights(tmp_path, form):
     import tensorflow as tf
 
     user = tf.keras.Input((1,), name="user")
-    model = tf.keras.Model({"user": user}, tf.keras.layers.Dense(1, activation="sigmoid")(user))
-    package = ModelBuilder(INPUTS[:1], [Output("churn", "churn", SINGLE)]).build(model, tmp_path)
+    hidden = tf.keras.layers.Dense(4, activation="relu")(user)
+    hidden = tf.keras.layers.BatchNormalization()(hidden)
+    model = tf.keras.Model({"user": user}, tf.keras.layers.Dense(1, activation="sigmoid")(hidden))
+    exported = {
+        "model": model,
+        "function over a model": lambda user: model({"user": user}),
+        "model of models": tf.keras.Model({"user": user}, model({"user": user})),
+    }[form]
+    builder = ModelBuilder(INPUTS[:1], [Output("churn", "churn", SINGLE)])
+    package = builder.build(exported, tmp_path, golden=(USERS, OFFERS))
     expected = model({"user": np.array([[20], [40]], "f4")}).numpy()[:, 0]
     scores = np.concatenate(package.score(USERS, OFFERS))
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
+    command = [outrigger(), "validate", tmp_path]
+    environment = {**os.environ, **library()}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0 and "2 golden cases" in done.stdout, done.stdout + done.stderr
 
 
 def test_golden_cases_have_all_columns(tmp_path):

@@ -126,3 +126,19 @@ def test_scores_are_those_of_catboost(tmp_path, loss, output, prediction):
     own = own[:, 1] if prediction == "Probability" else own
     scores = np.concatenate(package.score(USERS, OFFERS))
     assert scores.tobytes() == own.astype("f4").tobytes()
+
+
+def test_a_feature_with_a_blank_in_its_name_may_be_the_control(tmp_path):
+    table, labels = rows_and_labels()
+    data = lightgbm.Dataset(table, labels, feature_name=["the age", "the price"])
+    booster = lightgbm.train({"objective": "binary", "num_threads": 1, "verbosity": -1}, data, 20)
+    columns = (
+        numeric("the age", entity=USER, missing="nan"),
+        numeric("the price", entity=TREATMENT, required=True),
+    )
+    uplift = SLearner({"the price": 0.0})
+    package = tree_package(booster, columns, tmp_path, output="value_uplift", uplift=uplift)
+    users = USERS.rename(columns={"age": "the age"})
+    offers = [offer.rename(columns={"price": "the price"}) for offer in OFFERS]
+    own = booster.predict(ROWS).astype("f4") - booster.predict(ROWS * [1, 0]).astype("f4")
+    assert np.concatenate(package.score(users, offers)).tobytes() == own.tobytes()

@@ -6,6 +6,7 @@ import pytest
 
 from outrigger_testenv.attack.cases import CASES
 from outrigger_testenv.binary import repository
+from outrigger_testenv.promises import running, shows_something
 
 DOCS = repository() / "docs"
 SOURCES = ("crates/**/*.rs", "testenv/tests/**/*.py")
@@ -58,11 +59,6 @@ def shown():
     return re.findall(r"^\| .+ \| (.+) \|$", section.partition("\n## ")[0], re.MULTILINE)[1:]
 
 
-def functions(*files):
-    """The names of the functions in these files."""
-    return {name for file in files for name in re.findall(r"\b(?:fn|def) (\w+)", file.read_text())}
-
-
 def meant(name, names):
     """The names that are meant by one that may end with an ellipsis."""
     beginning = name.removesuffix("…")
@@ -70,25 +66,64 @@ def meant(name, names):
     return {each for each in names if fits(each, beginning)}
 
 
-def test_each_security_claim_names_a_test_or_a_case_that_exists(shown):
-    known = functions(*(file for each in SOURCES for file in repository().glob(each)))
-    known |= {case.name for case in CASES}
+def test_each_security_claim_names_a_test_that_runs_or_a_case(shown):
+    files = [file for each in SOURCES for file in repository().glob(each)]
+    known = set().union(*map(running, files), (case.name for case in CASES))
     assert len(shown) > 10
     for cell in shown:
         named = re.findall(r"`(.+?)`", cell)
         assert named, cell
         for each in named:
-            exists = (repository() / each).exists() if "/" in each else meant(each, known)
-            assert exists, each
+            shows = shows_something(repository() / each) if "/" in each else meant(each, known)
+            assert shows, each
 
 
 def test_tests_of_security_claims_are_in_the_file_that_is_named_with_them(shown):
     pairs = re.findall(r"`([^`]+/[^`]+)`: ((?:`[^`/]+`(?:, )?)+)", " ".join(shown))
     assert len(pairs) > 10
     for file, names in pairs:
-        there = functions(repository() / file) | {case.name for case in CASES}
+        there = running(repository() / file) | {case.name for case in CASES}
         missing = [each for each in re.findall(r"`(.+?)`", names) if not meant(each, there)]
         assert not missing, file
+
+
+RUST = """
+fn helper() {}
+#[test]
+fn runs() {}
+#[tokio::test(flavor = "multi_thread",
+    worker_threads = 2)]
+/// A comment.
+async fn waits() {}
+#[test]
+#[ignore = "slow"]
+fn left_out() {}
+fn after() {}
+"""
+PYTHON = """
+def helper(): ...
+def test_runs(): ...
+@pytest.mark.skip(reason="slow")
+def test_left_out(): ...
+@pytest.mark.skipif(not THERE, reason="needs it")
+def test_runs_where_it_can(): ...
+"""
+
+
+def test_a_test_that_does_not_run_shows_no_claim(tmp_path):
+    source = tmp_path / "src"
+    source.mkdir()
+    (tmp_path / "Cargo.toml").touch()
+    (source / "lib.rs").write_text("mod known;\nfn helper() {}")
+    (source / "known.rs").write_text(RUST)
+    (source / "forgotten.rs").write_text(RUST)
+    (tmp_path / "test_some.py").write_text(PYTHON)
+    assert running(source / "known.rs") == {"runs", "waits"}
+    assert running(source / "forgotten.rs") == set()
+    assert running(tmp_path / "test_some.py") == {"test_runs", "test_runs_where_it_can"}
+    assert shows_something(source / "known.rs") and shows_something(source)
+    absent = tmp_path / "absent.json"
+    assert not any(map(shows_something, [source / "lib.rs", source / "forgotten.rs", absent]))
 
 
 def test_every_attack_shows_a_security_claim(shown):

@@ -81,7 +81,8 @@ def test_the_configuration_is_valid_in_the_pod(now):
 def test_the_engine_runs_with_the_same_flags_image_and_resources(case, now):
     old, new = case.rendered.container("engine"), now.container("engine")
     assert set(old["args"]) - set(new["args"]) == set()
-    for field in ("image", "command", "resources"):
+    assert new["command"] == ["timeout", "0", *old["command"]]
+    for field in ("image", "resources"):
         assert new[field] == old[field], field
 
 

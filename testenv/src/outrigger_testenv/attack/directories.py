@@ -146,8 +146,8 @@ def _growing(version: Path) -> Iterator[None]:
         writer.join()
 
 
-def _neighbour(scene: Scene, seconds: float) -> Report:
-    return scene.neighbour(seconds, polling(scene))
+def _neighbour(scene: Scene, turn: Turn) -> Report:
+    return scene.neighbour(turn, polling(scene))
 
 
 CASES = [

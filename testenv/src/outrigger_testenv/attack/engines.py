@@ -75,7 +75,7 @@ def _lost(scene: Scene, stack: Stack) -> Counter[str]:
 
     def ask(number: int) -> dict[str, int]:
         target = stack.serve.target
-        return call(target, f"well/{number}", package, _SECONDS, load=load).failures
+        return call(target, f"well/{number}", package, _SECONDS, load).failures
 
     with ThreadPoolExecutor(_HEALTHY) as callers:
         lost = sum(map(Counter, callers.map(ask, range(_HEALTHY))), Counter())

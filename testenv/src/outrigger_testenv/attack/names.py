@@ -3,10 +3,12 @@
 import os
 import threading
 
-from outrigger_testenv.attack.asking import ask_tags, ask_unknown
+from outrigger_testenv import images
+from outrigger_testenv.attack.asking import ask, ask_tags, ask_unknown
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.attack.case import Case, Turn
 from outrigger_testenv.attack.memory import processor_seconds
+from outrigger_testenv.attack.pieces import whole
 from outrigger_testenv.attack.requests import sent
 from outrigger_testenv.attack.scene import Scene
 
@@ -15,6 +17,8 @@ _TAGS = 2000
 _SHARE = 0.25
 _SETTLE, _WATCHED = 5.0, 4.0
 _UNKNOWN = 120.0
+# More than the names that may be without an answer.
+_REFUSED = [f"refused/{number}" for number in range(300)]
 # Time for unknown names to pile up before a good one is asked for.
 _BEFORE = 8.0
 _SOON = 10.0
@@ -49,8 +53,14 @@ def _discard_tags(scene: Scene, turn: Turn) -> str:
     return ""
 
 
+def _refused_models(scene: Scene, number: int) -> None:
+    layer = images.compressed_tar({"data/metadata.json": whole(b"{}")})
+    for name in _REFUSED if number == 0 else ():
+        scene.push([layer], name, "refused", images.COMPRESSED)
+
+
 def _new_models(scene: Scene) -> str:
-    """A new model loads while unknown names are asked for, and so does an administrator's."""
+    """A new model loads while other names are asked for, and so does an administrator's."""
     threading.Event().wait(_BEFORE)
     for name in ("new", "admin"):
         label = f"{name}-{os.urandom(4).hex()}"
@@ -63,6 +73,15 @@ def _new_models(scene: Scene) -> str:
 
 
 CASES = [
+    sent(
+        "names-refused",
+        f"{len(_REFUSED)} names whose versions are refused, asked for all the time",
+        ask,
+        check=_new_models,
+        prepare=_refused_models,
+        names=_REFUSED,
+        rate=300,
+    ),
     Case(
         "names-tags",
         f"{_TAGS} tags of a model, asked for once each",

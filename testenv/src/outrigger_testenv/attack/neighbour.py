@@ -9,7 +9,6 @@ from pathlib import Path
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.binary import outrigger
 
-_STEADY = ("--rate", "400", "--timeout", "10s")
 WARMUP = 0.5
 
 
@@ -24,13 +23,18 @@ class Report:
     rate: float
 
 
+def steady(rate: int) -> Sequence[str]:
+    """The load of so many requests a second, with patience."""
+    return "--rate", str(rate), "--timeout", "10s"
+
+
 def call(
     target: str,
     model: str,
     package: Path,
     seconds: float,
+    load: Sequence[str],
     *,
-    load: Sequence[str] = (),
     authority: Path | None = None,
 ) -> Report:
     """Predicts for `seconds`, over TLS if there is an authority to trust; returns the report.
@@ -38,7 +42,7 @@ def call(
     Raises Broken if the run cannot begin.
     """
     command = [str(outrigger()), "bench", "--server", target, "--model", model]
-    command += ["--package", str(package), "--treatments", "10", *(load or _STEADY)]
+    command += ["--package", str(package), "--treatments", "10", *load]
     command += ["--warmup", f"{WARMUP}s", "--duration", f"{seconds:g}s"]
     command += ["--output", "json", "--quiet"]
     command += ["--ca", str(authority)] if authority else []

@@ -2,9 +2,9 @@
 
 from outrigger_testenv.attack import slow_calls
 from outrigger_testenv.attack.bodies import predict
-from outrigger_testenv.attack.broken import Broken
+from outrigger_testenv.attack.broken import Late
 from outrigger_testenv.attack.case import Case, Turn
-from outrigger_testenv.attack.neighbour import Report, call
+from outrigger_testenv.attack.neighbour import Report, call, steady
 from outrigger_testenv.attack.scene import SERVER, Scene, during
 from outrigger_testenv.client import Client, request, selector
 from outrigger_testenv.stack import Stack
@@ -35,19 +35,19 @@ def _stack(scene: Scene) -> Stack:
 
 def _call(scene: Scene, seconds: float, *load: str) -> Report:
     package = scene.directory / "slow"
-    return call(_stack(scene).serve.target, MODEL, package, seconds, load=load)
+    return call(_stack(scene).serve.target, MODEL, package, seconds, load)
 
 
 def _goodput(scene: Scene, turn: Turn) -> str:
     at = _call(scene, turn.seconds, "--max", "--in-flight", "8", "--timeout", "1s").rate
     beyond = _call(scene, turn.seconds, "--rate", f"{4 * at:.0f}", "--timeout", "1s").rate
     if beyond < _GOODPUT * at:
-        raise Broken(f"{beyond:.0f} answers a second at 4 times the capacity of {at:.0f}")
+        raise Late(f"{beyond:.0f} answers a second at 4 times the capacity of {at:.0f}")
     return f"{beyond:.0f} answers a second, capacity {at:.0f}"
 
 
-def _modest(scene: Scene, seconds: float) -> Report:
-    return _call(scene, seconds, "--rate", f"{_MODEST}", "--timeout", "10s")
+def _modest(scene: Scene, turn: Turn) -> Report:
+    return _call(scene, turn.seconds, *steady(_MODEST))
 
 
 def _content() -> str:
@@ -87,5 +87,6 @@ CASES = [
         _fair,
         stack=_stack,
         neighbour=_modest,
+        repeats=True,
     ),
 ]

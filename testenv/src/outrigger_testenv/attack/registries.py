@@ -61,10 +61,11 @@ def _refused(
     *reasons: str,
     check: Callable[[Scene, Sequence[str]], None] = lambda *_: None,
     timeout: float = 60.0,
+    fault: str = "",
 ) -> Case:
     def attack(scene: Scene, turn: Turn) -> str:
         name = f"bad/{kind}-{turn.number}"
-        got = scene.expect(name, *reasons, timeout=timeout)
+        got = scene.expect(name, *reasons, timeout=timeout, fault=fault)
         turn.wait()
         check(scene, [name])
         return got
@@ -72,12 +73,16 @@ def _refused(
     return Case(f"registry-{kind}", about, attack, _discard(kind))
 
 
-def _kept(scene: Scene, _: Sequence[str]) -> None:
-    caught = lying.caught(scene.lying)
-    if not caught:
+def _followed(scene: Scene, names: Sequence[str]) -> None:
+    if not lying.caught(scene.lying):
         raise Broken("no redirect was followed, so the case shows nothing")
+    _kept(scene, names)
+
+
+def _kept(scene: Scene, _: Sequence[str]) -> None:
     secrets = (lying.PASSWORD, lying.IDENTITY, "authorization")
-    if any(each in caught.lower() for each in secrets):
+    caught = lying.caught(scene.lying).lower()
+    if any(each in caught for each in secrets):
         raise Broken("a stranger was sent credentials")
 
 
@@ -92,7 +97,7 @@ CASES = [
         "a layer's redirect whose target asks for credentials",
         "REGISTRY_DENIED",
         "REGISTRY_UNAVAILABLE",
-        check=_kept,
+        check=_followed,
     ),
     _refused(
         "token",
@@ -100,6 +105,7 @@ CASES = [
         "REGISTRY_DENIED",
         "REGISTRY_UNAVAILABLE",
         check=_kept,
+        fault="redirects a request with an identity token",
     ),
     _refused("more", "a layer of 10 bytes that sends 4 GiB", "IMAGE_INVALID"),
     _refused("less", "a layer that ends before its size", *_WAITING, timeout=_WAIT),

@@ -113,9 +113,9 @@ def _serves_again(stack: Stack, lie: str) -> None:
         client.wait_until(serves, _AGAIN, f"scores after {lie}")
 
 
-def _neighbour(scene: Scene, seconds: float) -> Report:
-    target = _stack(scene).serve.target
-    return neighbour.call(target, _HEALTHY, scene.directory / "trees", seconds)
+def _neighbour(scene: Scene, turn: Turn) -> Report:
+    target, load = _stack(scene).serve.target, neighbour.steady(turn.rate)
+    return neighbour.call(target, _HEALTHY, scene.directory / "trees", turn.seconds, load)
 
 
 def _case(name: str, about: str, lies: list[str]) -> Case:

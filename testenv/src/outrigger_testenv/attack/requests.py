@@ -49,10 +49,12 @@ def sent(
         during(scene, turn, function, count, address=scene.discards(tls), **arguments)
         return ""
 
-    def neighbour(scene: Scene, seconds: float) -> Report:
-        return scene.neighbour(seconds, stack(scene))
+    def neighbour(scene: Scene, turn: Turn) -> Report:
+        return scene.neighbour(turn, stack(scene))
 
-    return Case(name, about, attack, discard, prepare, stack=stack, neighbour=neighbour)
+    return Case(
+        name, about, attack, discard, prepare, stack=stack, neighbour=neighbour, repeats=True
+    )
 
 
 def serves(scene: Scene, stack: Stack) -> str:

@@ -6,7 +6,7 @@ import ssl
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from outrigger_testenv.attack.probes import status
 from outrigger_testenv.builder import ModelPackage
 from outrigger_testenv.client import Client
 from outrigger_testenv.errors import OutriggerError
-from outrigger_testenv.processes import Process, free_ports, listens
+from outrigger_testenv.processes import Process, ProcessError, free_ports, listens, resident
 from outrigger_testenv.stack import Stack
 
 NEIGHBOUR, WIDE = "good/neighbour", "good/wide"
@@ -37,6 +37,8 @@ _ADMINISTER = 10
 _CONTROL = re.compile("[^\\n -~\u00a0-\uffff]")
 # Messages have at most 4 KiB; a line of the log may quote a message and its causes.
 _LINE = 16 << 10
+# Bytes of memory that may stay, and the time within which the rest goes back to the kernel.
+KEPT, _SETTLED = 90_000_000, 60.0
 # A registry that sends nothing is given up after this time; a dripping one sends sooner.
 _REGISTRY_TIMEOUT = "6s"
 
@@ -47,6 +49,7 @@ class Scene:
     def __init__(self) -> None:
         self._open = ExitStack()
         self._others: dict[Callable[[Scene], Stack], Stack] = {}
+        self._levels: dict[int, int] = {}
         self.directory = Path(
             self._open.enter_context(tempfile.TemporaryDirectory(prefix="outrigger-attack-"))
         )
@@ -89,6 +92,20 @@ class Scene:
         self._load_good(stack)
         return stack
 
+    def level(self, process: Process) -> int:
+        """Bytes of memory that a process had when this was first called for it."""
+        return self._levels.setdefault(process.pid, resident(process.pid))
+
+    def kept(self) -> int:
+        """Bytes of memory that the control plane has beyond its level: at most `KEPT`, or what is
+        left after a minute.
+        """
+        process = self.stack.serve.process
+        level = self.level(process)
+        with suppress(ProcessError):
+            process.wait_until(lambda: resident(process.pid) - level <= KEPT, _SETTLED)
+        return resident(process.pid) - level
+
     def fresh(self, stack: Stack) -> None:
         """Replaces a control plane that an attack has broken."""
         for make, other in list(self._others.items()):
@@ -97,6 +114,8 @@ class Scene:
                 stack.close()
                 return
         stack.serve.process.kill()
+        if not stack.engine.process.running:
+            stack.engine.start()
         stack.serve.start()
         self._load_good(stack)
 
@@ -136,11 +155,12 @@ class Scene:
         """The address of the program that discards."""
         return self._discards_tls if tls else self._discards_plain
 
-    def neighbour(self, seconds: float, stack: Stack | None = None) -> neighbour.Report:
-        """Predicts for a time with the neighbour's model."""
+    def neighbour(self, turn: Turn, stack: Stack | None = None) -> neighbour.Report:
+        """Predicts for the time of a turn with the neighbour's model."""
         target, package = self.address("grpc", stack), self.package.directory
         trusted = self._certificate.authority if _has_tls(stack or self.stack) else None
-        return neighbour.call(target, NEIGHBOUR, package, seconds, authority=trusted)
+        load = neighbour.steady(turn.rate)
+        return neighbour.call(target, NEIGHBOUR, package, turn.seconds, load, authority=trusted)
 
     @contextmanager
     def attackers(

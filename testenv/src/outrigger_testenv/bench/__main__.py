@@ -16,6 +16,7 @@ from pathlib import Path
 
 from outrigger_testenv.bench import layout_page
 from outrigger_testenv.bench.batch.figures import BATCH_FIGURES, SOAK_FIGURES
+from outrigger_testenv.bench.client_figures import LOST_FIGURES
 from outrigger_testenv.bench.figure import FULL, QUICK, Effort, Figure, Skipped
 from outrigger_testenv.bench.figures import COMPARISONS, FIGURES, chosen
 from outrigger_testenv.bench.layout_figures import LAYOUT_FIGURES
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     known = COMPARISONS if options.before else FIGURES
     if options.only and not options.before:
-        known = (*known, *BATCH_FIGURES, *SOAK_FIGURES)
+        known = (*known, *LOST_FIGURES, *BATCH_FIGURES, *SOAK_FIGURES)
     figures = chosen(options.only, known)
     if not figures:
         _say(f"no figure has the prefix {options.only}:", *(figure.name for figure in known))

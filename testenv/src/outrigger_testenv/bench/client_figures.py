@@ -144,6 +144,18 @@ def _compressed(name: str, form: str, encoding: str) -> tuple[Figure, Figure]:
     )
 
 
+def _lost(client: str, generator: Client, is_throttled: bool) -> Figure:
+    how = ", with the control plane stopped for 0.4 s of each second" if is_throttled else ""
+    return Figure(
+        f"busy-{client}{'-throttled' if is_throttled else ''}-lost",
+        f"failed requests of {generator.name}, 100 in flight on one connection, 2 KB{how}",
+        REQUESTS,
+        partial(traffic.lost, generator, is_throttled),
+        at_most(0),
+        lambda effort: traffic.lost_effort(effort).measured,
+    )
+
+
 CLIENT_FIGURES = (
     *(_frames(name, form) for name, form in _FORMS.items()),
     _cpu("go", GO, "table", COLUMNAR, 1.25),
@@ -190,6 +202,13 @@ def _ratio(name: str, form: str, least: float) -> Figure:
 
 
 # Measured where a commit to compare with is given.
+# Minutes of load each, so they are measured only by name.
+LOST_FIGURES = tuple(
+    _lost(client, generator, is_throttled)
+    for client, generator in (("go", GO), ("core", CORE))
+    for is_throttled in (False, True)
+)
+
 CLIENT_COMPARISONS = (
     _ratio("table", COLUMNAR, 1.25),
     _ratio("kv", KEY_VALUE, 1.5),

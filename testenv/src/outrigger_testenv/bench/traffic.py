@@ -1,8 +1,9 @@
 """The request path as real clients use it: their frames, large requests, thousands of callers."""
 
 import resource
-from collections.abc import Mapping
-from contextlib import ExitStack
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -19,8 +20,9 @@ from outrigger_testenv.bench.clients import (
 )
 from outrigger_testenv.bench.figure import FULL, Effort, Failed, Measurement, Skipped
 from outrigger_testenv.bench.generator import CONTROL_PLANE, Report
-from outrigger_testenv.bench.setup import JSON, KEY_VALUE, Setup
+from outrigger_testenv.bench.setup import COLUMNAR, JSON, KEY_VALUE, Setup
 from outrigger_testenv.bench.spread import in_turns
+from outrigger_testenv.processes import Process
 
 MIB = 1 << 20
 # Requests in flight of a crowd of callers, and of a number of callers that is served without a
@@ -35,6 +37,44 @@ REFUSALS = frozenset({"OVERLOADED", "DEADLINE"})
 _OPEN = 64
 # Callers that keep a connection, and the seconds from one request of each to its next.
 _IDLERS, _EVERY = 8000, 10
+# Requests of about 2 KB, 100 at a time on one connection: many of them come with one read.
+BUSY = Call(COLUMNAR, treatments=20, connections=1, in_flight=100, timeout=30)
+# The time for which a throttled container may be stopped, and the time between two such, seconds.
+_STOPPED, _RUNNING = 0.4, 0.6
+
+
+@contextmanager
+def throttled(process: Process) -> Iterator[None]:
+    """Stops the process for a part of each second."""
+    over = threading.Event()
+
+    def stop_and_go() -> None:
+        while not over.wait(_RUNNING):
+            process.pause()
+            over.wait(_STOPPED)
+            process.resume()
+
+    thread = threading.Thread(target=stop_and_go)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def lost(client: Client, is_throttled: bool, setup: Setup, effort: Effort) -> Measurement:
+    """Failed requests of a busy connection, of hundreds of thousands."""
+    target = served(setup, setup.stack)
+    process = setup.stack.serve.process
+    with throttled(process) if is_throttled else nullcontext():
+        report = run(client, target, BUSY, lost_effort(effort), may_fail=True)
+    return Measurement([report.failed], {}, [report.raw()])
+
+
+def lost_effort(effort: Effort) -> Effort:
+    """One run of a minute in a full measurement."""
+    return replace(effort, repeats=1, measured=15 * effort.measured)
 
 
 def cpu_over_one_frame(client: Client, form: str, setup: Setup, effort: Effort) -> Measurement:

@@ -4,19 +4,21 @@ import itertools
 import os
 import re
 import shutil
+import signal
 import ssl
 import subprocess
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.chart.render import Object, Rendered, containers
 from outrigger_testenv.chart.root import brought, may_mount
-from outrigger_testenv.chart.user import isolated
+from outrigger_testenv.chart.user import as_rendered, isolated
 from outrigger_testenv.processes import Process, free_ports
 from outrigger_testenv.stack import LIBRARY_ENV, engine_program, library
 
@@ -30,7 +32,8 @@ class LocalPod:
 
     Ports differ from a cluster's: they are free ones of this machine. As root, a container has a
     root filesystem of its own with the volumes at their paths, the user of its security context (an
-    arbitrary one if it names none), and no capabilities. Otherwise it runs as our user, with
+    arbitrary one if it names none), no capabilities, and a namespace of processes of its own unless
+    the pod shares one, which is this machine's here. Otherwise it runs as our user, with
     directories below `directory` in place of the volumes' paths. Containers added by values are
     left out.
 
@@ -93,6 +96,25 @@ class LocalPod:
         arguments = [each.replace(service, "127.0.0.1:") for each in container["args"]]
         return self.run({**container, "args": arguments})
 
+    def first(self, name: str) -> int:
+        """The process id, on this machine, of a running container's first process."""
+        pid = self.processes[name].pid
+        if not self._alone():
+            return pid
+        (first,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return int(first)
+
+    def inside(self, name: str, *command: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command in a running container with its user and rights, as `kubectl exec` does.
+        Only root can.
+        """
+        namespaces = ["--mount", "--root", *(["--pid"] if self._alone() else [])]
+        enter = ["nsenter", f"--target={self.first(name)}", *namespaces, "--"]
+        contexts = self._contexts(self.rendered.container(name))
+        return subprocess.run(
+            [*enter, *as_rendered(*contexts), *command], capture_output=True, text=True, check=False
+        )
+
     def close(self) -> None:
         """Kills all processes and removes the directory."""
         for process in self.processes.values():
@@ -149,17 +171,22 @@ class LocalPod:
         )
 
     def _command(self, container: Object) -> list[str]:
-        program, *arguments = [*container["command"], *container["args"]]
-        command = [*map(str, _PROGRAMS[program]()), *arguments]
-        return self._within(container, command, _runtime(program))
+        *before, program = container["command"]
+        ours = [str(each) for each in _PROGRAMS[program]()]
+        command = [*before, *ours, *container["args"]]
+        return self._within(container, command, ours[:1], _runtime(program))
 
     def _within(
-        self, container: Object, command: list[str], further: Mapping[str, str] | None = None
+        self,
+        container: Object,
+        command: list[str],
+        files: Sequence[str] = (),
+        further: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """Wraps a command in the container's root, user and environment. The `further` variables
-        hold paths of this machine.
+        """Wraps a command in the container's root, user and environment. The command needs the
+        `files` of this machine, and those that the `further` variables hold.
         """
-        enter, places = self._enter(container, [command[0], *(further or {}).values()])
+        enter, places = self._enter(container, [*files, *(further or {}).values()])
 
         def local(text: str) -> str:
             return self._local(places.get(text, text), container)
@@ -168,16 +195,24 @@ class LocalPod:
             **{each["name"]: each.get("value", "") for each in container.get("env", [])},
             **(further or {}),
         }
-        contexts = (self.rendered.pod["securityContext"], container["securityContext"])
         variables = {name: local(value) for name, value in variables.items()}
-        return [*enter, *isolated(contexts, variables, [local(each) for each in command])]
+        local_command = [local(each) for each in command]
+        return [*enter, *isolated(self._contexts(container), variables, local_command)]
+
+    def _contexts(self, container: Object) -> tuple[Object, Object]:
+        """The security contexts of the pod and of the container."""
+        return self.rendered.pod["securityContext"], container["securityContext"]
+
+    def _alone(self) -> bool:
+        """Whether each container has a namespace of processes of its own."""
+        return may_mount() and not self.rendered.pod.get("shareProcessNamespace", False)
 
     def _enter(self, container: Object, needed: list[str]) -> tuple[list[str], dict[str, str]]:
         """The command prefix that enters the container's root, and the paths of the `needed` files
         within it.
         """
         directory = self.directory / "roots" / str(next(self._roots))
-        return brought(directory, self._mounts(container), needed)
+        return brought(directory, self._mounts(container), needed, self._alone())
 
     def _log(self, name: str) -> Path:
         return self.directory / f"{name}.log"
@@ -226,7 +261,13 @@ class LocalPod:
         hook = container.get("lifecycle", {}).get("preStop")
         if hook:
             self._exec(hook["exec"], container).wait(grace)
-        self.processes[container["name"]].stop(grace)
+        process = self.processes[container["name"]]
+        if process.running:
+            # Only the first process is signalled, which may be in another process group.
+            os.kill(self.first(container["name"]), signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait_until_ended(grace)
+        process.kill()
 
     def _exec(self, action: Object, container: Object) -> subprocess.Popen[bytes]:
         return subprocess.Popen(self._within(container, action["command"]))

@@ -12,10 +12,11 @@ from pathlib import Path
 # image, and the kernel's file systems.
 _SHARED = ("/usr", "/etc/ssl", "/dev", "/proc", "/sys")
 _LINKS = ("bin", "lib", "lib64", "sbin")
-# A script that bind-mounts a source to a target for each pair of arguments up to `--`, and then
-# executes the rest.
+# A script that bind-mounts a source to a target for each pair of arguments up to `--`, or mounts
+# the processes of its namespace where the source is `proc`, and then executes the rest.
 _BIND = (
-    'while [ "$1" != -- ]; do mount --rbind "$1" "$2" || exit 125; shift 2; done; shift; exec "$@"'
+    'while [ "$1" != -- ]; do if [ "$1" = proc ]; then mount -t proc proc "$2"; '
+    'else mount --rbind "$1" "$2"; fi || exit 125; shift 2; done; shift; exec "$@"'
 )
 
 
@@ -41,11 +42,17 @@ class Root:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.touch()
 
-    def enter(self) -> list[str]:
-        """The command prefix that enters this root; the command then runs in the same process."""
-        pairs = [(str(source), str(self._target(path))) for path, source in self._mounts.items()]
-        bound = [part for pair in pairs for part in pair]
+    def enter(self, alone: bool = False) -> list[str]:
+        """The command prefix that enters this root. `alone`: the command is process 1 of a
+        namespace of its own, and a child of the prefix's process; otherwise it is that process.
+        """
         unshared = ["unshare", "--mount", "--propagation", "private"]
+        mounts = dict(self._mounts)
+        if alone:
+            unshared += ["--pid", "--fork", "--kill-child"]
+            mounts["/proc"] = Path("proc")
+        pairs = [(str(source), str(self._target(path))) for path, source in mounts.items()]
+        bound = [part for pair in pairs for part in pair]
         return [*unshared, "sh", "-c", _BIND, "sh", *bound, "--", "chroot", str(self._directory)]
 
     def _target(self, path: str) -> Path:
@@ -53,24 +60,27 @@ class Root:
 
 
 def brought(
-    directory: Path, mounts: Mapping[str, Path], needed: Sequence[str]
+    directory: Path, mounts: Mapping[str, Path], needed: Sequence[str], alone: bool = False
 ) -> tuple[list[str], dict[str, str]]:
     """The command prefix that enters a new root with these mounts and the `needed` files, and the
-    paths of these files within it. Both are empty where nothing can be mounted.
+    paths of these files within it. Both are empty where nothing can be mounted. `alone` is that of
+    `Root.enter`.
     """
     if not may_mount():
         return [], {}
     # A directory where no volume is mounted.
     places = {path: f"/opt/{at}" for at, path in enumerate(needed) if path.startswith("/")}
     files = {place: Path(path) for path, place in places.items()}
-    return Root(directory, {**files, **mounts}).enter(), places
+    return Root(directory, {**files, **mounts}).enter(alone), places
 
 
 @functools.cache
 def may_mount() -> bool:
-    """Whether processes can be given another root filesystem, which needs root's rights."""
+    """Whether processes can be given another root filesystem and a namespace of their own, which
+    needs root's rights.
+    """
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         return False
     with tempfile.TemporaryDirectory() as directory:
-        command = [*Root(Path(directory) / "root", {}).enter(), "true"]
+        command = [*Root(Path(directory) / "root", {}).enter(alone=True), "true"]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -39,15 +39,15 @@ def call(link: grpc.Channel, name: str, request: Message) -> Message:
     return begin(link, name, request).result()
 
 
-def begin(link: grpc.Channel, name: str, request: Message) -> grpc.Future:
-    """Begins to call a method of the protocol."""
+def begin(link: grpc.Channel, name: str, request: Message, timeout: float = TIMEOUT) -> grpc.Future:
+    """Begins to call a method of the protocol, with a deadline of `timeout` seconds."""
     answer = getattr(messages, f"{name}Response")
     method = link.unary_unary(
         f"/{SERVICE}/{name}",
         request_serializer=lambda message: message.SerializeToString(),
         response_deserializer=answer.FromString,
     )
-    return method.future(request, timeout=TIMEOUT)
+    return method.future(request, timeout=timeout)
 
 
 def request(method: str, /, **fields: Any) -> Message:

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from outrigger_testenv.conformance_oip import http, rpc
 from outrigger_testenv.conformance_oip.clients import CLIENTS, results
-from outrigger_testenv.conformance_oip.http import HEADER_LENGTH, JSON, Answer
+from outrigger_testenv.conformance_oip.http import HEADER_LENGTH, JSON, TIMEOUT, Answer
 from outrigger_testenv.conformance_oip.tensors import encoded, tensor, told
 from outrigger_testenv.oip import environments
 from outrigger_testenv.oip.models import IDENTITY, identity
@@ -140,9 +140,9 @@ class Server:
         """Calls ModelInfer. Raises grpc.RpcError."""
         return rpc.call(self.channel(place.grpc if place else ""), "ModelInfer", request)
 
-    def begin(self, request: rpc.Request) -> grpc.Future:
-        """Begins to call ModelInfer."""
-        return rpc.begin(self.channel(), "ModelInfer", request)
+    def begin(self, request: rpc.Request, timeout: float = TIMEOUT) -> grpc.Future:
+        """Begins to call ModelInfer, with a deadline of `timeout` seconds."""
+        return rpc.begin(self.channel(), "ModelInfer", request, timeout)
 
     def infers(self, *inputs: Mapping[str, Any], model: str = FP32, **fields: Any) -> str:
         """The answer to an inference over gRPC with these inputs, as text."""

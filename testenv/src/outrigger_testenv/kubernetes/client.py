@@ -55,6 +55,10 @@ class Client:
         path = f"{path_of(content)}?{urllib.parse.urlencode(query)}"
         return self._call("PATCH", path, content, "application/apply-patch+yaml")
 
+    def update(self, path: str, changes: Object) -> Object:
+        """Changes fields of an object; lists are replaced."""
+        return self._call("PATCH", path, changes, "application/merge-patch+json")
+
     def patch_status(self, path: str, status: Object) -> Object:
         """Changes fields of an object's status; lists of conditions are merged by their types."""
         kind = "application/strategic-merge-patch+json"

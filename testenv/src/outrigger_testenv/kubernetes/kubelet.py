@@ -48,6 +48,7 @@ class Kubelet:
         self._seen: dict[str, Object] = {}
         self._processes: dict[str, Process] = {}
         self._stopping: set[str] = set()
+        self._ended: set[str] = set()
         self._fault: BaseException | None = None
 
     def __enter__(self) -> "Kubelet":
@@ -157,7 +158,7 @@ class Kubelet:
             binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}}
             self._client.create(f"{self._pods}/{name}/binding", {**binding, "target": target})
         elif "deletionTimestamp" in pod["metadata"]:
-            if process is None or not process.running:
+            if process is None or uid in self._ended:
                 self._client.delete(f"{self._pods}/{name}", uid)
             elif uid not in self._stopping:
                 # A second signal would end it at once.
@@ -187,6 +188,8 @@ class Kubelet:
         state = {"terminated": {"exitCode": code, "finishedAt": _now()}}
         self._report(pod, "Failed" if code else "Succeeded", state)
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        # A pod that is being deleted stays until its end is reported.
+        self._ended.add(uid)
         with suppress(Refused):
             if "deletionTimestamp" in self._client.get(f"{self._pods}/{name}")["metadata"]:
                 self._client.delete(f"{self._pods}/{name}", uid)

@@ -54,6 +54,15 @@ CASES = [
     Case("tweedie", "Tweedie:variance_power=1.5", labels="positive", value="Exponent"),
     Case("uncertainty", "RMSEWithUncertainty", value="RMSEWithUncertainty"),
     Case("targets", "MultiRMSE", labels="targets"),
+    Case("log-lin-quantile", "LogLinQuantile", labels="positive"),
+    Case(
+        "focal",
+        "Focal:focal_alpha=0.7;focal_gamma=2",
+        labels="classes 2",
+        value="Probability",
+    ),
+    Case("multi-cross-entropy", "MultiCrossEntropy", labels="chances", value="Probability"),
+    Case("no-rows-of-a-class", "MultiClass", {"classes_count": 4}, "classes 4", refused=True),
     Case("quantile", "Quantile:alpha=0.7"),
     Case("lossguide", "RMSE", {"grow_policy": "Lossguide", "max_leaves": 12, "depth": 9}),
     Case(
@@ -119,8 +128,10 @@ def fixture(case: Case, directory: Path) -> None:
 def shorten(path: Path) -> None:
     """Removes what describes the training, but for the loss: most of a small file."""
     model = json.loads(path.read_text())
-    loss = model["model_info"]["params"]["loss_function"]
-    model["model_info"] = {"params": {"loss_function": loss}}
+    info = model["model_info"]
+    model["model_info"] = {"params": {"loss_function": info["params"]["loss_function"]}}
+    if "class_params" in info:
+        model["model_info"]["class_params"] = info["class_params"]
     path.write_text(json.dumps(model, indent=1))
 
 
@@ -167,7 +178,11 @@ def labels(kind: str, rows: np.ndarray, draw: np.random.Generator) -> np.ndarray
     if kind == "positive":
         return np.exp(score / 2)
     if kind == "classes":
-        return np.digitize(score, np.quantile(score, np.linspace(0, 1, int(classes) + 1)[1:-1]))
+        found = np.digitize(score, np.quantile(score, np.linspace(0, 1, int(classes) + 1)[1:-1]))
+        # Class 2 of 4 has no rows.
+        return np.where((classes == "4") & (found == 2), 3, found)
+    if kind == "chances":
+        return np.stack([1 / (1 + np.exp(-score)), 1 / (1 + np.exp(score))], axis=1)
     if kind == "targets":
         return np.stack([score, 1 - 2 * score], axis=1)
     return score

@@ -74,7 +74,12 @@ def trees(draw: random.Random) -> dict:
         empty = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
         each.append(tree | {key: [] for key in empty})
     parameters = {"num_trees": str(TREES), "num_parallel_tree": "1"}
-    model = {"gbtree_model_param": parameters, "tree_info": [0] * TREES, "trees": each}
+    model = {
+        "gbtree_model_param": parameters,
+        "iteration_indptr": list(range(TREES + 1)),
+        "tree_info": [0] * TREES,
+        "trees": each,
+    }
     learner = {
         "gradient_booster": {"name": "gbtree", "model": model},
         "learner_model_param": {"base_score": "5E-1", "num_class": "0", "num_feature": "6"},

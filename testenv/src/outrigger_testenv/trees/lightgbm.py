@@ -97,9 +97,9 @@ class Booster:
 
     def predict(self, rows: np.ndarray, kind: str, iterations: tuple[int, int] | None = None):
         """The `kind` of result, `value`, `margin` or `leaf`: a row for each of `rows`, which are
-        f32. Versions before 3.0 cannot leave out the first iterations.
+        f32 or f64. Versions before 3.0 cannot leave out the first iterations.
         """
-        rows = np.ascontiguousarray(rows, dtype=np.float32)
+        rows = np.ascontiguousarray(rows)
         first, end = iterations or (0, -1)
         count = ctypes.c_int(end - first if iterations else -1)
         out = np.zeros(len(rows) * 4096)

@@ -14,6 +14,7 @@ TRAINING = 300
 ROWS = 14
 NEAREST = 10
 """Rows beside the thresholds of a model."""
+START = 1_700_000_000
 
 COMMON = {
     "verbosity": -1,
@@ -50,6 +51,8 @@ class Case:
     complete: bool = False
     """True if no value is missing in the training."""
     names: bool = False
+    doubles: bool = False
+    """True if its rows are f64 that f32 does not tell apart: times of an hour, in seconds."""
 
 
 CASES = [
@@ -115,6 +118,18 @@ CASES = [
         {"objective": "regression", "min_data_in_leaf": 1000, **LINEAR},
         plain=True,
     ),
+    *(
+        Case(
+            f"doubles{name}", {"num_leaves": 31, **parameters}, 6, labels, plain=True, doubles=True
+        )
+        for name, parameters, labels in [
+            ("", {"objective": "regression"}, "numbers"),
+            ("-zero", {"objective": "regression", "zero_as_missing": "true"}, "numbers"),
+            ("-categories", {"objective": "binary", **CATEGORIES}, "classes 2"),
+            ("-classes", {"objective": "multiclass", "num_class": 3}, "classes 3"),
+            ("-linear", {"objective": "regression", "num_leaves": 6, **LINEAR}, "numbers"),
+        ]
+    ),
 ]
 
 
@@ -148,6 +163,11 @@ def shorten(path: Path) -> None:
 
 
 def expected(booster: Booster, case: Case, rows: np.ndarray, version: tuple[int, ...]):
+    if case.doubles:
+        yield "doubles", rows
+        for kind in ("margin", "leaf"):
+            yield f"doubles-{kind}", booster.predict(rows, kind)
+        return
     yield "rows", rows
     if case.rounds == 0:
         return
@@ -165,6 +185,9 @@ def features(case: Case, count: int, draw: np.random.Generator) -> np.ndarray:
     rows[:, 1] = np.where(draw.random(count) < 0.4, 0, rows[:, 1])
     rows[:, 3] = draw.integers(0, 40, count)
     rows[:, 4] = draw.integers(0, 4, count)
+    if case.doubles:
+        rows[:, 0] = START + draw.uniform(0, 3600, count)
+        rows[:, 2] = np.where(draw.random(count) < 0.3, 0, rows[:, 2] * 1e-9)
     if not case.complete:
         rows[draw.random(rows.shape) < 0.15] = np.nan
     return rows
@@ -174,7 +197,10 @@ def scoring(case: Case, model: Path) -> np.ndarray:
     """Rows to score: with missing values, numbers around zero and around the model's thresholds,
     and values that no row of the training has.
     """
-    rows = features(case, ROWS + NEAREST, np.random.default_rng(2)).astype(np.float32)
+    rows = features(case, ROWS + NEAREST, np.random.default_rng(2))
+    if case.doubles:
+        return beside_thresholds(rows, model)
+    rows = rows.astype(np.float32)
     tiny = np.float32(1e-35)
     rows[0] = np.nan
     rows[1] = 0
@@ -190,8 +216,23 @@ def scoring(case: Case, model: Path) -> np.ndarray:
     return rows
 
 
-def thresholds(model: Path):
-    """The numbers nearest to some thresholds of numerical splits, each with its feature."""
+def beside_thresholds(rows: np.ndarray, model: Path) -> np.ndarray:
+    """Rows of f64, among them the thresholds of numerical splits and the numbers beside them."""
+    found = splits(model)
+    near = rows[np.arange(60) % len(rows)]
+    for at, row in enumerate(near):
+        feature, threshold = found[at * len(found) // len(near)]
+        row[feature] = np.nextafter(threshold, [-np.inf, threshold, np.inf][at % 3])
+    tiny = float(np.float32(1e-35))
+    rows[0], rows[1], rows[2] = np.nan, 0, -0.0
+    rows[3], rows[4], rows[5], rows[6] = tiny, -tiny, np.nextafter(tiny, 1), -np.nextafter(tiny, 1)
+    rows[7], rows[8], rows[9], rows[10] = 1e300, -1e300, np.inf, -np.inf
+    rows[11, 3:], rows[12, 3:], rows[13, 3:] = -1e-9, -1, 16777217
+    return np.concatenate([rows, near])
+
+
+def splits(model: Path) -> list[tuple[int, float]]:
+    """The features and thresholds of numerical splits."""
     found = []
     lines = [line.partition("=") for line in model.read_text().splitlines()]
     values = {}
@@ -200,6 +241,12 @@ def thresholds(model: Path):
         if key == "decision_type":
             nodes = zip(values["split_feature"], values["threshold"], values[key], strict=True)
             found += [(int(f), float(t)) for f, t, kind in nodes if not int(kind) & 1]
+    return found
+
+
+def thresholds(model: Path):
+    """The numbers nearest to some thresholds of numerical splits, each with its feature."""
+    found = splits(model)
     step = max(1, 2 * len(found) // NEAREST)
     for feature, threshold in found[::step]:
         nearest = np.float32(threshold)

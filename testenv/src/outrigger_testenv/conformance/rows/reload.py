@@ -209,13 +209,13 @@ _REFUSED = [
     Row(
         "reload-no-platform",
         "no platform of a known model",
-        "INVALID_ARGUMENT: Illegal setting neither *model_platform*",
+        "INVALID_ARGUMENT: Illegal setting neither *model_platform, model name is *",
         _changed(model_platform=""),
     ),
     Row(
         "reload-type-and-platform",
         "platform and type of a known model",
-        "INVALID_ARGUMENT: Illegal setting both *",
+        "INVALID_ARGUMENT: Illegal setting both *model_platform, model name is *",
         _changed(model_type=_TENSORFLOW),
     ),
     Row("reload-type", "the deprecated type without a platform", "OK", _type_alone),
@@ -318,13 +318,13 @@ LAST = [
     Row(
         "reload-new-without-platform",
         "no platform of a new model is refused",
-        "INVALID_ARGUMENT: Illegal setting neither *model_platform*",
+        "INVALID_ARGUMENT: Illegal setting neither *model_platform, model name is *",
         lambda scene: scene.refused(scene.model("nothing", model_platform="")),
     ),
     Row(
         "reload-for-ever",
         "and no further list is accepted",
-        "INVALID_ARGUMENT: Illegal setting neither *model_platform*",
+        "INVALID_ARGUMENT: Illegal setting neither *model_platform, model name is *",
         lambda scene: scene.push(timeout=STILL),
     ),
 ]

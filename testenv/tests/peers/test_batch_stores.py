@@ -299,6 +299,13 @@ def test_a_store_that_is_not_there_is_an_error(moto, triton):
     moto.relay.mend()
     absent = job.command("status", "s3://nothing/out")
     assert absent.returncode == 64 and "is not a job" in absent.stderr, absent.stderr
+    settings = json.loads(job.settings.read_text())
+    for key in ("output", "input"):
+        job.settings.write_text(json.dumps(settings | {key: "s3://nothing/out/"}))
+        process = job.start()
+        _, errors = process.communicate(timeout=TIMEOUT)
+        assert process.returncode == 64, errors
+        assert "the bucket s3://nothing does not exist" in errors
 
 
 def test_a_store_that_ignores_conditions_is_refused(triton, tmp_path):

@@ -152,6 +152,30 @@ def test_rows_have_the_scores_of_the_library(framework, packages, tmp_path):
     assert manifest["chunks"][0]["version"].startswith("sha256:")
 
 
+def test_a_column_of_ids_is_a_sparse_feature_and_no_key(tmp_path):
+    import xgboost
+
+    draw, directory = np.random.default_rng(1), tmp_path / "package"
+    columns = np.where(draw.random((500, 12)) < 0.3, np.float32(1), np.nan)
+    weights = 100 * np.arange(12)
+    data = xgboost.DMatrix(columns, np.nansum(columns * weights, axis=1))
+    booster = xgboost.train({"max_depth": 5}, data, 10)
+    directory.mkdir()
+    booster.save_model(directory / "model.ubj")
+    # XGBoost Serving's file needs no metadata.json: its features are lists of ids.
+    (directory / "model.ubj").rename(directory / "deploy.model")
+    ids = [np.flatnonzero(row == 1).tolist() for row in columns]
+    table = pa.table({"id": range(500), "xgboost_features": pa.array(ids, pa.list_(pa.int64()))})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    command = [outrigger(), "batch", "run", "--package", directory, "--to", tmp_path / "scored"]
+    command += ["--input", tmp_path / "rows.parquet"]
+    subprocess.run(command, check=True, timeout=TIMEOUT)
+    found, _ = _output(tmp_path / "scored")
+    assert found.column_names == ["id", "value", "margin", "leaf"]
+    assert found["id"].to_pylist() == table["id"].to_pylist()
+    assert np.array_equal(np.float32(found["value"].to_pylist()), booster.predict(data))
+
+
 def test_a_package_that_is_not_valid_is_found_before_the_first_row(packages, tmp_path):
     _rows(tmp_path / "rows.parquet", 10)
     broken = tmp_path / "package"

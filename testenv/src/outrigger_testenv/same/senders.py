@@ -1,0 +1,221 @@
+"""Sends a case to a running program, or runs it as a command, and returns its outcome."""
+
+import base64
+import http.client
+import json
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import grpc
+from google.protobuf import descriptor_pool, json_format, message_factory
+
+# They describe the services to the pool.
+from inference import inference_pb2  # noqa: F401
+from outrigger.v1 import canary_pb2, model_pb2, prediction_pb2, validation_pb2  # noqa: F401
+from outrigger_testenv.binary import outrigger
+from outrigger_testenv.same.mask import HEADERS
+
+TIMEOUT = 20.0
+# Files that commands write are outcomes too, up to so many bytes of each.
+KEPT = 1 << 16
+
+
+class Unsendable(ValueError):
+    """The case's message cannot be written in its format, so that there is nothing to send."""
+
+
+class Http:
+    """Sends requests to the listeners of one control plane, one after the other on one connection
+    each.
+    """
+
+    def __init__(self, listeners: Mapping[str, str], token: str):
+        self._listeners, self._token = listeners, token
+
+    def __call__(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        address = urlsplit(self._listeners[content.get("listener", "http")]).netloc
+        headers = {"content-type": "application/json", **headers_of(content, self._token)}
+        headers = {name: value for name, value in headers.items() if value is not None}
+        connection = http.client.HTTPConnection(address, timeout=TIMEOUT)
+        try:
+            connection.request(
+                content.get("method", "POST"), content["path"], body_of(content), headers
+            )
+            answer = connection.getresponse()
+            body = answer.read()
+        finally:
+            connection.close()
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        return {"status": answer.status, "headers": kept(headers), "body": readable(body)}
+
+
+class Grpc:
+    """Calls methods by name, with messages that are written as JSON or hexadecimal bytes."""
+
+    def __init__(self, targets: Mapping[str, str], token: str):
+        self._token = token
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        self._channels = {
+            name: grpc.insecure_channel(target, options) for name, target in targets.items()
+        }
+
+    def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+
+    def __call__(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        service, method = content["call"].rsplit("/", 1)
+        channel = self._channels[content.get("listener", "grpc")]
+        request, response = types(service, method)
+        if "bytes" in content:
+            message = bytes.fromhex(content["bytes"])
+        else:
+            try:
+                message = json_format.ParseDict(content["message"], request()).SerializeToString()
+            except (json_format.ParseError, TypeError, ValueError, AttributeError) as error:
+                raise Unsendable(str(error)) from error
+        metadata = list(headers_of(content, self._token).items())
+        call = channel.unary_unary(f"/{service}/{method}")
+        try:
+            answer, sent = call.with_call(message, timeout=TIMEOUT, metadata=metadata)
+        except grpc.RpcError as error:
+            trailing = {each.key: each.value for each in error.trailing_metadata() or ()}
+            return {
+                "code": error.code().name,
+                "text": error.details(),
+                "details": details(trailing.pop("grpc-status-details-bin", b"")),
+                "metadata": kept(trailing),
+            }
+        leading = {each.key: each.value for each in sent.initial_metadata() or ()}
+        return {
+            "code": "OK",
+            "message": json_format.MessageToDict(
+                response.FromString(answer), preserving_proto_field_name=True
+            ),
+            "metadata": kept(leading),
+        }
+
+
+class Commands:
+    """Runs commands in a directory of their own, with files that the case describes."""
+
+    def __init__(self, packages: Path, variables: Mapping[str, str]):
+        self._packages = packages
+        self._variables = dict(variables)
+
+    def __call__(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory(prefix="same-") as name:
+            directory = Path(name)
+            for path, text in content.get("files", {}).items():
+                file = directory / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                if isinstance(text, dict) and set(text) == {"base64"}:
+                    file.write_bytes(base64.b64decode(text["base64"]))
+                else:
+                    file.write_text(
+                        self._filled(text if isinstance(text, str) else json.dumps(text))
+                    )
+            self._copy(directory, content.get("package"))
+            before = {file: file.read_bytes() for file in directory.rglob("*") if file.is_file()}
+            steps = content.get("steps") or [content["arguments"]]
+            return {
+                "steps": [self._run(directory, step) for step in steps],
+                "files": {
+                    str(file.relative_to(directory)): readable(file.read_bytes())
+                    for file in sorted(directory.rglob("*"))
+                    if file.is_file()
+                    and before.get(file) != file.read_bytes()
+                    and file.stat().st_size <= KEPT
+                },
+            }
+
+    def _copy(self, directory: Path, package: str | None) -> None:
+        """Makes `package` in the directory, with the files of the case in place of those of the
+        package.
+        """
+        if package is None:
+            return
+        for file in (self._packages / package).rglob("*"):
+            target = directory / "package" / file.relative_to(self._packages / package)
+            if file.is_dir():
+                target.mkdir(parents=True, exist_ok=True)
+            elif not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(file.read_bytes())
+
+    def _filled(self, text: str) -> str:
+        return text.replace("{packages}", str(self._packages))
+
+    def _run(self, directory: Path, arguments: list[str]) -> dict[str, Any]:
+        done = subprocess.run(
+            [outrigger(), *map(self._filled, arguments)],
+            cwd=directory,
+            capture_output=True,
+            timeout=60,
+            env=self._variables,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        return {
+            "exit": done.returncode,
+            "output": readable(done.stdout),
+            "errors": readable(done.stderr),
+        }
+
+
+def kept(headers: Mapping[str, str | bytes]) -> dict[str, Any]:
+    """The headers that two answers have in common, in the order of their names."""
+    return {name: readable(value) for name, value in sorted(headers.items()) if name not in HEADERS}
+
+
+def headers_of(content: Mapping[str, Any], token: str) -> dict[str, str]:
+    """The headers of a case; `{token}` is the operator's token."""
+    headers = content.get("headers", {})
+    return {name: value and value.replace("{token}", token) for name, value in headers.items()}
+
+
+def body_of(content: Mapping[str, Any]) -> bytes | None:
+    """The body of a request over HTTP: `json`, `text` or `base64`."""
+    if "text" in content:
+        return content["text"].encode()
+    if "base64" in content:
+        return base64.b64decode(content["base64"])
+    return json.dumps(content["json"]).encode() if "json" in content else None
+
+
+def readable(value: bytes | str) -> Any:
+    """Text as it is, JSON as a document, and other bytes in hexadecimal."""
+    if isinstance(value, str):
+        return value
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return {"bytes": value.hex()}
+    if text[:1] in ("{", "["):
+        try:
+            # Numbers keep their digits.
+            return json.loads(text, parse_float=str, parse_int=str)
+        except ValueError:
+            pass
+    return text
+
+
+def types(service: str, method: str) -> tuple[type, type]:
+    """The classes of a method's request and response."""
+    found = descriptor_pool.Default().FindServiceByName(service).FindMethodByName(method)
+    return tuple(map(message_factory.GetMessageClass, (found.input_type, found.output_type)))
+
+
+def details(encoded: bytes) -> Any:
+    """The details of a failure."""
+    from google.rpc import error_details_pb2, status_pb2  # noqa: F401
+
+    status = status_pb2.Status.FromString(encoded)
+    try:
+        return [json_format.MessageToDict(each) for each in status.details]
+    except TypeError:
+        return encoded.hex()
