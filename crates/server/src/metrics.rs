@@ -145,7 +145,7 @@ pub const METRICS: &[Metric] = &[
         help: "Connections that ended for a cause, by listener and cause: places (all were taken, \
                and this was the longest idle one of the peer with the most), flood (HTTP/2 \
                frames that ask for nothing), an error of the peer in HTTP/2 (protocol, \
-               flow_control, frame_size, compression, or calm for too much of what costs the \
+               flow_control, frame_size, or calm for too much of what costs the \
                server), peer (it reported an error of the server), or http1 (bytes that are no \
                HTTP).",
     },

@@ -90,7 +90,6 @@ fn of_http2(error: &h2::Error) -> Option<Ending> {
     Some(match reason {
         Reason::FLOW_CONTROL_ERROR => Ending::FlowControl,
         Reason::FRAME_SIZE_ERROR => Ending::FrameSize,
-        Reason::COMPRESSION_ERROR => Ending::Compression,
         Reason::ENHANCE_YOUR_CALM => Ending::Calm,
         _ => Ending::Protocol,
     })

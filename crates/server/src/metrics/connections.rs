@@ -28,20 +28,18 @@ pub(crate) enum Ending {
     Protocol,
     FlowControl,
     FrameSize,
-    Compression,
     Calm,
     Peer,
     Http1,
 }
 
 impl Ending {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 8] = [
         Self::Places,
         Self::Flood,
         Self::Protocol,
         Self::FlowControl,
         Self::FrameSize,
-        Self::Compression,
         Self::Calm,
         Self::Peer,
         Self::Http1,
@@ -54,7 +52,6 @@ impl Ending {
             Self::Protocol => "protocol",
             Self::FlowControl => "flow_control",
             Self::FrameSize => "frame_size",
-            Self::Compression => "compression",
             Self::Calm => "calm",
             Self::Peer => "peer",
             Self::Http1 => "http1",

@@ -2,6 +2,7 @@ use std::fmt;
 
 use axum::Router;
 use metrics_exporter_prometheus::PrometheusBuilder;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tracing::{
     Event, Level, Metadata, Subscriber,
     field::Field,
@@ -74,6 +75,12 @@ async fn errors_of_the_protocol_are_counted_by_cause_and_logged_once_a_minute() 
         let line = format!("{{listener=\"http\",cause=\"{cause}\"}} 2");
         until(|| rendered.render().contains(&line)).await;
     }
+    for served in &listeners {
+        let mut caller = served.connect().await;
+        caller.write_all(b"\x16\x03\x01 is a handshake of TLS\r\n\r\n").await.unwrap();
+        caller.read_to_end(&mut Vec::new()).await.expect("it ends the connection");
+    }
+    until(|| rendered.render().contains("{listener=\"http\",cause=\"http1\"} 2")).await;
     let warnings = warnings.0.lock().unwrap();
     assert_eq!(warnings.len(), listeners.len(), "{warnings:?}");
     for part in ["cause=\"protocol\"", "peer=127.0.0.1:", "others=0", "listener=\"http\""] {
