@@ -9,6 +9,8 @@ pub mod engine;
 pub mod http2;
 #[cfg(feature = "layers")]
 pub mod layers;
+#[cfg(feature = "linear")]
+pub mod linear;
 #[cfg(feature = "oip")]
 pub mod oip;
 #[cfg(feature = "saved-model")]

@@ -35,7 +35,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("trials", &["core", "oci", "features", "canary", "score"]),
     ("onnx", &["core", "oip", "proto", "rpc", "run"]),
     ("onnxruntime", &["core", "oip", "onnx", "proto", "run"]),
-    ("linear", &["budget", "core", "run"]),
     ("forest", &["budget", "core", "fm", "run", "trees"]),
     ("tables", &["json"]),
     ("vectors", &[]),
@@ -129,6 +128,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "testkit",
         &[
+            "budget",
             "core",
             "proto",
             "features",

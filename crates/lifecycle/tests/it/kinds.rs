@@ -88,7 +88,7 @@ impl Kind {
             let engine: Arc<dyn Engine> = match (&server, framework) {
                 (Some(server), _) => Arc::new(remote::Engine::new(server.socket(), timeout)),
                 (None, Framework::Xgboost) => Arc::new(outrigger_forest::engine(&budget)),
-                (None, _) => Arc::new(outrigger_linear::engine(&budget)),
+                (None, _) => Arc::new(outrigger_testkit::linear::engine(&budget)),
             };
             (id.clone(), engine)
         })

@@ -11,12 +11,12 @@ use outrigger_lifecycle::{
     By, Canaries, CanaryOutcome, CanaryPhase, Config, EngineView, Engines, Handle, Images, Lease,
     Retry, Snapshot, Tunables, VersionView, Watch, start,
 };
-use outrigger_linear::LINEAR;
 use outrigger_proto::outrigger::v1::PredictRequest;
 use outrigger_store::Store;
 use outrigger_testkit::{
     engine::FakeEngine,
     layers::package_layer,
+    linear::LINEAR,
     registry::{LayerBlob, Registry},
     remote::SCRIPTED,
     saved_model::{Linear, Model},

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use outrigger_core::VersionPolicy;
-use outrigger_linear::LINEAR;
+use outrigger_testkit::linear::LINEAR;
 
 use super::{environment::variable, *};
 
@@ -382,7 +382,7 @@ fn an_engine_that_batches_takes_as_many_users_as_callers_send() {
 
 #[test]
 fn an_engine_in_the_process_stands_beside_either_section() {
-    let make = |budget: &_| Arc::new(outrigger_linear::engine(budget)) as Arc<_>;
+    let make = |budget: &_| Arc::new(outrigger_testkit::linear::engine(budget)) as Arc<_>;
     let kinds = Kinds::shipped().with(Kind::in_process("linear", vec![LINEAR], make));
     let engines = |engines: &str| {
         let file = format!("{MINIMAL}\n{engines}\nmodels: [{{name: a, engine: linear}}]");

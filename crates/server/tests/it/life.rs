@@ -7,13 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use outrigger_linear::LINEAR;
 use outrigger_proto::outrigger::v1::{
     GetModelRequest, ListCanariesRequest, ListCanariesResponse, PredictRequest, PredictResponse,
     canary_decision::Outcome, model_version::State, predict_response::Output,
 };
 use outrigger_server::{Kind, Kinds};
 use outrigger_testkit::{
+    linear::{self, LINEAR},
     package::{Framework, Package},
     remote::{self, Mode, SCRIPTED, Server},
 };
@@ -56,7 +56,7 @@ struct Three {
 }
 
 fn kinds() -> Kinds {
-    let make = |budget: &_| Arc::new(outrigger_linear::engine(budget)) as Arc<_>;
+    let make = |budget: &_| Arc::new(linear::engine(budget)) as Arc<_>;
     let linear = Kind::in_process("linear", vec![LINEAR], make);
     let scripted = Kind::configured("scripted", vec![SCRIPTED], |settings| {
         let Scripted { socket } = settings.read()?;

@@ -7,7 +7,6 @@ use std::{
 };
 
 use outrigger_forest::FRAMEWORKS;
-use outrigger_linear::LINEAR;
 use outrigger_oci::{Client, Reference, build};
 use outrigger_oip_engine::OIP;
 use outrigger_proto::{
@@ -21,6 +20,7 @@ use outrigger_proto::{
 use outrigger_server::{Addresses, Kinds, Reload, Running, config::Source};
 use outrigger_testkit::{
     engine::{FakeEngine, Gate, Predicting, floats},
+    linear::LINEAR,
     package::Package,
     remote::SCRIPTED,
     saved_model::{Linear, Model, package_dir},

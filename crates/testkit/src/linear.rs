@@ -1,5 +1,5 @@
 //! Linear models, scored in this process: the worked example of a framework
-//! (docs/contributing.md). No binary ships it; tests put it beside other engines.
+//! (docs/contributing.md). Tests put it beside other engines.
 //!
 //! A model is the file `linear.json` in the image's directory `/data/linear`:
 //! `{"user": [1.0], "treatment": [0.5, 2.0], "bias": 1.0}`. Its inputs are `user`, float32
