@@ -1,4 +1,6 @@
-"""Canaries are promoted or rolled back by the control plane."""
+"""Canaries are promoted or rolled back by the control plane: one that is better, one that fails and
+one that is slow, under load. The judge's tests have the others, in simulated time.
+"""
 
 import json
 import time
@@ -9,36 +11,13 @@ import pytest
 
 from outrigger_testenv.client import request, selector
 from outrigger_testenv.load import Load
-from outrigger_testenv.variants import better, constant, good
+from outrigger_testenv.variants import better, good
 
 MODEL = "canary/tiny"
 TIMEOUT = 300.0
 
-# Settings for a decision within seconds. The machine may be busy, so latency must differ by far to
-# count.
-QUICK = {
-    "minimum_time": "3s",
-    "minimum_requests": 200,
-    "warm_up": {"requests": 200},
-    "ramp": {"share": 0.3},
-    "signals": {
-        "error_rate": {"margin": 0.05},
-        "non_finite": {"limits": {"margin": 0.05}},
-        "score_drift": {"margin": 0.2},
-        "latency": {"limits": {"tolerance": 1.0, "margin": 9.0}},
-    },
-}
 # The default margins and numbers of requests, without the ten minutes that a promotion waits for.
-DEFAULT = {"minimum_time": "3s", "ramp": {"share": 0.5}}
-BOTH = pytest.mark.parametrize("settings", [QUICK, DEFAULT], ids=["quick", "default"])
-
-
-def not_a_number(user, offer):
-    """Gives NaN for users of an odd age; the first request has an even one."""
-    import tensorflow as tf
-
-    odd = tf.equal(tf.math.floormod(user, 2.0), 1.0)
-    return tf.where(odd, tf.constant(np.nan, tf.float32), good(user, offer))
+SETTINGS = {"minimum_time": "3s", "ramp": {"share": 0.5}}
 
 
 def failing(user, offer):
@@ -63,15 +42,9 @@ def slow(user, offer):
 
 
 @pytest.fixture
-def settings():
-    """The settings of canaries, unless a test has others."""
-    return QUICK
-
-
-@pytest.fixture
-def stack(needs_registry, own_stack, package, settings):
+def stack(needs_registry, own_stack, package):
     """A stack that serves the good model."""
-    stack = own_stack(overrides={"canary": {"defaults": settings}})
+    stack = own_stack(overrides={"canary": {"defaults": SETTINGS}})
     stack.live = stack.push(package(good), MODEL)
     stack.client().load(MODEL)
     return stack
@@ -118,21 +91,19 @@ def in_split(found):
     return any(each["phase"] == "PHASE_SPLIT" for each in found.get("canaries", []))
 
 
-def tried_under_load(stack, package, directory, settings=None):
+def tried_under_load(stack, package, directory):
     """Pushes a canary under load, and waits for the decision and some more requests. Returns its
     digest, the decision, and the report of the load.
     """
-    labels = {"dev.outrigger.canary": json.dumps(settings or {})}
     with Load(stack.serve.target, requests(), directory) as load:
         load.wait_for(stack.live)
-        digest = stack.push(package, MODEL, "latest_canary", labels)
+        digest = stack.push(package, MODEL, "latest_canary")
         found = wait_for(stack, "decided", decided)
         load.wait_until(load.answered + 2000)
         return digest, found["decisions"][0], load.stop()
 
 
-@BOTH
-@pytest.mark.parametrize("bad", [constant, not_a_number, failing])
+@pytest.mark.parametrize("bad", [failing, slow])
 def test_a_bad_canary_is_rolled_back_and_no_request_fails(stack, package, tmp_path, capsys, bad):
     digest, decision, report = tried_under_load(stack, package(bad), tmp_path)
     with capsys.disabled():
@@ -140,29 +111,13 @@ def test_a_bad_canary_is_rolled_back_and_no_request_fails(stack, package, tmp_pa
         print(f"  {decision['reason']}")
     assert decision["outcome"] == "OUTCOME_ROLLED_BACK"
     assert (decision["canary_digest"], decision["by"]) == (digest, "judge")
+    assert decision["reason"].startswith("rollback: latency ") == (bad is slow)
     assert report.failed == 0, report.first_errors
     assert stack.registry.digest(f"models/{MODEL}", "latest") == stack.live
     after = wait_for(stack, "rejected", lambda found: not in_split(found))
     assert after["canaries"][0]["phase"] == "PHASE_REJECTED"
 
 
-@BOTH
-def test_a_merely_slow_canary_is_rolled_back_and_no_request_fails(
-    stack, package, tmp_path, capsys, settings
-):
-    sooner = {"signals": {"latency": {"limits": {"tolerance": 0.5, "margin": 1.0}}}}
-    sooner = sooner if settings is QUICK else None
-    _, decision, report = tried_under_load(stack, package(slow), tmp_path, sooner)
-    with capsys.disabled():
-        print(f"\n  slow: {decision['verdict']['canary_requests']} requests; {report}")
-        print(f"  {decision['reason']}")
-    assert decision["outcome"] == "OUTCOME_ROLLED_BACK"
-    assert decision["reason"].startswith("rollback: latency ")
-    assert report.failed == 0, report.first_errors
-    assert stack.registry.digest(f"models/{MODEL}", "latest") == stack.live
-
-
-@BOTH
 def test_a_good_canary_is_promoted_and_no_request_fails(stack, package, tmp_path, capsys):
     digest, decision, report = tried_under_load(stack, package(better), tmp_path)
     with capsys.disabled():
@@ -206,26 +161,6 @@ def test_users_keep_their_arms_in_batches_of_any_users(stack, package, tmp_path)
         np.testing.assert_allclose(scores["score"], expected.ravel(), rtol=1e-5)
 
 
-def test_a_canary_that_fails_in_batches_is_rolled_back_and_no_batch_fails(stack, package):
-    client = stack.client()
-    stack.push(package(failing), MODEL, "latest_canary")
-    end = time.monotonic() + TIMEOUT
-    number, stood_in = 0, 0
-    while not decided(found := status(stack)):
-        assert time.monotonic() < end, found
-        for _ in range(50):
-            users = USERS[:8].set_axis([f"{number}-{user}" for user in range(8)])
-            number += 1
-            for batch in client.encode(users, OFFERS):
-                batch.model.CopyFrom(selector(MODEL))
-                answers = client.call_batch(batch).responses
-                assert len(answers) == len(users)
-                stood_in += any(answer.HasField("degraded") for answer in answers)
-    assert found["decisions"][0]["outcome"] == "OUTCOME_ROLLED_BACK"
-    assert "error rate" in found["decisions"][0]["reason"]
-    assert stood_in > 0
-
-
 def test_a_trial_survives_a_restart_and_is_ended_by_hand(stack, package, tmp_path):
     patient = json.dumps({"minimum_time": "3600s"})
     labels = {"dev.outrigger.canary": patient}
@@ -249,19 +184,10 @@ def canary_requests(found):
     return sum(int(each.get("canary_requests", 0)) for each in verdicts)
 
 
-def test_a_label_that_cannot_be_used_refuses_the_canary(stack, package):
-    labels = {"dev.outrigger.canary": '{"confidence": 7}'}
-    stack.push(package(better), MODEL, "latest_canary", labels)
-    decision = wait_for(stack, "decided", decided)["decisions"][0]
-    assert decision["outcome"] == "OUTCOME_REFUSED"
-    assert "CANARY_INVALID" in decision["reason"] and "confidence" in decision["reason"]
-    assert status(stack)["canaries"][0]["phase"] == "PHASE_REJECTED"
-
-
 def test_a_canary_rolled_back_by_one_pod_is_rejected_by_the_others(stack, own_stack, package):
     images = {key: stack.serve.config["images"][key] for key in ("repository", "allowed")}
     images["plain_http"] = [stack.registry.host]
-    overrides = {"canary": {"defaults": QUICK}, "images": images}
+    overrides = {"canary": {"defaults": SETTINGS}, "images": images}
     other = own_stack(overrides=overrides, with_registry=False)
     other.client().load(MODEL)
     digest = stack.push(package(better), MODEL, "latest_canary")
@@ -273,25 +199,6 @@ def test_a_canary_rolled_back_by_one_pod_is_rejected_by_the_others(stack, own_st
     assert (decision["canary_digest"], decision["by"]) == (digest, "registry")
     assert decision["reason"] == "rolled back elsewhere by ada: a hunch"
     assert stack.registry.digest(f"models/{MODEL}", "latest") == stack.live
-
-
-def test_a_canary_whose_tag_is_removed_is_tried_no_more(stack, package, tmp_path):
-    labels = {"dev.outrigger.canary": json.dumps({"minimum_time": "3600s"})}
-    with Load(stack.serve.target, requests(), tmp_path) as load:
-        digest = stack.push(package(better), MODEL, "latest_canary", labels)
-        wait_for(stack, "split", lambda found: canary_requests(found) > 100)
-        stack.registry.remove_tag(f"models/{MODEL}", "latest_canary")
-        decision = wait_for(stack, "decided", decided)["decisions"][0]
-        load.wait_until(load.answered + 1000)
-        report = load.stop()
-    assert decision["outcome"] == "OUTCOME_SUPERSEDED"
-    assert (decision["canary_digest"], decision["by"]) == (digest, "registry")
-    assert decision["reason"] == "the canary's tag was removed"
-    assert report.failed == 0, report.first_errors
-    assert "canaries" not in status(stack)
-    # Pushed again, the canary has a new trial.
-    stack.registry.tag(f"models/{MODEL}", digest, "latest_canary")
-    wait_for(stack, "on trial", warming_up)
 
 
 def warming_up(found):
