@@ -149,7 +149,10 @@ impl Client {
             if !pause.is_zero() {
                 sleep(pause).await;
             }
-            last = Some(failure);
+            // That a host does not have the model says less than the failure of one that has.
+            if last.is_none() || !failure.is_not_served() {
+                last = Some(failure);
+            }
         }
     }
 

@@ -125,21 +125,27 @@ impl Hosts {
 
     /// The place of the next attempt, if there is one now: at a host that is to be tried again, else
     /// at another one than the last and with the fewest calls for its limit. If none is in rotation,
-    /// all are tried: one may have come back.
+    /// all are tried: one may have come back. After a failure so are those without the model as far
+    /// as known: one may have loaded it, and one that has not says so at once.
     fn try_turn(&self, key: &Key, attempts: &Attempts) -> Result<Turn<'_>, NoHost> {
         let now = self.now();
         let mut states = self.lock();
         let places: Vec<_> = states.iter().map(|state| state.place(key, now)).collect();
         let gets_calls = |place: &Place| !matches!(place, Place::Out(_));
         let in_rotation = places.iter().filter(|place| gets_calls(place)).count();
-        let may_take = |host: usize| in_rotation == 0 || gets_calls(&places[host]);
+        let is_repeated = attempts.last().is_some();
+        let may_take = |host: usize| {
+            let may_have_it = is_repeated && states[host].only_lacks(key);
+            in_rotation == 0 || gets_calls(&places[host]) || may_have_it
+        };
         let admitted = (0..places.len()).filter(|host| attempts.admits(*host) && may_take(*host));
         let admitted: Vec<_> = admitted.collect();
         let best = admitted.iter().copied().filter(|host| states[*host].is_free());
         let best = best.min_by_key(|host| {
             let is_trial = places[*host] == Place::Trial;
+            let is_out = !gets_calls(&places[*host]);
             let state = &states[*host];
-            (!is_trial, attempts.last() == Some(*host), state.load(), state.used)
+            (!is_trial, attempts.last() == Some(*host), is_out, state.load(), state.used)
         });
         let Some(host) = best else {
             return Err(if admitted.is_empty() { NoHost::Out } else { NoHost::Busy });

@@ -225,23 +225,22 @@ impl Fleet {
     /// The fault of a server, for people.
     fn fault(&self, server: usize) -> Option<String> {
         let report = self.reports[server].as_ref()?;
-        let state = match &report.state {
-            Err(away) => return Some(away.failure.message.clone()),
-            Ok(state) => state,
-        };
-        let lacks = |(id, standing): &(&ServableId, &Standing)| {
-            let is_elsewhere = self.orders.wanted.get(*id).is_some_and(|wanted| wanted.is_up);
-            is_elsewhere && matches!(standing, Standing::Missing(_) | Standing::Pending)
-        };
-        let name = &self.names[server];
-        match (state.iter().find(lacks), &report.remark) {
-            (Some((id, Standing::Missing(failure))), _) => {
-                Some(format!("{name} does not have {id}: {}", failure.message))
-            }
-            (Some((id, _)), _) => Some(format!("{name} loads {id}")),
-            (None, Some(remark)) => Some(format!("{name} {remark}")),
-            (None, None) => None,
+        if let Err(away) = &report.state {
+            return Some(away.failure.message.clone());
         }
+        let name = &self.names[server];
+        let up_elsewhere = self.orders.wanted.iter().filter(|(_, wanted)| wanted.is_up);
+        let mut lacking = up_elsewhere.filter_map(|(id, wanted)| {
+            match self.standing(server, id, wanted.since)? {
+                Standing::Missing(failure) => {
+                    Some(format!("{name} does not have {id}: {}", failure.message))
+                }
+                Standing::Pending => Some(format!("{name} loads {id}")),
+                Standing::Ready | Standing::Leaving => None,
+            }
+        });
+        let remark = || report.remark.as_ref().map(|remark| format!("{name} {remark}"));
+        lacking.next().or_else(remark)
     }
 }
 

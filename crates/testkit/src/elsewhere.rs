@@ -132,12 +132,13 @@ impl<'a, S: Site> Bench<'a, S> {
         }
     }
 
-    /// Adds a version, and waits until every server runs it.
+    /// Adds a version, and waits until every server runs it, as the engine knows.
     async fn up_everywhere(&mut self, number: i64) {
         self.up(&[number]).await;
         for server in 0..self.site.servers() {
             self.until_runs_at(server, number).await;
         }
+        self.until_condition("well", |it| *it == Condition::up()).await;
     }
 
     /// Waits for the next report about a version.
@@ -346,8 +347,6 @@ pub async fn all_are_down(site: &impl Site) {
 pub async fn all_are_silent(site: &impl Site) {
     let mut bench = Bench::start(site);
     bench.up_everywhere(1).await;
-    // No load is in progress, whose answer would never come.
-    bench.until_condition("well", |it| *it == Condition::up()).await;
     (0..site.servers()).for_each(|server| site.behave(server, Behaviour::IsSilent));
     bench.until_condition("all are away", |it| it.reachable == Some(false)).await;
     let Condition { down_since, failure, .. } = &bench.condition;

@@ -64,6 +64,11 @@ impl State {
         self.models.get(key).map_or(Place::In, |model| model.ejection.place(now))
     }
 
+    /// True if nothing keeps a call of the model from the host but that it is known to lack it.
+    pub(super) fn only_lacks(&self, key: &Key) -> bool {
+        !self.is_away && self.absent.contains(key)
+    }
+
     pub(super) fn is_free(&self) -> bool {
         self.in_flight < self.limiter.limit()
     }

@@ -202,3 +202,15 @@ async fn a_host_out_of_rotation_gets_calls_only_if_there_is_no_other() {
     ask(4).await;
     assert_eq!(counts(), [8, 8]);
 }
+
+#[tokio::test]
+async fn after_a_failure_a_host_is_asked_that_lacked_the_model_when_it_was_looked_at() {
+    let failing = Answer::Status(13, "Stub process is not healthy".to_owned());
+    let ([good, bad], client) = two(failing).await;
+    client.set_absent(0, MODEL, true);
+    client.infer(&request(&[1.0])).await.expect("the answer of the host that has it by now");
+    assert_eq!((good.seen().len(), bad.seen().len()), (1, 1));
+    good.script(|_| Answer::Status(5, "unknown model".to_owned()));
+    let failure = fault(&client).await;
+    assert_eq!(failure.class, Class::Ambiguous, "{failure}");
+}

@@ -82,6 +82,14 @@ fn a_version_comes_up_on_one_server_while_the_other_is_down() {
 }
 
 #[test]
+fn a_server_that_has_not_heard_of_a_version_loads_it() {
+    let mut two = Two::new();
+    assert_eq!(two.report(0, Ok(BTreeMap::new())), []);
+    assert_eq!(two.has(1, Standing::Ready), [FromEngine::Up(version(1))]);
+    assert_eq!(two.failure().map(|text| text.contains("a loads m")), Some(true));
+}
+
+#[test]
 fn a_version_waits_for_servers_of_which_none_answers() {
     let mut two = Two::new();
     assert_eq!([two.is_away(0), two.is_away(1)].concat(), []);
