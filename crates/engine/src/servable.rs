@@ -1,6 +1,6 @@
 //! Servables: a model name with a version, and a SavedModel that is ready to run.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use outrigger_proto::{
@@ -12,9 +12,11 @@ use outrigger_proto::{
 };
 use outrigger_run::Pace;
 use prost::Message as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     batching::Batcher,
+    cores::cores,
     malformed::Malformed,
     status::Status,
     tensorflow::{Endpoint, Runtime, Session, Threads},
@@ -69,6 +71,9 @@ pub struct Servable {
     pub signature_map: Bytes,
     /// Batches its requests; `None` if each request is a run of its own.
     pub batcher: Option<Batcher>,
+    /// One permit per core: more concurrent runs would only take turns. Each servable has its own, so
+    /// that runs without end take none from other servables.
+    pub turns: Arc<Semaphore>,
 }
 
 /// The signatures of a meta graph: parsed, and in their original encoding.
@@ -88,7 +93,14 @@ impl Servable {
             .into_iter()
             .map(|(key, definition)| (key, Signature::resolve(&session, definition)))
             .collect();
-        Ok(Self { session, signatures, signature_map, batcher: None })
+        let turns = Arc::new(Semaphore::new(cores()));
+        Ok(Self { session, signatures, signature_map, batcher: None, turns })
+    }
+
+    /// Waits for a turn to run it.
+    pub async fn turn(&self) -> OwnedSemaphorePermit {
+        let permit = Arc::clone(&self.turns).acquire_owned().await;
+        permit.expect("the semaphore is never closed")
     }
 }
 

@@ -60,36 +60,22 @@ pub struct Surface {
     pub stop: CancellationToken,
 }
 
-/// Limits on concurrent work.
+/// The limit on concurrent calls: one permit for each thread that TensorFlow Serving would have.
 #[derive(Debug)]
-pub struct Calls {
-    /// One permit for each thread that TensorFlow Serving would have for calls.
-    threads: Arc<Semaphore>,
-    /// One permit per core: more concurrent runs would only take turns.
-    runs: Arc<Semaphore>,
-}
+pub struct Calls(Arc<Semaphore>);
 
 impl Calls {
     /// Limits for `threads` concurrent calls; zero means four per core.
     pub fn new(threads: usize) -> Self {
         let threads = if threads == 0 { 4 * cores() } else { threads };
-        Self {
-            threads: Arc::new(Semaphore::new(threads.min(Semaphore::MAX_PERMITS))),
-            runs: Arc::new(Semaphore::new(cores())),
-        }
+        Self(Arc::new(Semaphore::new(threads.min(Semaphore::MAX_PERMITS))))
     }
 
     /// A permit for a call. It is held until the work is done, even if the caller has
     /// disconnected.
     fn enter(&self) -> Result<OwnedSemaphorePermit, Status> {
-        Arc::clone(&self.threads)
+        Arc::clone(&self.0)
             .try_acquire_owned()
             .map_err(|_| Status::new(Code::ResourceExhausted, "Server Threadpool Exhausted"))
-    }
-
-    /// Waits for a permit to run a model.
-    async fn run(&self) -> OwnedSemaphorePermit {
-        let permit = Arc::clone(&self.runs).acquire_owned().await;
-        permit.expect("the semaphore is never closed")
     }
 }

@@ -12,10 +12,13 @@
 //! - [`timeout_at`] sets deadlines without waking the runtime that it is called on.
 //! - [`Workers`] are threads with a runtime each, over which connections are distributed;
 //!   [`Scheduling`] is how the kernel schedules them, and [`lower_priority`] is for other threads.
+//! - [`run_beside`] runs work on such a thread, and lets another one serve the connections if the
+//!   work takes long.
 
 mod ahead;
 mod cork;
 mod deadline;
+mod relief;
 mod schedule;
 mod stream;
 mod workers;
@@ -23,6 +26,7 @@ mod workers;
 pub use ahead::ReadAhead;
 pub use cork::{Cork, Corked};
 pub use deadline::timeout_at;
+pub use relief::run_beside;
 pub use schedule::{Scheduling, lower_priority};
 pub use stream::{Socket, Stream};
 pub use workers::{Seat, Seats, Workers};

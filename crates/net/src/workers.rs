@@ -15,7 +15,10 @@ use std::{
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 
-use crate::Scheduling;
+use crate::{
+    Scheduling,
+    relief::{self, Core},
+};
 
 /// Threads with a single-threaded runtime each. Work that starts on a thread stays there: a
 /// caller's connection, its requests, and the connection to the engine that sends them. So no
@@ -40,14 +43,8 @@ impl Workers {
         for number in 0..count {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             runtimes.push(runtime.handle().clone());
-            let (stop, alive) = (stop.clone(), alive.clone());
-            let run = move || {
-                // The error is ignored: the threads work with the default policy too.
-                let _ = scheduling.apply();
-                runtime.block_on(stop.cancelled());
-                runtime.shutdown_background();
-                drop(alive);
-            };
+            let core = Core { runtime, alive: alive.clone(), stop: stop.clone() };
+            let run = move || relief::drive(core, scheduling);
             thread::Builder::new().name(format!("serving-{number}")).spawn(run)?;
         }
         Ok(Self { seats: Seats::on(runtimes), ended, stop })

@@ -8,7 +8,6 @@ use std::{
     },
 };
 
-use http::header::AUTHORIZATION;
 use outrigger_budget::{Account, Owner};
 use reqwest::{Client as HttpClient, redirect};
 use tokio::{
@@ -21,7 +20,7 @@ use crate::{
     config::{Address, Pinned, invalid},
     dial::{self, Dialer},
     host::Host,
-    hosts::{Hosts, Key, NoHost, Turn},
+    hosts::{CallPlace, Hosts, Key, NoHost, Turn},
     message, parts,
     policy::{Attempts, Cut, Next, Place, RetryBudget},
     room::{Ledger, Room},
@@ -58,8 +57,8 @@ impl Client {
         let tls = dial::tls(config.ca.as_deref())?;
         let http = http_client(&config, &tls, None)?;
         let host = |(mut address, host): (Address, &HostConfig)| {
-            if let Some(token) = host.token_of_environment()? {
-                address.headers.insert(AUTHORIZATION, token);
+            if let Some(token) = host.token_of_environment(&address.token)? {
+                address.headers.insert(address.token.name.clone(), token);
             }
             let dialer = Dialer::new(&address, &tls);
             // A client that looks a name up does so for all hosts of the name.
@@ -177,7 +176,7 @@ impl Client {
         ledger: Option<&dyn Ledger>,
     ) -> Result<Reply, Failure> {
         let until = self.until(request.deadline);
-        let result = self.send(request, host, until, ledger).await;
+        let result = self.send(request, host, until, (ledger, None)).await;
         result.map_err(|failure| failure.at(&self.list[host].name))
     }
 
@@ -191,7 +190,7 @@ impl Client {
                 let ledger = charge.as_ref().map(|charge| charge as &dyn Ledger);
                 let until = self.until_of(&turn, request.deadline);
                 turn.begins(until);
-                self.send(request, index, until, ledger).await
+                self.send(request, index, until, (ledger, Some(turn.place()))).await
             }
             Err(too_large) => Err(too_large),
         };
@@ -208,13 +207,13 @@ impl Client {
         request: &Request,
         index: usize,
         until: Instant,
-        ledger: Option<&dyn Ledger>,
+        (ledger, place): (Option<&dyn Ledger>, Option<CallPlace>),
     ) -> Result<Reply, Failure> {
         let host = &self.list[index];
         let of_one_row = request.row_by_row.then(|| request.of_one_row()).transpose()?;
         let request = of_one_row.as_ref().unwrap_or(request);
         let id = format!("{}-{}", self.prefix, self.next.fetch_add(1, Relaxed));
-        let room = Room::new(self.config.max_answer, ledger);
+        let room = Room::new(self.config.max_answer, ledger).for_call(place);
         let answer = timeout_at(until, host.infer(request, &id, &room)).await;
         let (answer, form) = answer.map_err(|_| Failure::timeout())??;
         let (outputs, version) = message::check(answer, request, &id)?;
@@ -304,6 +303,11 @@ fn no_host(reason: NoHost) -> Failure {
     match reason {
         NoHost::Out => Failure::new(Class::Unavailable, "no host takes the request"),
         NoHost::Busy => Failure::new(Class::Overloaded, "all hosts were busy until the deadline"),
+        NoHost::GivenUp => {
+            let message = "all hosts still work on as many calls of this version as it may have, which \
+                their callers have given up";
+            Failure::new(Class::Overloaded, message)
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
 use outrigger_rpc::Endpoint;
 use rustls::pki_types::ServerName;
 
@@ -55,10 +55,12 @@ pub struct HostConfig {
     pub prefix: String,
     /// Headers of each request, by name.
     pub headers: Vec<(String, String)>,
-    /// A file with a token, sent as `authorization: Bearer TOKEN`. It is read again when it changes.
+    /// A file with a token. It is read again when it changes.
     pub token_file: Option<PathBuf>,
     /// The variable of the environment with such a token, in place of a file. It is read once.
     pub token_env: Option<String>,
+    /// The header that has the token and nothing else; `None`: `authorization: Bearer TOKEN`.
+    pub token_header: Option<String>,
     /// The address to connect to; `None`: those of the endpoint's name. Certificates and requests
     /// have the name in either case.
     pub address: Option<IpAddr>,
@@ -87,6 +89,24 @@ pub(crate) struct Address {
     pub(crate) base: String,
     pub(crate) has_prefix: bool,
     pub(crate) headers: HeaderMap,
+    pub(crate) token: TokenHeader,
+}
+
+/// The header with the token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TokenHeader {
+    pub(crate) name: HeaderName,
+    /// The text before the token.
+    prefix: &'static str,
+}
+
+impl TokenHeader {
+    /// The value for a token; `None` if it is not valid in a header.
+    pub(crate) fn value(&self, token: &str) -> Option<HeaderValue> {
+        let mut value = HeaderValue::try_from(format!("{}{}", self.prefix, token.trim())).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
 }
 
 /// A name that is not looked up.
@@ -158,14 +178,14 @@ impl HostConfig {
     }
 
     /// The header with the token of the environment.
-    pub(crate) fn token_of_environment(&self) -> Result<Option<HeaderValue>, InvalidConfig> {
+    pub(crate) fn token_of_environment(
+        &self,
+        header: &TokenHeader,
+    ) -> Result<Option<HeaderValue>, InvalidConfig> {
         let Some(name) = &self.token_env else { return Ok(None) };
         let unusable = |problem: &str| invalid("token_env", &format!("{name} {problem}"));
         let token = env::var(name).map_err(|_| unusable("is not set in the environment"))?;
-        let header = HeaderValue::try_from(format!("Bearer {}", token.trim()));
-        let mut header = header.map_err(|_| unusable("is not valid in a header"))?;
-        header.set_sensitive(true);
-        Ok(Some(header))
+        header.value(&token).map(Some).ok_or_else(|| unusable("is not valid in a header"))
     }
 
     fn address(&self) -> Result<Address, InvalidConfig> {
@@ -190,9 +210,17 @@ impl HostConfig {
         let tls = is_tls.then(|| ServerName::try_from(name)).transpose();
         let tls = tls.map_err(|_| invalid("endpoint", "is not a name of a certificate"))?;
         let scheme = if is_tls { "https" } else { "http" };
-        let (prefix, headers) = (self.prefix()?, self.header_map()?);
+        let prefix = self.prefix()?;
         let base = format!("{scheme}://{host}:{port}{prefix}");
-        Ok(Address { has_prefix: !prefix.is_empty(), endpoint, pinned, tls, base, headers })
+        Ok(Address {
+            has_prefix: !prefix.is_empty(),
+            endpoint,
+            pinned,
+            tls,
+            base,
+            headers: self.header_map()?,
+            token: self.token()?,
+        })
     }
 
     /// The prefix, with a slash at its beginning and none at its end.
@@ -207,15 +235,19 @@ impl HostConfig {
         }
     }
 
+    fn token(&self) -> Result<TokenHeader, InvalidConfig> {
+        let Some(name) = &self.token_header else {
+            return Ok(TokenHeader { name: AUTHORIZATION, prefix: "Bearer " });
+        };
+        Ok(TokenHeader { name: header_name("token_header", name)?, prefix: "" })
+    }
+
     fn header_map(&self) -> Result<HeaderMap, InvalidConfig> {
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
-            let parsed = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value).ok());
-            let (name, mut value) =
-                parsed.ok_or_else(|| invalid("headers", &format!("{name} is not valid")))?;
-            if OURS.contains(&name.as_str()) {
-                return Err(invalid("headers", &format!("{name} is set by the client")));
-            }
+            let name = header_name("headers", name)?;
+            let mut value = HeaderValue::from_str(value)
+                .map_err(|_| invalid("headers", &format!("{name} is not valid")))?;
             value.set_sensitive(true);
             headers.insert(name, value);
         }
@@ -231,6 +263,16 @@ impl fmt::Display for HostConfig {
             Some(address) => write!(f, "{} at {address}", self.endpoint),
         }
     }
+}
+
+/// The name of a header that is not the client's own.
+fn header_name(key: &'static str, name: &str) -> Result<HeaderName, InvalidConfig> {
+    let parsed = name.parse::<HeaderName>();
+    let parsed = parsed.map_err(|_| invalid(key, &format!("{name} is not valid")))?;
+    if OURS.contains(&parsed.as_str()) {
+        return Err(invalid(key, &format!("{name} is set by the client")));
+    }
+    Ok(parsed)
 }
 
 /// Headers that belong to the protocols.
@@ -305,6 +347,22 @@ mod tests {
         for (name, value) in [("Content-Type", "a"), ("a b", "c"), ("x-key", "secret\n")] {
             let error = host(name, value).address().expect_err("refused");
             assert!(error.key == "headers" && !error.to_string().contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_token_may_have_a_header_of_its_own() {
+        let token = |header: Option<&str>| {
+            let token_header = header.map(ToOwned::to_owned);
+            HostConfig { token_header, ..HostConfig::new("a:1") }.address().map(|it| it.token)
+        };
+        let value = |header| token(header).expect("valid").value(" s3cret\n").expect("valid");
+        assert_eq!(value(None), "Bearer s3cret");
+        assert_eq!(value(Some("X-Api-Key")), "s3cret");
+        assert!(!format!("{:?}", value(Some("x-api-key"))).contains("s3cret"));
+        assert_eq!(token(Some("X-Api-Key")).expect("valid").name, "x-api-key");
+        for wrong in ["host", "a b", ""] {
+            assert_eq!(token(Some(wrong)).expect_err(wrong).key, "token_header");
         }
     }
 

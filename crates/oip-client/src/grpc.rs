@@ -19,6 +19,8 @@ use crate::{Failure, dial::Dialer, message::Request, room::Room};
 pub(crate) struct Grpc {
     calls: Calls<Bytes>,
     infer: Head,
+    /// The head of an inference in a place.
+    infer_in: Head,
     live: Head,
     ready: Head,
     metadata: Head,
@@ -48,9 +50,11 @@ impl Grpc {
         // A connection counts only after an answer in HTTP/2: the server may speak HTTP/1.
         let settings = Settings { confirm: true, ..*settings };
         let head = |path| Head::new(dialer.origin(), path);
+        let infer = head("/inference.GRPCInferenceService/ModelInfer");
         Self {
             calls: Calls::new(dialer, &settings, runtimes, Arc::new(())),
-            infer: head("/inference.GRPCInferenceService/ModelInfer"),
+            infer_in: infer.clone().with_overtime(),
+            infer,
             live: head("/inference.GRPCInferenceService/ServerLive"),
             ready: head("/inference.GRPCInferenceService/ModelReady"),
             metadata: head("/inference.GRPCInferenceService/ModelMetadata"),
@@ -71,7 +75,8 @@ impl Grpc {
         let (model, version) = (&*request.model, request.version.as_deref().unwrap_or_default());
         let message = request.message(id, Parameters::default());
         let message = grpc::write_request(message, model.to_owned(), version.to_owned());
-        let answer = self.call(&self.infer, &message, (request.deadline, headers), room).await?;
+        let head = if room.place.is_some() { &self.infer_in } else { &self.infer };
+        let answer = self.call(head, &message, (request.deadline, headers), room).await?;
         room.take(grpc::response_memory(&answer).map_err(Failure::invalid)?)?;
         let answer = ModelInferResponse::decode(answer).map_err(Failure::invalid)?;
         grpc::read_response(answer).map_err(Failure::invalid)
@@ -115,7 +120,12 @@ impl Grpc {
             let left = deadline.saturating_duration_since(Instant::now());
             (left > Duration::ZERO).then(|| head.within(left, headers))
         };
-        self.calls.call(framed.freeze(), room, head).await.map_err(|error| match error {
+        let framed = framed.freeze();
+        let answer = match room.place.clone() {
+            Some(place) => self.calls.call_in(place, framed, room, head).await,
+            None => self.calls.call(framed, room, head).await,
+        };
+        answer.map_err(|error| match error {
             CallError::Framing(Unreadable::NotAdmitted) => room.failure(),
             other => other.into(),
         })

@@ -7,15 +7,21 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
+use http::{HeaderMap, HeaderValue};
 use outrigger_oip::InferResponse;
 use outrigger_rpc::Settings;
 use reqwest::Client;
 use tokio::{runtime::Handle, time::Instant};
 
 use crate::{
-    Class, Config, Failure, Form, HostConfig, config::Address, dial::Dialer, grpc::Grpc,
-    message::Request, policy::Forms, rest::Rest, room::Room,
+    Class, Config, Failure, Form, HostConfig,
+    config::{Address, TokenHeader},
+    dial::Dialer,
+    grpc::Grpc,
+    message::Request,
+    policy::Forms,
+    rest::Rest,
+    room::Room,
 };
 
 /// The most models that are remembered to need binary tensors.
@@ -51,6 +57,7 @@ struct Known {
 /// A token in a file.
 struct Token {
     path: PathBuf,
+    header: TokenHeader,
     last: Mutex<Option<(Instant, HeaderValue)>>,
 }
 
@@ -67,7 +74,7 @@ impl Host {
             ..Settings::default()
         };
         let (max_request, max_answer) = (config.max_request, config.max_answer);
-        let Address { base, has_prefix, headers, pinned, .. } = address;
+        let Address { base, has_prefix, headers, pinned, token: header, .. } = address;
         let path = host.token_file.clone();
         let name = match pinned {
             None => base.clone(),
@@ -81,7 +88,7 @@ impl Host {
             runtimes: runtimes.to_vec(),
             limits: (max_request, max_answer),
             headers,
-            token: path.map(|path| Token { path, last: Mutex::default() }),
+            token: path.map(|path| Token { path, header, last: Mutex::default() }),
             forms: Mutex::new(Known {
                 forms: Forms::untried(has_prefix),
                 grpc: None,
@@ -189,7 +196,7 @@ impl Host {
             headers.insert(name, value.clone());
         }
         if let Some(token) = &self.token {
-            headers.insert(AUTHORIZATION, token.header().await?);
+            headers.insert(token.header.name.clone(), token.value().await?);
         }
         Ok(headers)
     }
@@ -199,10 +206,10 @@ const NO_JSON: &str = "the host takes JSON only, which has no form for an input:
     not finite, text that is not UTF-8, FP16 or BF16";
 
 impl Token {
-    async fn header(&self) -> Result<HeaderValue, Failure> {
+    async fn value(&self) -> Result<HeaderValue, Failure> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((_, header)) = last.filter(|(read, _)| read.elapsed() < TOKEN_AGE) {
-            return Ok(header);
+        if let Some((_, value)) = last.filter(|(read, _)| read.elapsed() < TOKEN_AGE) {
+            return Ok(value);
         }
         let unusable = |problem: &str| {
             let message = format!("the token in {} {problem}", self.path.display());
@@ -214,11 +221,9 @@ impl Token {
         }
         let text = tokio::fs::read_to_string(&self.path).await;
         let text = text.map_err(|error| unusable(&format!("cannot be read: {error}")))?;
-        let header = HeaderValue::try_from(format!("Bearer {}", text.trim()));
-        let mut header = header.map_err(|_| unusable("is not valid in a header"))?;
-        header.set_sensitive(true);
+        let value = self.header.value(&text).ok_or_else(|| unusable("is not valid in a header"))?;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        *last = Some((Instant::now(), header.clone()));
-        Ok(header)
+        *last = Some((Instant::now(), value.clone()));
+        Ok(value)
     }
 }

@@ -1,5 +1,6 @@
 //! The state of the hosts, and the selection of one for each attempt.
 
+mod given_up;
 mod state;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,8 +11,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-pub(crate) use self::state::Key;
-use self::state::State;
+use self::{given_up::GivenUp, state::State};
+pub(crate) use self::{given_up::Place as CallPlace, state::Key};
 use crate::{
     Failure,
     policy::{Attempts, Class, Cut, EjectionSettings, Outcome, Place, Sample},
@@ -21,6 +22,8 @@ use crate::{
 pub(crate) struct Hosts {
     names: Vec<Arc<str>>,
     states: Mutex<Vec<State>>,
+    /// The calls that go on without their callers.
+    given_up: Arc<GivenUp>,
     /// Notified when a call ends.
     ended: Notify,
     /// By host: notified when a call fails as if the host were away, or lacked the model.
@@ -51,6 +54,9 @@ pub(crate) enum NoHost {
     Out,
     /// All hosts had as many calls as they take until the deadline.
     Busy,
+    /// All hosts still work on as many calls of the model as it may have, and their callers have given
+    /// them up.
+    GivenUp,
 }
 
 /// The meaning of the end of a call for its host.
@@ -79,7 +85,8 @@ impl Hosts {
     pub(crate) fn new(names: Vec<Arc<str>>, most: usize, settings: EjectionSettings) -> Self {
         let states = Mutex::new(names.iter().map(|_| State::new(most, settings)).collect());
         let suspects = names.iter().map(|_| Notify::new()).collect();
-        Self { names, states, ended: Notify::new(), suspects, start: Instant::now() }
+        let given_up = Arc::new(GivenUp::of_each(most.div_ceil(2)));
+        Self { names, states, given_up, ended: Notify::new(), suspects, start: Instant::now() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<State>> {
@@ -140,6 +147,11 @@ impl Hosts {
         };
         let admitted = (0..places.len()).filter(|host| attempts.admits(*host) && may_take(*host));
         let admitted: Vec<_> = admitted.collect();
+        let is_full = |host: &usize| self.given_up.is_full(&(*host, key.clone()));
+        if !admitted.is_empty() && admitted.iter().all(is_full) {
+            return Err(NoHost::GivenUp);
+        }
+        let admitted: Vec<_> = admitted.into_iter().filter(|host| !is_full(host)).collect();
         let best = admitted.iter().copied().filter(|host| states[*host].is_free());
         let best = best.min_by_key(|host| {
             let is_trial = places[*host] == Place::Trial;
@@ -269,6 +281,11 @@ impl Hosts {
 }
 
 impl Turn<'_> {
+    /// The place of the call, which it keeps while the host works on it.
+    pub(crate) fn place(&self) -> CallPlace {
+        GivenUp::place(&self.hosts.given_up, (self.host, self.key.clone()))
+    }
+
     /// Begins the attempt, which ends by `until`.
     pub(crate) fn begins(&mut self, until: Instant) {
         let time = until.saturating_duration_since(Instant::now());

@@ -13,6 +13,7 @@ use outrigger_oip::{
     rest::{self, Encoded, Unreadable},
 };
 use outrigger_resilience::{rate_limit_pause, retry_after};
+use outrigger_rpc::Kept;
 use reqwest::{Client, Response, Url};
 
 pub(crate) use outrigger_oip::rest::{escaped, model_path};
@@ -110,7 +111,11 @@ impl Rest {
         let url = Url::parse(&url).map_err(|_| Failure::refused(format!("{path:?} is no path")))?;
         // Decompression costs more than it saves between machines that are near each other.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let sent = self.client.request(method, url).headers(headers).body(body).send().await;
+        let sent = self.client.request(method, url).headers(headers).body(body).send();
+        let sent = match room.place.clone() {
+            Some(place) => Kept::new(Box::pin(sent), place).await.0,
+            None => sent.await,
+        };
         let response = sent.map_err(failed)?;
         let (status, headers) = (response.status(), response.headers().clone());
         let body = read(response, room).await?;

@@ -10,7 +10,7 @@ use outrigger_core::{Failure as Refusal, Reason};
 use outrigger_proto::raw::unary::Unreadable;
 use outrigger_rpc as rpc;
 
-use crate::{Class, Failure};
+use crate::{Class, Failure, hosts::CallPlace};
 
 /// The account of one answer's memory, in bytes. It is charged before the memory is taken.
 pub trait Ledger: fmt::Debug + Send + Sync {
@@ -35,10 +35,11 @@ impl Ledger for Charge {
 }
 
 /// The room for one answer, in whatever form it comes.
-#[derive(Debug)]
 pub(crate) struct Room<'a> {
     limit: usize,
     ledger: Option<&'a dyn Ledger>,
+    /// The call's place, if it keeps one when its caller gives it up.
+    pub(crate) place: Option<CallPlace>,
     /// The reason why the account has refused the answer.
     refusal: Mutex<Option<Refusal>>,
 }
@@ -46,7 +47,12 @@ pub(crate) struct Room<'a> {
 impl<'a> Room<'a> {
     /// Room for an answer of at most `limit` bytes, which is charged to `ledger`.
     pub(crate) fn new(limit: usize, ledger: Option<&'a dyn Ledger>) -> Self {
-        Self { limit, ledger, refusal: Mutex::default() }
+        Self { limit, ledger, place: None, refusal: Mutex::default() }
+    }
+
+    /// The same for a call in this place.
+    pub(crate) fn for_call(self, place: Option<CallPlace>) -> Self {
+        Self { place, ..self }
     }
 
     /// The most bytes of the answer, also when it is decompressed.

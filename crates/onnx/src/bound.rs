@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::{FutureExt as _, future::BoxFuture};
 use outrigger_core::{ServableId, Tensor};
+use outrigger_rpc::Share;
 use outrigger_run::{Call, Run, RunError};
 use tokio::sync::Notify;
 
@@ -15,13 +16,14 @@ use crate::client::Client;
 pub(crate) struct Bound {
     pub(crate) client: Arc<Client>,
     pub(crate) id: ServableId,
+    pub(crate) share: Share,
     pub(crate) suspect: Arc<Notify>,
 }
 
 impl Run for Bound {
     fn run(&self, mut call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
         let run = async move {
-            let ran = self.client.run(&self.id, &mut call).await;
+            let ran = self.client.run((&self.id, &self.share), &mut call).await;
             ran.map_err(|error| error.reported(call.inputs, &self.suspect))
         };
         run.boxed()

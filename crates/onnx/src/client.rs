@@ -14,14 +14,13 @@ use outrigger_proto::inference::{
     ServerMetadataRequest, ServerMetadataResponse, repository_index_response::ModelIndex,
 };
 use outrigger_rpc::{
-    CallError, Calls, Endpoint, Head, Settings,
+    CallError, Calls, Endpoint, Head, NoPlace, Places, Settings, Share,
     metrics::{CallMetrics, Connections, begin},
 };
 use outrigger_run::{Call, RunError};
 use prost::Message;
 use tokio::{
     runtime::Handle,
-    sync::Semaphore,
     time::{Instant, timeout_at},
 };
 use tonic::Code;
@@ -108,7 +107,7 @@ impl LoadError {
 pub(crate) struct Client {
     control: Calls<Bytes>,
     runs: Calls<Bytes>,
-    room: Semaphore,
+    places: Places,
     heads: Heads,
     metrics: Metrics,
     config: Config,
@@ -152,7 +151,7 @@ impl Client {
             index: head("/inference.GRPCInferenceService/RepositoryIndex"),
             load: head("/inference.GRPCInferenceService/RepositoryModelLoad"),
             unload: head("/inference.GRPCInferenceService/RepositoryModelUnload"),
-            infer: head("/inference.GRPCInferenceService/ModelInfer"),
+            infer: head("/inference.GRPCInferenceService/ModelInfer").with_overtime(),
         };
         let of = |method| CallMetrics::of(engine, method);
         let metrics = Metrics {
@@ -161,8 +160,13 @@ impl Client {
             load: of("load"),
             unload: of("unload"),
         };
-        let room = Semaphore::new(config.max_in_flight.min(Semaphore::MAX_PERMITS));
-        Self { control, runs, room, heads, metrics, config }
+        let places = Places::new(config.max_in_flight);
+        Self { control, runs, places, heads, metrics, config }
+    }
+
+    /// The share of one version in the places for runs.
+    pub(crate) fn share(&self) -> Share {
+        self.places.share()
     }
 
     /// The state of the process.
@@ -232,17 +236,22 @@ impl Client {
     /// Runs a version once. The inputs of a call that may be made again stay in it.
     pub(crate) async fn run(
         &self,
-        id: &ServableId,
+        (id, share): (&ServableId, &Share),
         call: &mut Call,
     ) -> Result<Vec<Tensor>, RunError> {
         let observed = self.metrics.predict.start();
-        observed.end(self.try_run(id, call).await, RunError::outcome)
+        observed.end(self.try_run((id, share), call).await, RunError::outcome)
     }
 
-    async fn try_run(&self, id: &ServableId, call: &mut Call) -> Result<Vec<Tensor>, RunError> {
-        let deadline = call.deadline;
-        let place = timeout_at(deadline, self.room.acquire()).await;
-        let _place = place.map_err(|_| RunError::Overloaded)?.expect("never closed");
+    async fn try_run(
+        &self,
+        (id, share): (&ServableId, &Share),
+        call: &mut Call,
+    ) -> Result<Vec<Tensor>, RunError> {
+        let place = share.enter(call.deadline).await.map_err(|error| match error {
+            NoPlace::GivenUp(calls) => RunError::GivenUp(calls),
+            NoPlace::Late => RunError::Overloaded,
+        })?;
         let (name, version) = wire_name(id);
         let wanted = |name: &Arc<str>| RequestedOutput { name: Arc::clone(name), binary: None };
         let request = InferRequest {
@@ -255,8 +264,11 @@ impl Client {
         if size > limit {
             return Err(RunError::TooLarge { size, limit });
         }
-        let headers = (deadline, &call.headers);
-        match wire::unary(&self.runs, &self.heads.infer, &message, headers, limit).await {
+        let (deadline, headers) = (call.deadline, &call.headers);
+        let framed = wire::framed(&message);
+        let head = || Some(self.heads.infer.within(wire::left(deadline)?, headers));
+        let answer = timeout_at(deadline, self.runs.call_in(place, framed, limit, head)).await;
+        match answer.map_err(|_| CallError::Deadline).flatten().and_then(wire::decoded) {
             Ok(answer) => wire::outputs(answer, &call.outputs),
             Err(CallError::Lost(error)) => {
                 let inputs = std::mem::take(&mut call.inputs);
@@ -264,13 +276,6 @@ impl Client {
             }
             Err(CallError::Status(status)) if status.code() == Code::NotFound => {
                 Err(RunError::NotServed { servable: id.clone() })
-            }
-            // The request carried the deadline, so the process may have ended the call before the
-            // client's own timer ran out.
-            Err(CallError::Status(status))
-                if status.code() == Code::Cancelled && deadline <= Instant::now() =>
-            {
-                Err(RunError::DeadlineExceeded)
             }
             Err(error) => Err(wire::of_call(error)),
         }

@@ -115,7 +115,8 @@ impl run::Engine for Engine {
 
     fn bind(&self, target: Target) -> Arc<dyn Run> {
         let (client, suspect) = (Arc::clone(&self.client), Arc::clone(&self.suspect));
-        Arc::new(Bound { client, id: target.id, suspect })
+        let share = client.share();
+        Arc::new(Bound { client, id: target.id, share, suspect })
     }
 
     /// The interface is that of the file, which the process has loaded.

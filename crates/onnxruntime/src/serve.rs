@@ -7,16 +7,19 @@ use std::{
     time::Duration,
 };
 
+use hyper::server::conn::http2;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    service::TowerToHyperService,
+};
 use outrigger_proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
 use tokio::{
     net::UnixListener,
     runtime::Builder,
     signal::unix::{SignalKind, signal},
-    time::timeout,
+    time::{sleep, timeout},
 };
-use tokio_stream::wrappers::UnixListenerStream;
-use tokio_util::sync::CancellationToken;
-use tonic::transport::Server;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     library::{self, LibraryError},
@@ -31,6 +34,11 @@ const WORKERS: usize = 2;
 /// waiting: several requests of a megabyte.
 const STREAM_WINDOW: u32 = 8 << 20;
 const CONNECTION_WINDOW: u32 = 32 << 20;
+
+/// The pause after a failed accept, which is most likely caused by a lack of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+type Calls = TowerToHyperService<GrpcInferenceServiceServer<Service>>;
 
 /// The settings of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,9 +70,6 @@ pub enum Error {
     /// Threads or signal handlers cannot be set up.
     #[error("cannot set up the process: {0}")]
     Process(#[source] io::Error),
-    /// The listener failed.
-    #[error("cannot serve: {0}")]
-    Serve(#[source] tonic::transport::Error),
 }
 
 /// Runs the engine until SIGTERM or SIGINT, then lets calls end.
@@ -94,11 +99,7 @@ async fn serve(options: &Options, library: &Path) -> Result<(), Error> {
         .max_decoding_message_size(options.max_message)
         .max_encoding_message_size(options.max_message);
     let stop = CancellationToken::new();
-    let connections = UnixListenerStream::new(listener);
-    let server = Server::builder()
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .serve_with_incoming_shutdown(service, connections, stop.clone().cancelled_owned());
+    let server = connections(listener, TowerToHyperService::new(service), &stop);
     tracing::info!(
         grpc.socket = %options.socket.display(),
         onnxruntime.library = %library.display(),
@@ -107,20 +108,49 @@ async fn serve(options: &Options, library: &Path) -> Result<(), Error> {
     );
     let mut server = pin!(server);
     tokio::select! {
-        ended = &mut server => return ended.map_err(Error::Serve),
+        () = &mut server => return Ok(()),
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
     tracing::info!("shutting down");
     stop.cancel();
-    let ended = timeout(DRAIN, server).await;
+    if timeout(DRAIN, server).await.is_err() {
+        tracing::warn!("calls in progress were cut off");
+    }
     fs::remove_file(&options.socket).ok();
-    ended
-        .unwrap_or_else(|_| {
-            tracing::warn!("calls in progress were cut off");
-            Ok(())
-        })
-        .map_err(Error::Serve)
+    Ok(())
+}
+
+/// Answers calls until `stop`, and then only those in progress. A call has no deadline here: its
+/// answer shows that its run has ended.
+async fn connections(listener: UnixListener, service: Calls, stop: &CancellationToken) {
+    let connections = TaskTracker::new();
+    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+        let socket = match accepted {
+            Ok((socket, _)) => socket,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_concurrent_streams(None)
+            .auto_date_header(false)
+            .serve_connection(TokioIo::new(socket), service.clone());
+        let stop = stop.clone();
+        connections.spawn(async move {
+            let mut connection = pin!(connection);
+            if stop.run_until_cancelled(connection.as_mut()).await.is_none() {
+                connection.as_mut().graceful_shutdown();
+                connection.await.ok();
+            }
+        });
+    }
+    connections.close();
+    connections.wait().await;
 }
 
 /// Listens on a socket, in place of one that an earlier process left.

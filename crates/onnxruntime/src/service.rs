@@ -27,6 +27,8 @@ use outrigger_proto::inference::{
     grpc_inference_service_server::GrpcInferenceService, model_metadata_response::TensorMetadata,
     model_repository_parameter::ParameterChoice, repository_index_response::ModelIndex,
 };
+use outrigger_proto::raw::unary::{CALLER_TIMEOUT, timeout};
+use tokio::time::{Instant, timeout_at};
 use tonic::{Request, Response, Status};
 
 use crate::{
@@ -96,6 +98,8 @@ impl GrpcInferenceService for Service {
     }
 
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Answer<ModelInferResponse> {
+        let waits = request.metadata().get(CALLER_TIMEOUT).and_then(|it| it.to_str().ok());
+        let begin = waits.and_then(timeout).and_then(|waits| Instant::now().checked_add(waits));
         let mut message = request.into_inner();
         let name = std::mem::take(&mut message.model_name);
         let id = (name, std::mem::take(&mut message.model_version));
@@ -103,7 +107,11 @@ impl GrpcInferenceService for Service {
         let (request, is_raw) = grpc::read_request(message).map_err(malformed)?;
         let inputs = request.inputs.into_iter().map(Tensor::into_core).collect();
         let wanted = request.outputs.into_iter().map(|output| output.name).collect();
-        let outputs = model.run(inputs, wanted).await.map_err(failed)?;
+        let turn = match begin {
+            Some(begin) => timeout_at(begin, model.turn()).await.map_err(|_| late())?,
+            None => model.turn().await,
+        };
+        let outputs = model.run(turn, inputs, wanted).await.map_err(failed)?;
         let (name, version) = id;
         let outputs = outputs.into_iter().map(Into::into).collect();
         let response = InferResponse {
@@ -161,6 +169,10 @@ impl GrpcInferenceService for Service {
         self.models.unload(&id).map_err(refused)?;
         Ok(Response::new(RepositoryModelUnloadResponse {}))
     }
+}
+
+fn late() -> Status {
+    Status::deadline_exceeded("the caller ceased to wait before the turn of its call")
 }
 
 fn failed(error: ModelError) -> Status {

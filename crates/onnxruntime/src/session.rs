@@ -10,7 +10,10 @@ use outrigger_core::{Interface, Tensor};
 use outrigger_oip::message::{is_of_memory, is_of_onnx_input};
 use outrigger_onnx::{FILE, read};
 use outrigger_run::Pace;
-use tokio::{sync::Mutex, task::spawn_blocking};
+use tokio::{
+    sync::{Mutex, OwnedMutexGuard},
+    task::{block_in_place, spawn_blocking},
+};
 
 use crate::value;
 
@@ -59,6 +62,9 @@ fn of_load<R>(error: ort::Error<R>) -> ModelError {
     }
 }
 
+/// The turn of a call, in which no other call of the model runs.
+pub type Turn = OwnedMutexGuard<Session>;
+
 /// A model in memory.
 #[derive(Debug)]
 pub struct Model {
@@ -86,13 +92,18 @@ impl Model {
         &self.interface
     }
 
-    /// Runs the model once. Returns the outputs called `wanted`, in that order, or all. A call that
-    /// is dropped before its turn does not run.
+    /// Waits for the turn of a call.
+    pub async fn turn(&self) -> Turn {
+        Arc::clone(&self.session).lock_owned().await
+    }
+
+    /// Runs the model once. Returns the outputs called `wanted`, in that order, or all.
     ///
     /// # Errors
     /// [`ModelError`].
     pub async fn run(
         self: Arc<Self>,
+        mut session: Turn,
         inputs: Vec<Tensor>,
         wanted: Vec<Arc<str>>,
     ) -> Result<Vec<Tensor>, ModelError> {
@@ -106,9 +117,9 @@ impl Model {
             return Err(ModelError::Invalid(format!("the model has no output {name}")));
         }
         let bytes = inputs.iter().map(Tensor::size).sum();
-        let mut session = Arc::clone(&self.session).lock_owned().await;
         if self.pace.is_short(bytes) {
-            return self.timed(&mut session, inputs, &wanted, bytes);
+            // Another thread serves this one's connections meanwhile: a run may take long all the same.
+            return block_in_place(|| self.timed(&mut session, inputs, &wanted, bytes));
         }
         let run = spawn_blocking(move || self.timed(&mut session, inputs, &wanted, bytes));
         run.await.unwrap_or_else(|_| Err(ModelError::panicked()))

@@ -8,9 +8,10 @@ use http::{Request, Response};
 use tokio::runtime::Handle;
 
 use crate::{
-    CallError, Dial, Observer, Room, Settings, TransportError, answer,
+    CallError, Dial, Held, Observer, Place, Room, Settings, TransportError, answer,
     connection::InFlight,
     http2::Requests,
+    places::Kept,
     pool::{ATTEMPTS, Pool},
 };
 
@@ -55,6 +56,21 @@ impl<B: Buf + Clone + Send + Sync + 'static> Calls<B> {
         self.call_in_pieces(std::iter::once(message), room, head).await
     }
 
+    /// As [`Self::call`], in a place: a call that is dropped before its end is not cancelled, and keeps
+    /// the place until the server has ended it, or its connection.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn call_in(
+        &self,
+        place: impl Held,
+        message: B,
+        room: impl Room,
+        head: impl Fn() -> Option<Request<()>>,
+    ) -> Result<Bytes, CallError> {
+        self.make(std::iter::once(message), room, head, Some(place)).await
+    }
+
     /// As [`Self::call`], with a message in pieces. Each piece is a frame of its own, or several if
     /// the server accepts only smaller ones.
     ///
@@ -66,7 +82,17 @@ impl<B: Buf + Clone + Send + Sync + 'static> Calls<B> {
         room: impl Room,
         head: impl Fn() -> Option<Request<()>>,
     ) -> Result<Bytes, CallError> {
-        let (response, in_flight) = self.ask(message, head).await?;
+        self.make(message, room, head, None::<Place>).await
+    }
+
+    async fn make(
+        &self,
+        message: impl Iterator<Item = B> + Clone,
+        room: impl Room,
+        head: impl Fn() -> Option<Request<()>>,
+        mut place: Option<impl Held>,
+    ) -> Result<Bytes, CallError> {
+        let (response, in_flight) = self.ask(message, head, &mut place).await?;
         in_flight.answered();
         answer::read(response, room).await
     }
@@ -76,6 +102,7 @@ impl<B: Buf + Clone + Send + Sync + 'static> Calls<B> {
         &self,
         message: impl Iterator<Item = B> + Clone,
         head: impl Fn() -> Option<Request<()>>,
+        place: &mut Option<impl Held>,
     ) -> Result<(Response<RecvStream>, InFlight), CallError> {
         let mut failure = TransportError::Closed;
         for attempt in 0..ATTEMPTS {
@@ -85,13 +112,28 @@ impl<B: Buf + Clone + Send + Sync + 'static> Calls<B> {
             let (mut sender, in_flight) = self.0.open().await?;
             let head = head().ok_or(CallError::Deadline)?;
             let Ok(response) = sender.send(head, message.clone()) else { continue };
-            match response.await {
+            let (response, in_flight) = match place.take() {
+                None => (response.await, in_flight),
+                Some(held) => {
+                    let (response, (held, in_flight)) =
+                        Kept::new(response, (held, in_flight)).await;
+                    *place = Some(held);
+                    (response, in_flight)
+                }
+            };
+            match response {
                 Ok(response) => return Ok((response, in_flight)),
                 Err(error) if is_untouched(&error) => failure = error.into(),
                 Err(error) => return Err(error.into()),
             }
         }
         Err(failure.into())
+    }
+}
+
+impl<H: Held> Held for (H, InFlight) {
+    fn give_up(&mut self) {
+        self.0.give_up();
     }
 }
 

@@ -3,8 +3,13 @@
 use std::{io::Write as _, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
+use outrigger_proto::raw::unary::CALLER_TIMEOUT;
 
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+const CALLER: HeaderName = HeaderName::from_static(CALLER_TIMEOUT);
+/// The time beyond its caller's deadline for which a call may go on. Its end cannot be seen after
+/// that: gRPC's server answers at the deadline that it was told, whether or not the work goes on.
+const OVERTIME: Duration = Duration::from_secs(60);
 /// The largest timeout: gRPC allows at most eight digits.
 const MOST: u128 = 99_999_999;
 
@@ -24,12 +29,19 @@ impl Head {
     pub fn new(origin: Uri, path: &'static str) -> Self {
         let mut parts = origin.into_parts();
         parts.path_and_query = Some(http::uri::PathAndQuery::from_static(path));
-        let mut headers = HeaderMap::with_capacity(3);
+        let mut headers = HeaderMap::with_capacity(4);
         // The empty value makes copies of the map large enough for the timeout.
         headers.insert(TIMEOUT, HeaderValue::from_static(""));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
         Self { uri: Uri::from_parts(parts).expect("an origin and a path"), headers }
+    }
+
+    /// The same for calls that go on when their callers have given them up ([`crate::Calls::call_in`]).
+    #[must_use]
+    pub fn with_overtime(mut self) -> Self {
+        self.headers.insert(CALLER, HeaderValue::from_static(""));
+        self
     }
 
     /// The head of a request with the timeout `left` and these `metadata`.
@@ -39,6 +51,11 @@ impl Head {
         *request.version_mut() = Version::HTTP_2;
         *request.uri_mut() = self.uri.clone();
         let mut headers = self.headers.clone();
+        let overtime = headers.get_mut(CALLER).map(|of_caller| {
+            *of_caller = timeout(left);
+            OVERTIME
+        });
+        let left = left.saturating_add(overtime.unwrap_or_default());
         *headers.get_mut(TIMEOUT).expect("its place is taken") = timeout(left);
         headers.extend(metadata.iter().map(|(name, value)| (name.clone(), value.clone())));
         *request.headers_mut() = headers;
@@ -78,6 +95,14 @@ mod tests {
         for (left, text) in cases {
             assert_eq!(timeout(left), text);
         }
+    }
+
+    #[test]
+    fn calls_with_overtime_end_a_minute_after_their_callers() {
+        let head = Head::new(Uri::from_static("http://localhost"), "/package.Service/Method");
+        let request = head.with_overtime().within(Duration::from_secs(1), &HeaderMap::new());
+        assert_eq!(request.headers()["grpc-timeout"], "61000m");
+        assert_eq!(request.headers()["outrigger-caller-timeout"], "1000m");
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod head;
 mod http2;
 pub mod metrics;
 mod observer;
+mod places;
 mod pool;
 mod room;
 mod service;
@@ -31,6 +32,7 @@ pub use self::{
     error::{CallError, TransportError},
     head::Head,
     observer::Observer,
+    places::{Held, Kept, NoPlace, Place, Places, Share},
     room::Room,
     service::HttpService,
     settings::{Http2, Settings},

@@ -40,6 +40,12 @@ pub enum RunError {
     /// The configured number of calls was in flight until the deadline.
     #[error("too many calls to the engine were in flight until the deadline")]
     Overloaded,
+    /// As many calls as the version may have are in flight, and their callers have given them up.
+    #[error(
+        "the engine still works on {0} calls of this version that their callers have given up: it takes \
+         no more of them until one ends"
+    )]
+    GivenUp(usize),
     /// The engine itself is overloaded: no thread is free, or its queue is full.
     #[error("the engine is overloaded: {message}")]
     EngineOverloaded {
@@ -116,7 +122,9 @@ impl RunError {
             // The version is gone because the engine restarted or the model got a new version.
             Self::NotServed { .. } | Self::Cancelled { .. } => Reason::EngineUnavailable,
             Self::Unsent { source, .. } => source.reason(),
-            Self::Overloaded | Self::EngineOverloaded { .. } => Reason::Overloaded,
+            Self::Overloaded | Self::GivenUp(_) | Self::EngineOverloaded { .. } => {
+                Reason::Overloaded
+            }
             Self::DeadlineExceeded => Reason::Deadline,
             Self::Failed { .. } => Reason::EngineFailed,
             Self::Unexplained(_) => Reason::ContributionsUnsupported,
@@ -133,7 +141,7 @@ impl RunError {
             | Self::Lost { .. }
             | Self::Unsent { .. }
             | Self::NotReady { .. } => "unavailable",
-            Self::Overloaded => "shed",
+            Self::Overloaded | Self::GivenUp(_) => "shed",
             Self::EngineOverloaded { .. } => "overloaded",
             Self::DeadlineExceeded => "deadline",
             Self::Cancelled { .. } => "cancelled",
@@ -182,6 +190,7 @@ impl RunError {
             }
             Self::NotReady { message } => Self::NotReady { message: message.clone() },
             Self::Overloaded => Self::Overloaded,
+            Self::GivenUp(calls) => Self::GivenUp(*calls),
             Self::EngineOverloaded { message } => {
                 Self::EngineOverloaded { message: message.clone() }
             }

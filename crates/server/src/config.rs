@@ -239,8 +239,9 @@ section! {
         store_path: Option<PathBuf> = "";
         /// HTTP/2 connections to it; there is at least one for each serving thread.
         connections: u32 = "2";
-        /// The maximum number of concurrent calls to it; further calls wait, and are answered
-        /// OVERLOADED if they still wait at their deadline.
+        /// The maximum number of concurrent calls to it, of which one version has at most half; further
+        /// calls wait, and are answered OVERLOADED if they still wait at their deadline. Calls whose
+        /// callers have given up count until the engine has ended them.
         max_in_flight: u32 = "128";
         /// True if it batches requests (`--enable_batching`): docs/engine.md. Outputs that are wider
         /// than asked are then trimmed; otherwise they are refused with SCORES_INVALID.

@@ -8,7 +8,7 @@ mod models;
 mod prediction;
 mod validations;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{
     Router,
@@ -26,7 +26,7 @@ use outrigger_proto::outrigger::v1::{
     FILE_DESCRIPTOR_SET, canary_service_server::CanaryServiceServer,
     model_service_server::ModelServiceServer, validation_service_server::ValidationServiceServer,
 };
-use outrigger_proto::raw::unary::Reply;
+use outrigger_proto::raw::unary::{self, Reply};
 use tonic::{Code, Status, service::Routes};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
@@ -55,7 +55,7 @@ pub(crate) static FRONT: Front = Front {
     name: "grpc",
     index: 0,
     routes: ROUTES,
-    timeout: Timeout { header: "grpc-timeout", read: timeout },
+    timeout: Timeout { header: "grpc-timeout", read: unary::timeout },
     respond: |it| failure::to_status(it).into_http::<Body>(),
     foreign,
     streams: true,
@@ -212,42 +212,4 @@ pub(crate) fn foreign(headers: &HeaderMap) -> Option<Status> {
         return None;
     }
     Status::from_header_map(headers).filter(|status| status.code() != Code::Ok)
-}
-
-/// Parses a `grpc-timeout`: at most eight digits and a unit, as the protocol defines it.
-pub(crate) fn timeout(text: &str) -> Option<Duration> {
-    let unit = text.chars().last()?;
-    let digits = &text[..text.len() - unit.len_utf8()];
-    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    let count: u64 = digits.parse().ok()?;
-    Some(match unit {
-        'H' => Duration::from_secs(count * 3600),
-        'M' => Duration::from_secs(count * 60),
-        'S' => Duration::from_secs(count),
-        'm' => Duration::from_millis(count),
-        'u' => Duration::from_micros(count),
-        'n' => Duration::from_nanos(count),
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn timeouts_are_read_as_the_protocol_writes_them() {
-        for (text, expected) in [
-            ("1H", Duration::from_secs(3600)),
-            ("2M", Duration::from_secs(120)),
-            ("99999999S", Duration::from_secs(99_999_999)),
-            ("250m", Duration::from_millis(250)),
-            ("10u", Duration::from_micros(10)),
-            ("0n", Duration::ZERO),
-        ] {
-            assert_eq!(timeout(text), Some(expected), "{text}");
-        }
-    }
 }

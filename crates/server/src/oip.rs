@@ -31,7 +31,7 @@ use outrigger_proto::{
     inference::{
         FILE_DESCRIPTOR_SET, grpc_inference_service_server::GrpcInferenceServiceServer as Server,
     },
-    raw::unary::Reply,
+    raw::unary::{self, Reply},
 };
 use tonic::{Code, Status, service::Routes};
 use tonic_health::server::HealthReporter;
@@ -76,7 +76,7 @@ pub(crate) static GRPC: Front = Front {
         Route::open("/grpc.health.v1.Health/"),
         Route::open("/grpc.reflection."),
     ],
-    timeout: Timeout { header: "grpc-timeout", read: grpc::timeout },
+    timeout: Timeout { header: "grpc-timeout", read: unary::timeout },
     respond,
     foreign: grpc::foreign,
     streams: true,

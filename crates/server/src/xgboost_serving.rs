@@ -21,7 +21,8 @@ use axum::{
 use http_body_util::Either;
 use outrigger_lifecycle::Handle;
 use outrigger_proto::{
-    raw::unary::Reply, tensorflow::serving::model_service_server::ModelServiceServer,
+    raw::unary::{self, Reply},
+    tensorflow::serving::model_service_server::ModelServiceServer,
 };
 use outrigger_xgboost_serving::Platform;
 use tokio_util::sync::CancellationToken;
@@ -48,7 +49,7 @@ pub(crate) static GRPC: Front = Front {
     name: "xgboost_serving_grpc",
     index: 2,
     routes: ROUTES,
-    timeout: Timeout { header: "grpc-timeout", read: grpc::timeout },
+    timeout: Timeout { header: "grpc-timeout", read: unary::timeout },
     respond: |it| failure::to_status(it).into_http::<Body>(),
     foreign: grpc::foreign,
     streams: false,

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::{LoadError, Target, machine::EngineState};
 
 /// One run of a model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Call {
     /// The signature to run, and its servable.
     pub target: Arc<Target>,

@@ -1,18 +1,24 @@
 //! The target of a call: a signature of a servable.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use outrigger_core::ServableId;
+use outrigger_rpc::{Places, Share};
 
 use crate::wire::Parts;
 
 /// A signature of a servable. Created once for all its calls, with the parts that their requests
 /// have in common.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Target {
     servable: ServableId,
     signature: Arc<str>,
     parts: Parts,
+    /// The places of its calls.
+    share: OnceLock<Share>,
 }
 
 impl Target {
@@ -26,7 +32,8 @@ impl Target {
         outputs: impl IntoIterator<Item = Arc<str>>,
     ) -> Self {
         let signature = signature.into();
-        Self { parts: Parts::new(&servable, &signature, inputs, outputs), servable, signature }
+        let parts = Parts::new(&servable, &signature, inputs, outputs);
+        Self { parts, servable, signature, share: OnceLock::new() }
     }
 
     /// The servable to run.
@@ -37,6 +44,11 @@ impl Target {
     /// The signature's name.
     pub fn signature(&self) -> &str {
         &self.signature
+    }
+
+    /// The share of its calls in the places of its engine.
+    pub(crate) fn share(&self, places: &Places) -> &Share {
+        self.share.get_or_init(|| places.share())
     }
 
     pub(crate) fn parts(&self) -> &Parts {

@@ -1,9 +1,21 @@
-"""A model whose load takes a given time, without using a processor."""
+"""Models whose load or run takes a given time, without using a processor."""
 
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from outrigger_testenv.builder import ModelPackage
-from outrigger_testenv.variants import tiny_builder
+from outrigger_testenv.client import Client, request, selector
+from outrigger_testenv.errors import OutriggerError
+from outrigger_testenv.variants import good, tiny_builder
+
+# The age of the user for whom a run of `at_a_call` takes long. The generated first request has 30.
+AGE = 13.0
+# Each of these callers calls once in this time, in seconds.
+_CALLERS, _DEADLINE = 8, 0.2
 
 
 def slow(directory: Path, seconds: float) -> ModelPackage:
@@ -11,15 +23,55 @@ def slow(directory: Path, seconds: float) -> ModelPackage:
     return tiny_builder().build(_sleeper(seconds), directory)
 
 
-def late_number(seconds: float):
-    """A number that TensorFlow computes in the given time: a scalar of int64."""
+def at_a_call(directory: Path, seconds: float) -> ModelPackage:
+    """A model whose run takes the given time for a user of the age `AGE`, and scores as `good`."""
+    import tensorflow as tf
+
+    def score(user, offer):
+        is_long = tf.cast(tf.reduce_any(tf.equal(user, AGE)), tf.float32)
+        return good(user, offer) + 0 * tf.cast(late_number(seconds * is_long), tf.float32)
+
+    return tiny_builder().build(score, directory)
+
+
+@contextmanager
+def flooded(target: str, name: str, seconds: float) -> Iterator[threading.Thread]:
+    """Calls such a model 40 times a second, for a user of the age `AGE` and with deadlines of 200
+    ms. Yields the thread that does so, and waits for its end.
+    """
+    message = request({"age": AGE}, None)
+    message.model.CopyFrom(selector(name))
+    message.treatments.add().features["price"].number = 1.0
+
+    def call() -> None:
+        end = time.monotonic() + seconds
+        with Client(target, _DEADLINE) as client:
+            while (began := time.monotonic()) < end:
+                with suppress(OutriggerError):
+                    client.call(message)
+                time.sleep(max(0.0, began + _DEADLINE - time.monotonic()))
+
+    def flood() -> None:
+        with ThreadPoolExecutor(_CALLERS) as callers:
+            list(callers.map(lambda _: call(), range(_CALLERS)))
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        thread.join()
+
+
+def late_number(seconds):
+    """An int64 scalar that TensorFlow computes in the given time, a number or a tensor."""
     import tensorflow as tf
 
     shape = {"output_types": [tf.int64], "output_shapes": [[]]}
     one = tf.constant(1, tf.int64)
     rows = tf.raw_ops.RangeDataset(start=one - one, stop=one, step=one, **shape)
     # The data set sleeps twice: for its element, and for its end.
-    pause = tf.constant(int(seconds / 2 * 1e6), tf.int64)
+    pause = tf.cast(seconds / 2 * 1e6, tf.int64)
     rows = tf.raw_ops.SleepDataset(input_dataset=rows, sleep_microseconds=pause, **shape)
     (number,) = tf.raw_ops.DatasetToSingleElement(dataset=rows, **shape)
     return number

@@ -38,7 +38,7 @@ output: out
 model: {name: m, version: "3"}
 hosts:
   - one:8001
-  - {endpoint: "https://two", prefix: /p, headers: {x-team: a}, token_file: /token}
+  - {endpoint: "https://two", prefix: /p, headers: {x-team: a}, token_file: /token, token_header: x-api-key}
 ca: ca.pem
 inputs:
   x: features
@@ -70,6 +70,7 @@ compact: {to: large, file_size: 1GiB}
         headers,
         token_file: Some("/token".into()),
         token_env: None,
+        token_header: Some("x-api-key".to_owned()),
         address: None,
     };
     assert_eq!(job.hosts.0, [Host::new("one:8001"), Host(two)]);

@@ -33,7 +33,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMore<T> {
 }
 
 /// A host: `host:port`, an URL, or an object with `endpoint`, `prefix`, `headers`, and `token_file`
-/// or `token_env`.
+/// or `token_env` with `token_header`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host(pub HostConfig);
 
@@ -58,17 +58,18 @@ impl<'de> Deserialize<'de> for Host {
             token_file: Option<PathBuf>,
             #[serde(default)]
             token_env: Option<String>,
+            #[serde(default)]
+            token_header: Option<String>,
         }
         let text = |endpoint| Full { endpoint, ..Full::default() };
-        let Full { endpoint, prefix, headers, token_file, token_env } =
+        let Full { endpoint, prefix, headers, token_file, token_env, token_header } =
             forms::text_or_map(deserializer, text)?;
         if token_file.is_some() && token_env.is_some() {
             return Err(de::Error::custom("either token_file or token_env may be given"));
         }
         let headers = headers.into_iter().collect();
-        let host =
-            HostConfig { prefix, headers, token_file, token_env, ..HostConfig::new(endpoint) };
-        Ok(Self(host))
+        let host = HostConfig::new(endpoint);
+        Ok(Self(HostConfig { prefix, headers, token_file, token_env, token_header, ..host }))
     }
 }
 

@@ -11,7 +11,11 @@ use outrigger_proto::tensorflow::serving::{
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tonic::{Code, Request, Response};
 
-use super::{Surface, deadline, spec};
+use super::{
+    Surface,
+    deadline::{self, Deadlines},
+    spec,
+};
 use crate::{
     manager::{State, VersionState},
     status::Status,
@@ -62,7 +66,7 @@ impl model_service_server::ModelService for ModelService {
         request: Request<ReloadConfigRequest>,
     ) -> Result<Response<ReloadConfigResponse>, tonic::Status> {
         let permit = self.0.calls.enter()?;
-        let deadline = deadline::of(request.metadata().as_ref());
+        let deadline = Deadlines::of(request.metadata().as_ref()).answer;
         let request = request.into_inner();
         check_kind(&request)?;
         let metric = metrics(&request.metric_names);

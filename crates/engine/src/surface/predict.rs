@@ -3,12 +3,18 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use outrigger_net::run_beside;
 use outrigger_proto::tensorflow::serving::{ModelSpec, model_spec::VersionChoice};
 use tokio::{sync::OwnedSemaphorePermit, task, time::Instant};
 use tonic::Code;
 
 use super::{
-    Surface, deadline, reply::Reply, request::Request, spec, tensor_in, tensor_out::Outgoing,
+    Surface,
+    deadline::{self, Deadlines},
+    reply::Reply,
+    request::Request,
+    spec, tensor_in,
+    tensor_out::Outgoing,
 };
 use crate::{
     batching::{self, Batcher},
@@ -30,7 +36,7 @@ const DEFAULT_SIGNATURE: &str = "serving_default";
 pub(super) async fn predict(
     surface: &Arc<Surface>,
     message: Bytes,
-    deadline: Option<Instant>,
+    Deadlines { answer: deadline, begin }: Deadlines,
 ) -> Result<Bytes, Status> {
     let permit = surface.calls.enter()?;
     let request = Request::parse(&message)
@@ -41,26 +47,29 @@ pub(super) async fn predict(
     if let Some(batcher) = &call.servable.batcher {
         return call.run_in_batch(surface, batcher, permit).await;
     }
-    let turn = deadline::within(deadline, surface.calls.run()).await?;
-    if call.is_short() {
-        let reply = call.run(surface, RunThread::Connection)?;
-        return call.deadline.map(remaining).transpose().and(Ok(reply));
-    }
+    let turn = deadline::within(begin, call.servable.turn()).await?;
+    let thread = if call.is_short() { RunThread::Connection } else { RunThread::Blocking };
     let shared = Arc::clone(surface);
-    let work = task::spawn_blocking(move || {
+    let work = move || {
         // The permits are released when the work is done, which may be later than the answer.
         let _permits = (turn, permit);
-        call.run(&shared, RunThread::Blocking)
-    });
-    deadline::within(deadline, work)
-        .await?
-        .map_err(|_| Status::new(Code::Internal, "the run panicked"))?
+        call.run(&shared, thread)
+    };
+    let ran = async {
+        match thread {
+            RunThread::Connection => run_beside(work).await,
+            RunThread::Blocking => task::spawn_blocking(work).await.ok(),
+        }
+    };
+    let reply = deadline::within(deadline, ran).await?;
+    let reply = reply.unwrap_or_else(|| Err(Status::new(Code::Internal, "the run panicked")))?;
+    deadline.map(remaining).transpose().and(Ok(reply))
 }
 
 /// The thread of a run.
 #[derive(Debug, Clone, Copy)]
 enum RunThread {
-    /// The thread that serves the connection.
+    /// The thread that serves the connection, until the run takes long.
     Connection,
     /// A thread that may block.
     Blocking,

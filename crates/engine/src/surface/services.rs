@@ -10,7 +10,11 @@ use outrigger_proto::{
 };
 use tonic::{body::Body, codegen::Service as _};
 
-use super::{MESSAGE_LIMIT, ModelService, Surface, deadline, message, metadata, predict};
+use super::{
+    MESSAGE_LIMIT, ModelService, Surface,
+    deadline::{self, Deadlines},
+    message, metadata, predict,
+};
 
 const PREDICT: &str = "/tensorflow.serving.PredictionService/Predict";
 const METADATA: &str = "/tensorflow.serving.PredictionService/GetModelMetadata";
@@ -54,10 +58,11 @@ impl Services {
     /// would copy them.
     async fn predict(&self, request: Request<Incoming>) -> Response<Body> {
         let (head, body) = request.into_parts();
-        let deadline = deadline::of(&head.headers);
+        let deadlines = Deadlines::of(&head.headers);
         let framed = async {
-            let message = deadline::within(deadline, message::read(&head.headers, body)).await??;
-            predict::predict(&self.surface, message, deadline).await
+            let read = message::read(&head.headers, body);
+            let message = deadline::within(deadlines.answer, read).await??;
+            predict::predict(&self.surface, message, deadlines).await
         };
         match framed.await {
             Ok(framed) => unary::Reply::new(framed).into_response(Body::new),

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::status::Status;
 
-/// Sizes of TensorFlow's thread pools; zero means one thread per core. The pools belong
-/// to the process: the first session sets their sizes.
+/// Sizes of TensorFlow's thread pools; zero means one thread per core. The pool for the parts of an
+/// operation belongs to the process: the first session sets its size.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Threads {
     /// Threads per operation.

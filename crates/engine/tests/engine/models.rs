@@ -89,6 +89,12 @@ pub(crate) fn size(size: i32) -> TensorProto {
     TensorProto { int_val: vec![size, size], ..tensor(3, &[2]) }
 }
 
+/// The input of [`busy`], in requests of one length.
+pub(crate) fn content(size: i32) -> TensorProto {
+    let content = [size.to_le_bytes(), size.to_le_bytes()].concat().into();
+    TensorProto { tensor_content: content, ..tensor(3, &[2]) }
+}
+
 fn model(saved_model: outrigger_proto::tensorflow::SavedModel) -> Model {
     Model { saved_model, metadata: Default::default() }
 }

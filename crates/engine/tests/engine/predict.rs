@@ -15,7 +15,7 @@ use tonic::Code;
 
 use crate::{
     harness::{Local, options, request, spec, version},
-    models::{busy, column, identity, size, tensor, twice},
+    models::{busy, column, content, identity, size, tensor, twice},
     raw,
 };
 
@@ -279,11 +279,7 @@ async fn the_deadline_is_answered_even_if_the_run_goes_on() {
 async fn a_run_expected_to_be_short_also_obeys_its_deadline() {
     let local = Local::start().await;
     local.serve("busy", &busy()).await;
-    // All requests have the same length.
-    let sized = |size: i32| {
-        let content = [size.to_le_bytes(), size.to_le_bytes()].concat().into();
-        request("busy", [("x", TensorProto { tensor_content: content, ..tensor(3, &[2]) })])
-    };
+    let sized = |size: i32| request("busy", [("x", content(size))]);
     for _ in 0..50 {
         local.predict(sized(2)).await.unwrap();
     }
@@ -291,6 +287,36 @@ async fn a_run_expected_to_be_short_also_obeys_its_deadline() {
     let code = raw::call(local.root.path(), path, &sized(2000), "20m").await;
     assert_eq!(code, Code::DeadlineExceeded);
     local.predict(sized(2)).await.unwrap();
+}
+
+/// More runs than there are cores, of a model whose runs were short before and of one that has not
+/// run: they take no thread, turn or connection from other models.
+#[tokio::test]
+async fn runs_that_take_long_keep_none_from_other_models() {
+    let local = Local::start().await;
+    for name in ["busy", "fresh", "other"] {
+        local.write(name, 1, &busy());
+    }
+    let models = ["busy", "fresh", "other"].map(|name| local.model(name, &[1]));
+    local.reload(models.to_vec()).await.expect("they load");
+    for _ in 0..50 {
+        local.predict(request("busy", [("x", content(2))])).await.unwrap();
+    }
+    let mut long = JoinSet::new();
+    for name in ["busy", "busy", "busy", "fresh", "fresh", "fresh"] {
+        let mut client = local.predictions.clone();
+        long.spawn(async move { client.predict(request(name, [("x", content(1500))])).await });
+    }
+    for _ in 0..5 {
+        tokio::select! {
+            biased;
+            ended = long.join_next() => panic!("others wait for it: {ended:?}"),
+            answer = local.predict(request("other", [("x", content(2))])) => answer.unwrap(),
+        };
+    }
+    while let Some(answer) = long.join_next().await {
+        answer.unwrap().expect("it takes long");
+    }
 }
 
 #[tokio::test]

@@ -82,6 +82,43 @@ async fn a_host_that_never_answers_is_left_out_though_callers_leave_as_their_tim
     assert!(late <= 1 && bad.count("ModelInfer") <= 7, "{late}, {}", bad.count("ModelInfer"));
 }
 
+/// A server is out for no other model, whichever protocol it speaks.
+#[tokio::test]
+async fn calls_that_are_given_up_count_until_the_server_has_ended_them() {
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let answer = move |seen: &Seen| match protocol {
+            Protocol::Http1 => identity::json(seen),
+            Protocol::Http2 => identity::grpc(seen),
+        };
+        let server = Server::start(protocol, answer).await;
+        let client = connect(Config { max_in_flight: 2, attempts: 1, ..config(&[&server]) });
+        let other = || Request { model: "other".into(), ..request(&[1.0]) };
+        client.infer(&other()).await.expect("the form is known");
+        let slow = Duration::from_secs(2);
+        server.script(move |seen: &Seen| {
+            let is_other =
+                seen.call.contains("/other/") || seen.body.windows(5).any(|part| part == b"other");
+            match is_other {
+                true => answer(seen),
+                false => Answer::After(slow, Box::new(answer(seen))),
+            }
+        });
+        let began = Instant::now();
+        let deadline = began + Duration::from_millis(200);
+        let given_up = client.infer(&Request { deadline, ..request(&[1.0]) }).await;
+        assert_eq!(given_up.expect_err("it is slow").class, Class::Timeout);
+        let refused = client.infer(&request(&[1.0])).await.expect_err("no place");
+        assert_eq!(refused.class, Class::Overloaded);
+        assert!(refused.to_string().contains("given up"), "{refused}");
+        client.infer(&other()).await.expect("another model has places of its own");
+        assert!(began.elapsed() < slow, "the machine is too slow for this test");
+        while client.infer(&request(&[1.0])).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        assert!(began.elapsed() >= slow);
+    }
+}
+
 /// Two servers over gRPC, of which one answers with `bad` if it is asked for the model `m`.
 async fn two(bad: Answer) -> ([Server; 2], Client) {
     let good = Server::start(Protocol::Http2, identity::grpc).await;

@@ -1,6 +1,6 @@
 //! Messages and errors of single calls.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::HeaderMap;
@@ -38,17 +38,28 @@ pub(super) async fn unary<A: Message + Default>(
     (deadline, headers): (Instant, &HeaderMap),
     limit: usize,
 ) -> Result<A, CallError> {
-    let size = request.encoded_len();
+    let head = || Some(head.within(left(deadline)?, headers));
+    let answer = timeout_at(deadline, calls.call(framed(request), limit, head)).await;
+    decoded(answer.map_err(|_| CallError::Deadline)??)
+}
+
+/// A message with its prefix.
+pub(super) fn framed(message: &impl Message) -> Bytes {
+    let size = message.encoded_len();
     let mut framed = BytesMut::with_capacity(PREFIX + size);
     framed.put_u8(0);
     framed.put_u32(u32::try_from(size).unwrap_or(u32::MAX));
-    request.encode(&mut framed).expect("the buffer grows");
-    let head = || {
-        let left = deadline.saturating_duration_since(Instant::now());
-        (!left.is_zero()).then(|| head.within(left, headers))
-    };
-    let answer = timeout_at(deadline, calls.call(framed.freeze(), limit, head)).await;
-    let answer = answer.map_err(|_| CallError::Deadline)??;
+    message.encode(&mut framed).expect("the buffer grows");
+    framed.freeze()
+}
+
+/// The time left until a deadline; `None` after it.
+pub(super) fn left(deadline: Instant) -> Option<Duration> {
+    Some(deadline.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+}
+
+/// Decodes an answer.
+pub(super) fn decoded<A: Message + Default>(answer: Bytes) -> Result<A, CallError> {
     A::decode(answer).map_err(|error| CallError::Status(Status::data_loss(error.to_string())))
 }
 

@@ -10,6 +10,7 @@
 mod assembly;
 mod bounds;
 mod reply;
+mod timeout;
 
 use std::{
     fmt,
@@ -23,6 +24,7 @@ use self::assembly::Assembly;
 pub use self::{
     bounds::{Bounds, Compressed},
     reply::Reply,
+    timeout::{CALLER_TIMEOUT, timeout},
 };
 
 /// Length of the prefix: the compression flag and the message's length.

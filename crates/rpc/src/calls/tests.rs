@@ -10,7 +10,7 @@ use outrigger_proto::raw::unary::framed;
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 
 use super::*;
-use crate::{Endpoint, Head};
+use crate::{Endpoint, Head, NoPlace, Places};
 
 /// Counts events by kind.
 #[derive(Debug, Default)]
@@ -198,4 +198,47 @@ async fn a_server_that_answers_no_ping_is_not_connected_to() {
     let error = calls.connected().await.expect_err("no answer");
     assert!(matches!(error, TransportError::ConnectTimeout), "{error}");
     assert_eq!(events.counts()[0], 0);
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_keeps_its_place_until_the_server_has_ended_it() {
+    let mut server = Server::start().await;
+    let (calls, _) = calls(server.address, Settings::default());
+    let places = Places::new(2);
+    let (share, other) = (places.share(), places.share());
+    let soon = || tokio::time::Instant::now() + Duration::from_secs(60);
+    let place = share.enter(soon()).await.expect("a place");
+    let head = Head::new(Uri::from_static("http://localhost"), "/package.Service/Method");
+    let head = || Some(head.within(Duration::from_secs(60), &HeaderMap::new()));
+    let call = calls.call_in(place, framed(b"features"), 1024, head);
+    let mut stream = tokio::select! {
+        answer = call => panic!("nobody has answered: {answer:?}"),
+        stream = server.next() => stream,
+    };
+    assert_eq!(share.enter(soon()).await.expect_err("none is left"), NoPlace::GivenUp(1));
+    drop(other.enter(soon()).await.expect("another version has its own"));
+    let head = Response::builder().header("grpc-status", "4").body(()).expect("valid");
+    stream.send_response(head, true).expect("it was not cancelled");
+    while share.enter(soon()).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_keeps_its_place_no_longer_than_its_connection() {
+    let mut server = Server::start().await;
+    let (calls, _) = calls(server.address, Settings::default());
+    let share = Places::new(1).share();
+    let soon = || tokio::time::Instant::now() + Duration::from_secs(60);
+    let place = share.enter(soon()).await.expect("a place");
+    let head = Head::new(Uri::from_static("http://localhost"), "/package.Service/Method");
+    let head = || Some(head.within(Duration::from_secs(60), &HeaderMap::new()));
+    tokio::select! {
+        answer = calls.call_in(place, framed(b"features"), 1024, head) => panic!("{answer:?}"),
+        _ = server.requests.recv() => {}
+    }
+    drop(server);
+    while share.enter(soon()).await.is_err() {
+        tokio::task::yield_now().await;
+    }
 }

@@ -55,7 +55,8 @@ The keys of an engine of the kind `oip`:
 | `endpoint` | required | `host:port`, `http://host:port` or `https://host:port` of a server, or a list of those of several servers with the same models |
 | `prefix` | none | a path before all paths of the protocol, as hosted endpoints have it; the server is then called over HTTP only |
 | `headers` | none | headers of each request, by name; `--dump-config` hides their values |
-| `token_file` | none | a file whose content is sent as a bearer token; it is read again when it changes, within 10 s |
+| `token_file` | none | a file with a token, such as one of a Secret; it is read again when it changes, within 10 s |
+| `token_header` | none | the header that has the token and nothing else, such as `x-api-key`; without it, `authorization: Bearer TOKEN` |
 | `ca` | the system's | a file in PEM with the certificate authorities of the servers |
 | `load` | `false` | loads and unloads models through the model repository extension |
 | `repository` | none | the absolute path of a directory from which the servers read models; those that packages carry are published there and loaded, as with `load` (docs/oip.md) |

@@ -26,6 +26,7 @@ struct Engine {
     #[serde(default)]
     headers: BTreeMap<String, String>,
     token_file: Option<PathBuf>,
+    token_header: Option<String>,
     ca: Option<PathBuf>,
     #[serde(default)]
     load: bool,
@@ -94,6 +95,7 @@ impl Engine {
             headers: self.headers.clone().into_iter().collect(),
             token_file: self.token_file.clone(),
             token_env: None,
+            token_header: self.token_header.clone(),
             address: None,
         };
         let hosts = endpoints.into_iter().map(host).collect();

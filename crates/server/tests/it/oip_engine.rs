@@ -307,7 +307,7 @@ async fn a_hosted_endpoint_gets_prefix_headers_and_token_over_tls() {
     let port = server.address().rsplit(':').next().expect("a port").to_owned();
     let settings = format!(
         "endpoint: 'https://localhost:{port}', prefix: /hosted/churn, headers: {{x-team: a}}, \
-         ca: '{ca}', token_file: '{token}'"
+         ca: '{ca}', token_file: '{token}', token_header: X-Api-Key"
     );
     let far = Far::before(server, &settings).await;
     far.publish(3.0).await;
@@ -315,6 +315,6 @@ async fn a_hosted_endpoint_gets_prefix_headers_and_token_over_tls() {
     for seen in far.server.seen() {
         assert!(seen.call.split(' ').nth(1).is_some_and(|it| it.starts_with("/hosted/churn/v2/")));
         assert_eq!(seen.headers["x-team"], "a");
-        assert_eq!(seen.headers["authorization"], "Bearer s3cret");
+        assert_eq!(seen.headers["x-api-key"], "s3cret");
     }
 }

@@ -133,11 +133,6 @@ impl Frame {
         self.kind == HEADERS
     }
 
-    /// Whether this is an RST_STREAM frame.
-    pub fn is_cancel(&self) -> bool {
-        self.kind == RST_STREAM
-    }
-
     /// Whether this is a DATA frame.
     pub fn is_data(&self) -> bool {
         self.kind == DATA

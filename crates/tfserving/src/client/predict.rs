@@ -5,13 +5,11 @@ use std::sync::Arc;
 use http::Request;
 use outrigger_core::Tensor;
 use outrigger_proto::raw::unary::PREFIX;
-use outrigger_rpc::{CallError, Calls, Endpoint, Head, Settings, metrics::Connections};
-use outrigger_run::RunError;
-use tokio::{
-    runtime::Handle,
-    sync::{Semaphore, SemaphorePermit},
-    time::{Instant, timeout_at},
+use outrigger_rpc::{
+    CallError, Calls, Endpoint, Head, NoPlace, Place, Places, Settings, metrics::Connections,
 };
+use outrigger_run::RunError;
+use tokio::{runtime::Handle, time::timeout_at};
 
 use super::{Config, remaining, status};
 use crate::{
@@ -30,7 +28,7 @@ const MOST: usize = i32::MAX as usize - PREFIX;
 pub(super) struct Predictor {
     calls: Calls<Segments>,
     head: Head,
-    room: Semaphore,
+    places: Places,
     max_message: usize,
 }
 
@@ -44,42 +42,34 @@ impl Predictor {
         let settings = Settings { connections: config.connections, ..config.settings() };
         Self {
             calls: Calls::new(endpoint, &settings, runtimes, observer),
-            head: Head::new(endpoint.origin(), PATH),
-            room: Semaphore::new(config.max_in_flight.min(Semaphore::MAX_PERMITS)),
+            head: Head::new(endpoint.origin(), PATH).with_overtime(),
+            places: Places::new(config.max_in_flight),
             max_message: config.max_message.min(MOST),
         }
     }
 
     /// Makes one prediction. The call keeps its inputs if it may be made again.
+    ///
+    /// Requests come in bursts, so they wait for a place instead of failing at once; the server's
+    /// limits on incoming requests bound the number that wait.
     pub(super) async fn run(&self, call: &mut Call) -> Result<Vec<Tensor>, RunError> {
         let deadline = call.deadline;
-        let _place = self.place(deadline).await?;
-        let answer = timeout_at(deadline, self.predict(call)).await;
-        match answer.unwrap_or(Err(RunError::DeadlineExceeded)) {
-            // The request carried the deadline, so the engine may have cancelled the call before
-            // the client's own timer ran out.
-            Err(RunError::Cancelled { .. }) if deadline <= Instant::now() => {
-                Err(RunError::DeadlineExceeded)
-            }
-            answer => answer,
-        }
+        let place = call.target.share(&self.places).enter(deadline).await;
+        let place = place.map_err(|error| match error {
+            NoPlace::GivenUp(calls) => RunError::GivenUp(calls),
+            NoPlace::Late => RunError::Overloaded,
+        })?;
+        let answer = timeout_at(deadline, self.predict(call, place)).await;
+        answer.unwrap_or(Err(RunError::DeadlineExceeded))
     }
 
-    /// Waits for one of the permits for calls in flight, in order of arrival. Requests come in
-    /// bursts, so they wait instead of failing at once; the server's limits on incoming requests
-    /// bound the number that wait.
-    async fn place(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, RunError> {
-        let place = timeout_at(deadline, self.room.acquire()).await;
-        Ok(place.map_err(|_| RunError::Overloaded)?.expect("never closed"))
-    }
-
-    async fn predict(&self, call: &mut Call) -> Result<Vec<Tensor>, RunError> {
+    async fn predict(&self, call: &mut Call, place: Place) -> Result<Vec<Tensor>, RunError> {
         let (size, limit) = (encoded_len(call), self.max_message);
         if size > limit {
             return Err(RunError::TooLarge { size, limit });
         }
         let request = frame(call, size);
-        let answer = self.calls.call(request, limit, || self.head(call)).await;
+        let answer = self.calls.call_in(place, request, limit, || self.head(call)).await;
         match answer {
             Ok(message) => Ok(decode_response(message, &call.outputs, limit)?),
             Err(CallError::Lost(error)) => {

@@ -3,7 +3,6 @@
 use std::{collections::HashMap, time::Duration};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use h2::Reason;
 use http::{HeaderMap, Response, StatusCode};
 use outrigger_core::{Reason as Why, Tensor};
 use outrigger_proto::tensorflow::serving::PredictResponse;
@@ -206,23 +205,6 @@ async fn a_call_that_an_engine_never_takes_is_given_up() {
         () = refusing => unreachable!(),
     };
     assert!(matches!(error, RunError::Unavailable(_)), "{error}");
-}
-
-#[tokio::test]
-async fn a_call_that_is_dropped_is_cancelled() {
-    let mut peer = Peer::start().await;
-    let client = peer.client();
-    // The call is dropped before its whole request was sent (60,000 treatments), or after it (one).
-    for count in [60_000, 1] {
-        let treatments = vec![[0.0; 2]; count];
-        let mut predict = Box::pin(client.predict(call(&id("m", 1), &treatments, patient())));
-        let mut arrived = tokio::select! {
-            _ = &mut predict => panic!("nobody has answered"),
-            arrived = peer.next() => arrived,
-        };
-        drop(predict);
-        assert_eq!(arrived.given_up().await, Reason::CANCEL);
-    }
 }
 
 #[tokio::test]

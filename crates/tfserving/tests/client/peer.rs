@@ -142,12 +142,6 @@ impl Arrived {
     pub(crate) fn refuse(mut self) {
         self.respond.send_reset(Reason::REFUSED_STREAM);
     }
-
-    /// Waits until the caller cancels the request.
-    pub(crate) async fn given_up(&mut self) -> Reason {
-        let reset = std::future::poll_fn(|context| self.respond.poll_reset(context));
-        reset.await.expect("the connection lives")
-    }
 }
 
 pub(crate) fn headers(status: StatusCode) -> Response<()> {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use outrigger_core::{Content, DType, Reason, Tensor};
 use outrigger_run::RunError;
 use outrigger_testkit::engine::{Gate, Predicting, Received, floats};
+use outrigger_tfserving::Call;
 use tonic::Code;
 
 use crate::harness::{Harness, call, id, patient, within};
@@ -20,7 +21,7 @@ async fn scores_come_back_over_both_transports() {
 }
 
 #[tokio::test]
-async fn the_request_carries_the_remaining_time() {
+async fn the_request_carries_the_remaining_time_and_a_minute_in_which_the_run_may_end() {
     let harness = Harness::tcp(|_| {});
     let id = id("m", 1);
     harness.serve(std::slice::from_ref(&id)).await;
@@ -32,7 +33,7 @@ async fn the_request_carries_the_remaining_time() {
     let deadline = within(Duration::from_secs(600));
     harness.client.predict(call(&id, &[], deadline)).await.expect("answered");
     let timeout = seen.recv().await.flatten().expect("a timeout");
-    assert!(timeout <= Duration::from_secs(600) && timeout > Duration::from_secs(300));
+    assert!(timeout <= Duration::from_secs(660) && timeout > Duration::from_secs(600));
 }
 
 #[tokio::test]
@@ -110,7 +111,8 @@ async fn an_input_the_model_does_not_have_fails_in_the_engine() {
 
 #[tokio::test]
 async fn calls_over_the_limit_wait_and_control_calls_do_not() {
-    let harness = Harness::unix(|config| config.max_in_flight = 2);
+    // A version has half of the places.
+    let harness = Harness::unix(|config| config.max_in_flight = 4);
     let id = id("m", 1);
     harness.serve(std::slice::from_ref(&id)).await;
     let gate = Gate::closed();
@@ -120,17 +122,18 @@ async fn calls_over_the_limit_wait_and_control_calls_do_not() {
         Predicting::Held(held.clone(), Box::new(answer))
     });
     let mut waiting = tokio::task::JoinSet::new();
+    let one = call(&id, &[], patient());
     for _ in 0..2 {
-        let (client, call) = (Arc::clone(&harness.client), call(&id, &[], patient()));
+        let (client, call) = (Arc::clone(&harness.client), one.clone());
         waiting.spawn(async move { client.predict(call).await });
     }
     harness.arrived(2).await;
-    let late = within(Duration::from_millis(20));
-    let error = harness.client.predict(call(&id, &[], late)).await.expect_err("no place");
+    let late = Call { deadline: within(Duration::from_millis(20)), ..one.clone() };
+    let error = harness.client.predict(late).await.expect_err("no place");
     assert!(matches!(error, RunError::Overloaded), "{error}");
     assert_eq!(error.reason(), Reason::Overloaded);
-    let (client, third) = (Arc::clone(&harness.client), call(&id, &[], patient()));
-    waiting.spawn(async move { client.predict(third).await });
+    let client = Arc::clone(&harness.client);
+    waiting.spawn(async move { client.predict(one).await });
     assert_eq!(harness.client.status(&id.name).await.expect("answered").len(), 1);
     gate.open();
     while let Some(answer) = waiting.join_next().await {
@@ -139,41 +142,35 @@ async fn calls_over_the_limit_wait_and_control_calls_do_not() {
 }
 
 #[tokio::test]
-async fn a_call_ends_at_its_deadline_and_makes_room() {
-    let harness = Harness::tcp(|config| config.max_in_flight = 1);
-    let id = id("m", 1);
-    harness.serve(std::slice::from_ref(&id)).await;
-    harness.engine.freeze();
-    for _ in 0..3 {
-        let deadline = within(Duration::from_millis(20));
-        let error = harness.client.predict(call(&id, &[], deadline)).await.expect_err("hangs");
-        assert!(matches!(error, RunError::DeadlineExceeded), "{error}");
-    }
-    harness.engine.thaw();
-    harness.client.predict(call(&id, &[[1.0, 1.0]], patient())).await.expect("answered");
-}
-
-/// The engine knows the deadline too, and cancels the call by itself.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deadline_that_the_engine_saw_first_is_one_all_the_same() {
-    let harness = Harness::tcp(|_| {});
-    let id = id("m", 1);
-    harness.serve(std::slice::from_ref(&id)).await;
-    harness.engine.on_predict(|_| {
+async fn calls_that_are_given_up_keep_their_places_until_the_engine_has_ended_them() {
+    let harness = Harness::tcp(|config| config.max_in_flight = 2);
+    let [id, other] = ["m", "other"].map(|name| id(name, 1));
+    harness.serve(&[id.clone(), other.clone()]).await;
+    let gate = Gate::closed();
+    let held = gate.clone();
+    let free = other.name.as_str().to_owned();
+    harness.engine.on_predict(move |prediction| {
         let answer = Predicting::Outputs(vec![floats("scores", &[0], [])]);
-        Predicting::Held(Gate::closed(), Box::new(answer))
+        match prediction.name == free {
+            true => answer,
+            false => Predicting::Held(held.clone(), Box::new(answer)),
+        }
     });
-    let deadline = within(Duration::from_millis(200));
-    let mut answer = std::pin::pin!(harness.client.predict(call(&id, &[], deadline)));
+    let first = call(&id, &[], patient());
+    let again = || harness.client.predict(Call { deadline: patient(), ..first.clone() });
     tokio::select! {
-        answer = &mut answer => panic!("it is held: {answer:?}"),
+        answer = again() => panic!("it is held: {answer:?}"),
         () = harness.arrived(1) => {}
     }
-    // The thread that waits for the answer is blocked until both the engine and the client have
-    // reached the deadline.
-    std::thread::sleep(Duration::from_millis(500));
-    let error = answer.await.expect_err("it is held");
-    assert!(matches!(error, RunError::DeadlineExceeded), "{error}");
+    let error = again().await.expect_err("no place");
+    assert!(matches!(error, RunError::GivenUp(1)), "{error}");
+    assert_eq!(error.reason(), Reason::Overloaded);
+    harness.client.predict(call(&other, &[], patient())).await.expect("it has places of its own");
+    gate.open();
+    while let Err(error) = again().await {
+        assert!(matches!(error, RunError::GivenUp(1)), "{error}");
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]

@@ -68,7 +68,7 @@ async fn answers_to_calls_given_up_may_come_late() {
     // A number of late frames above the limit that h2 tolerates.
     const LATE: usize = 1500;
     let engine = Engine::start().await;
-    let client = engine.client(LATE + 1);
+    let client = engine.client(2 * (LATE + 1));
     let mut kept = Box::pin(client.predict(one()));
     let (mut connection, first) = beside(&mut kept, async {
         let mut connection = engine.connection().await;
@@ -77,8 +77,8 @@ async fn answers_to_calls_given_up_may_come_late() {
     })
     .await;
     let calls = join_all((0..LATE).map(|_| client.predict(one())));
-    beside(join(&mut kept, calls), streams(&mut connection, LATE, Frame::is_head)).await;
-    for stream in streams(&mut connection, LATE, Frame::is_cancel).await {
+    let late = streams(&mut connection, LATE, Frame::is_head);
+    for stream in beside(join(&mut kept, calls), late).await {
         answer(&mut connection, stream).await;
     }
     answer(&mut connection, first[0]).await;

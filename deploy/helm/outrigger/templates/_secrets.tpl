@@ -9,7 +9,7 @@
 {{- range $key, $inner := $value -}}
 {{- $names := "(?i)authorization|cookie|credential|passw|secret|token|(api|access|functions?|subscription)[-_]?key$|^(x-)?auth$" -}}
 {{- if and (hasSuffix ".headers" $path) (or (regexMatch $names $key) (regexMatch "(?i)^(basic|bearer) " (toString $inner))) -}}
-{{- fail (printf "%s.%s: a credential would stand in a ConfigMap; put a token into a Secret, mount it with extraVolumes and extraVolumeMounts, and name its file in token_file" $path $key) -}}
+{{- fail (printf "%s.%s: a credential would stand in a ConfigMap; put a token into a Secret, mount it with extraVolumes and extraVolumeMounts, and name its file in token_file, with token_header for headers other than authorization" $path $key) -}}
 {{- end -}}
 {{- include "outrigger.checkSecrets" (list (printf "%s.%s" $path $key) $inner) -}}
 {{- end -}}

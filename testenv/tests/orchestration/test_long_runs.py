@@ -1,0 +1,45 @@
+"""A model with an input whose run takes a minute, beside another model."""
+
+import pandas as pd
+import pytest
+
+from outrigger_testenv import slow, variants
+from outrigger_testenv.errors import OutriggerError
+from outrigger_testenv.slow import flooded
+
+SLOW, NEIGHBOUR = "slow", "neighbour"
+OFFERS = pd.DataFrame({"price": [1.0, 2.0]})
+SECONDS = 10.0
+
+
+@pytest.fixture
+def stack(own_stack, tmp_path):
+    """A stack that serves both."""
+    stack = own_stack()
+    stack.push(slow.at_a_call(tmp_path / "slow", 60.0), SLOW)
+    stack.push(variants.tiny(tmp_path / "neighbour", 7), NEIGHBOUR)
+    return stack
+
+
+def call(stack, name, deadline):
+    users = pd.DataFrame({"age": [30.0]})
+    return stack.client().predict(name, users, OFFERS, timeout=deadline)
+
+
+# At the beginning the engine takes its runs for long ones, and after some for short ones.
+@pytest.mark.parametrize("runs", [1, 50])
+def test_an_input_whose_run_takes_long_is_refused_and_other_models_answer(stack, runs):
+    for name in (SLOW, NEIGHBOUR):
+        for _ in range(runs):
+            call(stack, name, 30.0)
+    answered = 0
+    with flooded(stack.serve.target, SLOW, SECONDS) as flood:
+        while flood.is_alive():
+            call(stack, NEIGHBOUR, 2.0)
+            answered += 1
+        with pytest.raises(OutriggerError) as refused:
+            call(stack, SLOW, 2.0)
+    assert refused.value.reason == "OVERLOADED"
+    assert "given up" in refused.value.message
+    assert answered > 100
+    print(f"\n  {answered} answers of the neighbour in {SECONDS:g} s")
