@@ -6,6 +6,7 @@ import subprocess
 import pandas as pd
 import pytest
 
+from outrigger_testenv import disks
 from outrigger_testenv.processes import resident
 
 USERS = pd.DataFrame({"age": [30]})
@@ -77,33 +78,14 @@ def test_without_the_trees_a_registry_has_to_answer(stack):
         assert score(stack) == 3
 
 
-@pytest.fixture(params=["space", "inodes"])
+@pytest.fixture(params=[4096, 0], ids=["space", "inodes"])
 def filler(stack, request):
     """A directory of files that use up the store's file system, whose pod has ended."""
-    assert stack.serve.process.stop() == 0
-    stack.engine.process.kill()
-    store = stack.directory / "store"
-    kept = store.rename(stack.directory / "kept")
-    store.mkdir()
-    entries = [kept, *kept.rglob("*")]
-    size = sum(8192 + entry.lstat().st_size for entry in entries) + (1 << 20)
-    options = f"size={size},nr_inodes={len(entries) + 100}"
-    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", store]
-    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
-        pytest.skip("mounts are not permitted here")
     try:
-        shutil.copytree(kept, store, symlinks=True, dirs_exist_ok=True)
-        filler = store / "filler"
-        filler.mkdir()
-        with pytest.raises(OSError, match="No space left"):
-            for number in range(size):
-                size = 4096 if request.param == "space" else 0
-                (filler / str(number)).write_bytes(bytes(size))
-        yield filler
-        stack.serve.process.stop()
-        stack.engine.process.kill()
-    finally:
-        subprocess.run(["umount", "--lazy", store], check=True)
+        with disks.full(stack, request.param) as filler:
+            yield filler
+    except disks.NoMounts:
+        pytest.skip("mounts are not permitted here")
 
 
 def test_a_restart_with_a_full_disk_serves_what_is_there(stack, filler):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from outrigger_testenv.attack import (
     browsers,
+    canary_keys,
     connections,
     directories,
     engines,
@@ -17,6 +18,8 @@ from outrigger_testenv.attack import (
     requests,
     row_files,
     row_requests,
+    settings,
+    stores,
     tensor_requests,
 )
 from outrigger_testenv.attack.case import Case
@@ -46,10 +49,13 @@ _ALL: list[Case] = [
     *names.CASES,
     *overload.CASES,
     *engines.CASES,
+    *canary_keys.CASES,
+    *stores.CASES,
     *remotes.CASES,
     *pods.CASES,
     *browsers.CASES,
     *jobs.CASES,
+    *settings.CASES,
 ]
 CASES = [replace(case, undefended=UNDEFENDED.get(case.name, "")) for case in _ALL]
 

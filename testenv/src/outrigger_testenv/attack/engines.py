@@ -1,4 +1,4 @@
-"""Models that kill the engine, beside nine healthy ones."""
+"""Models that kill or hold the engine, beside nine healthy ones."""
 
 import threading
 from collections import Counter
@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from outrigger_testenv import killers, variants
+from outrigger_testenv import killers, slow, variants
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.attack.case import Case, Turn
 from outrigger_testenv.attack.neighbour import call
@@ -22,10 +22,14 @@ from outrigger_testenv.stack import Stack
 _HEALTHY = 9
 # Requests a second to each healthy model, and their deadline.
 _RATE, _DEADLINE = 5, "15s"
+# How many times as many for the first of them.
+_BUSY = 6
 _SECONDS = 30.0
 # The failures of requests whose deadline passed while the engine was away.
 _AWAY = {"MODEL_LOADING", "ENGINE_UNAVAILABLE", "DEADLINE"}
 _ASKED_EVERY = 0.5
+# Seconds of a run that holds the engine, and of the calls for such runs.
+_RUN, _FLOOD = 60.0, 10.0
 
 
 def _nine(scene: Scene) -> Stack:
@@ -70,11 +74,12 @@ def _restarted(stack: Stack) -> Iterator[Counter[str]]:
 
 def _lost(scene: Scene, stack: Stack) -> Counter[str]:
     """The failures of requests to the nine healthy models, by reason."""
-    load = ("--rate", f"{_RATE}", "--timeout", _DEADLINE)
     package = scene.directory / "well"
 
     def ask(number: int) -> dict[str, int]:
         target = stack.serve.target
+        # One is much busier than the others, and so in flight at most crashes.
+        load = ("--rate", f"{_RATE * (1 if number else _BUSY)}", "--timeout", _DEADLINE)
         return call(target, f"well/{number}", package, _SECONDS, load).failures
 
     with ThreadPoolExecutor(_HEALTHY) as callers:
@@ -139,7 +144,28 @@ def _engine(name: str, about: str, make: Callable[[Path], ModelPackage] | None, 
     )
 
 
+def _held(scene: Scene, turn: Turn) -> str:
+    """Holds the engine by runs of a minute, which callers give up after 200 ms."""
+    stack, name = _stack(scene), f"bad/held-{turn.number}"
+    stack.push(slow.at_a_call(scene.directory / f"held-{turn.number}", _RUN), name)
+    with Client(stack.serve.target) as client:
+        client.load(name)
+    with slow.flooded(stack.serve.target, name, _FLOOD):
+        if lost := _lost(scene, stack):
+            raise Broken(f"{lost.total()} requests to healthy models failed: {dict(lost)}")
+    return "no request to a healthy model failed"
+
+
 CASES = [
+    Case(
+        "engine-held",
+        "40 calls a second of runs of a minute, with deadlines of 200 ms",
+        _held,
+        probes=("/healthz", "/readyz"),
+        stack=_stack,
+        neighbour=None,
+        turns=1,
+    ),
     _engine("load", "a model that ends it at its load", killers.at_load, 2),
     _engine(
         "first-run", "a model that ends the engine at its first run", killers.at_its_first_run, 2

@@ -7,10 +7,13 @@ import os
 import re
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.attack.case import Act, Case, Turn
@@ -22,6 +25,8 @@ from outrigger_testenv.processes import Process, free_ports, listens
 _IDLE = 200
 _ANSWER = 1.0
 _END = 20.0
+# The rows of a job, and the seconds that a message takes.
+_ROWS, _RUN = 2000, 0.05
 # A terminal's title, its screen, a line of its own, and text in the other direction.
 _HOSTILE = "m\x1b]0;title\x07\x1b[2J\nforged\x9b1m\u202e"
 _CONTROL = re.compile("[^\n -~\u00a0-\u2027\u202f-\u2065\u206a-\uffff]")
@@ -117,6 +122,74 @@ def _plan(rows: int, chunk_rows: int, model: str, codes: set[int]) -> Act:
     return act
 
 
+class _Model(BaseHTTPRequestHandler):
+    """A model that returns its input, slowly and in JSON only."""
+
+    protocol_version = "HTTP/1.1"
+    TENSOR: ClassVar = {"datatype": "FP32", "shape": [-1, 1]}
+
+    def do_GET(self) -> None:
+        """Describes the model, and is ready."""
+        described = {
+            "inputs": [{"name": "x", **self.TENSOR}],
+            "outputs": [{"name": "y", **self.TENSOR}],
+        }
+        self._answer(200, {"name": "m", "versions": ["1"], "platform": "p", **described})
+
+    def do_POST(self) -> None:
+        """Answers with the input."""
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if "inference-header-content-length" in self.headers:
+            return self._answer(400, {"error": "failed to parse the request JSON buffer"})
+        time.sleep(_RUN)
+        asked = json.loads(body)
+        outputs = [{**asked["inputs"][0], "name": "y"}]
+        answer = {"model_name": "m", "model_version": "1", "id": asked["id"], "outputs": outputs}
+        return self._answer(200, answer)
+
+    def log_message(self, *_: object) -> None:
+        """Logs nothing."""
+
+    def _answer(self, status: int, body: object) -> None:
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+
+def _links(scene: Scene, turn: Turn) -> str:
+    """Replaces the directory of a running job's chunks by a link to files of others."""
+    parent = scene.directory / f"jobs-links-{turn.number}"
+    elsewhere, out = parent / "elsewhere", parent / "out"
+    elsewhere.mkdir(parents=True)
+    theirs = {"00000000-00000000.parquet": b"theirs", ".outrigger-0": b"theirs"}
+    for name, content in theirs.items():
+        (elsewhere / name).write_bytes(content)
+    (parent / "rows.csv").write_text("x\n" + "".join(f"{row}\n" for row in range(_ROWS)))
+    with ExitStack() as open_:
+        server = open_.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), _Model))
+        threading.Thread(target=server.serve_forever).start()
+        open_.callback(server.shutdown)
+        command = [outrigger(), "batch", "run", "--input", parent / "rows.csv", "--to", out]
+        command += ["--model", "m", "--host", f"http://127.0.0.1:{server.server_port}"]
+        command += ["--chunk-rows", "50", "--batch-size", "50"]
+        job = Process("job", command, parent / "job.log")
+        open_.callback(job.kill)
+        job.start()
+        job.wait_until(lambda: any((out / "data").glob("*")), _END)
+        (out / "data").rename(parent / "moved")
+        (out / "data").symlink_to(elsewhere)
+        job.wait_until_ended(_END)
+        _ended("verify", out)
+        _ended("compact", out, parent / "compacted")
+    found = {path.name: path.read_bytes() for path in elsewhere.iterdir()}
+    if found != theirs:
+        raise Broken(f"files of others: {sorted(found)}")
+    return f"untouched; the job ended with {job.exit_code}"
+
+
 def _case(name: str, about: str, attack: Callable[[Scene, Turn], str]) -> Case:
     return Case(name, about, attack, probes=(), neighbour=None, turns=1)
 
@@ -124,6 +197,7 @@ def _case(name: str, about: str, attack: Callable[[Scene, Turn], str]) -> Case:
 CASES = [
     _case("job-listener", f"{_IDLE} connections to a job's listener that read nothing", _listener),
     _case("job-pipe", "a named pipe as the input of a job", _pipe),
+    _case("job-links", "a link in the place of a running job's directory of chunks", _links),
     _case("job-chunks", "a job's plan with chunks of no rows", _plan(5, 0, "m", {1})),
     _case("job-names", "a job's plan with control characters", _plan(5, 2, _HOSTILE, {0})),
 ]
