@@ -92,6 +92,10 @@ impl Engine for Batched {
         self.inner.interface(id, signature, deadline)
     }
 
+    fn shares_process(&self, id: &ServableId) -> bool {
+        self.inner.shares_process(id)
+    }
+
     fn remark(&self, id: &ServableId) -> Option<String> {
         self.inner.remark(id)
     }

@@ -70,7 +70,15 @@ const fn framework(name: &'static str, interface: ReadInterface) -> Framework {
         max_file: 8 << 30,
         versioned: false,
     };
-    Framework { name, layout, reading, interface, others: Some(NAMES), describer: None }
+    Framework {
+        name,
+        layout,
+        reading,
+        interface,
+        others: Some(NAMES),
+        describer: None,
+        remark: None,
+    }
 }
 
 fn reading(size: u64) -> u64 {

@@ -44,7 +44,15 @@ const fn framework(
     let directory = name;
     let (max_file, versioned) = (8 << 30, false);
     let layout = PackageLayout { directory, files, parts: &[], max_file, versioned };
-    Framework { name, layout, reading, interface, others: Some(ARMS), describer: None }
+    Framework {
+        name,
+        layout,
+        reading,
+        interface,
+        others: Some(ARMS),
+        describer: None,
+        remark: None,
+    }
 }
 
 /// The framework of a library's models.

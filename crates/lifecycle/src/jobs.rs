@@ -30,12 +30,14 @@ pub(crate) enum Done {
     Trial(Completion),
     /// Versions that are up and must not be served, with the reasons.
     Verified(Vec<(ModelKey, Failure)>),
-    /// The result of the gate, with the preparation it needed and the warm-up after it.
+    /// The result of the gate, with the preparation it needed and the warm-up after it, and the
+    /// versions beside it that do not pass the gate any more.
     Checked {
         key: ModelKey,
         attempt: Attempt,
         prepared: Option<Arc<Prepared>>,
         result: Result<Replayed, Failure>,
+        harmed: Vec<(ModelKey, Failure)>,
     },
 }
 

@@ -169,6 +169,10 @@ impl run::Engine for Engine {
         })
     }
 
+    fn shares_process(&self, id: &ServableId) -> bool {
+        self.settings.load && self.versions.get(id).is_some_and(|it| it.package.shares_process)
+    }
+
     fn interface<'a>(
         &'a self,
         id: &'a ServableId,

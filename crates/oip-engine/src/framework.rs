@@ -8,6 +8,8 @@ use outrigger_core::{
 use outrigger_run::{Framework, PackagedModel};
 use serde::Deserialize;
 
+use crate::{names::CONFIGURATION, requirements};
+
 const FILE: &str = "metadata.json";
 /// The most bytes of metadata.json that are read here; the store has a limit of its own below it.
 const MAX_FILE: u64 = 64 << 20;
@@ -36,6 +38,7 @@ pub const OIP: Framework = Framework {
     interface,
     others: None,
     describer: None,
+    remark: Some(requirements::remark),
 };
 
 /// The parts of a package that concern the server. The other crates check the rest.
@@ -49,6 +52,10 @@ pub(crate) struct Package {
     /// run comes last. Without any, the servers have the model by themselves.
     #[serde(skip)]
     pub(crate) carried: Vec<Arc<str>>,
+    /// True if a server may run its code in one process with that of others: not if Triton, which has
+    /// a process for each instance, runs all that it carries.
+    #[serde(skip)]
+    pub(crate) shares_process: bool,
 }
 
 /// The model on the server: the key `remote` of metadata.json.
@@ -107,7 +114,11 @@ impl Package {
         let text = fs::read(directory.join(FILE)).map_err(|error| invalid(error.to_string()))?;
         let read = serde_json::from_slice(without_mark(&text));
         let mut package: Self = read.map_err(|error| invalid(format!("{FILE}: {error}")))?;
-        package.carried = carried(&directory.join(MODELS), &package.remote.model)?;
+        let models = directory.join(MODELS);
+        package.carried = carried(&models, &package.remote.model)?;
+        let is_of_triton = |name: &Arc<str>| models.join(&**name).join(CONFIGURATION).is_file();
+        package.shares_process =
+            package.carried.is_empty() || !package.carried.iter().all(is_of_triton);
         Ok(package)
     }
 

@@ -4,6 +4,7 @@
 //! servers' repository.
 
 mod bound;
+mod code;
 mod engine;
 mod fleet;
 mod framework;
@@ -11,6 +12,7 @@ mod interface;
 mod keeper;
 mod names;
 mod repository;
+mod requirements;
 mod servers;
 mod task;
 mod versions;

@@ -8,6 +8,8 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use serde_json::{Map, Value};
 
+use crate::code::SETTINGS;
+
 /// The published names of the models of one package, by their names in it.
 pub(crate) type Published = BTreeMap<Arc<str>, Arc<str>>;
 
@@ -17,7 +19,10 @@ pub(crate) type Rewrite = fn(text: &str, model: &str, names: &Published) -> Resu
 
 /// The files with names, by their own names: Triton's, and MLServer's.
 pub(crate) const FILES: [(&str, Rewrite); 2] =
-    [("config.pbtxt", in_configuration), ("model-settings.json", in_settings)];
+    [(CONFIGURATION, in_configuration), (SETTINGS, in_settings)];
+
+/// Triton's configuration of a model.
+pub(crate) const CONFIGURATION: &str = "config.pbtxt";
 
 /// Replaces the names in Triton's configuration of a model, in protobuf's text format: that of the
 /// model, if it has one, and those of the steps of an ensemble.

@@ -11,6 +11,7 @@ use std::{
 use outrigger_core::{Digest, Failure, Reason};
 
 use crate::{
+    code,
     framework::invalid,
     names::{self, FILES},
 };
@@ -91,6 +92,7 @@ impl Repository {
                 write(&staging.join(file), text.as_bytes())?;
             }
         }
+        code::separate(&staging, published)?;
         write(&staging.join(MARK), digest.to_string().as_bytes())?;
         sync(&staging)?;
         fs::rename(&staging, &place).map_err(|error| failed(&place, error))?;
@@ -168,7 +170,7 @@ fn copy(from: &Path, to: &Path, depth: usize) -> Result<(), Failure> {
 }
 
 /// The text of a file, if it is there.
-fn read(file: &Path) -> Result<Option<String>, Failure> {
+pub(crate) fn read(file: &Path) -> Result<Option<String>, Failure> {
     let too_large = |size: u64| invalid(format!("{}: {size} bytes are too large", file.display()));
     match fs::metadata(file) {
         Err(_) => Ok(None),
@@ -183,7 +185,7 @@ fn read(file: &Path) -> Result<Option<String>, Failure> {
 }
 
 /// Writes a new file in place of one that may be a link to the content of the store.
-fn write(file: &Path, content: &[u8]) -> Result<(), Failure> {
+pub(crate) fn write(file: &Path, content: &[u8]) -> Result<(), Failure> {
     remove(file)?;
     let written = fs::write(file, content).and_then(|()| File::open(file)?.sync_all());
     written.map_err(|error| failed(file, error))
@@ -204,7 +206,7 @@ fn sync(directory: &Path) -> Result<(), Failure> {
     synced.map_err(|error| failed(directory, error))
 }
 
-fn failed(path: &Path, error: io::Error) -> Failure {
+pub(crate) fn failed(path: &Path, error: io::Error) -> Failure {
     let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     let message = format!("{}: {error}", path.display());
     Failure::new(if is_full { Reason::StoreFull } else { Reason::Internal }, message)

@@ -13,6 +13,7 @@ use outrigger_run::Adopted;
 use crate::{
     framework::{MODELS, Package, Remote, invalid},
     repository::{Repository, published},
+    requirements,
 };
 
 /// A published version.
@@ -57,6 +58,9 @@ impl Versions {
     ) -> Result<(), Failure> {
         let _changing = self.repository.as_ref().map(Repository::lock);
         let package = Package::read(directory)?;
+        if let Some(remark) = requirements::remark(directory) {
+            tracing::warn!(servable = %id, model.digest = %digest, "{remark}");
+        }
         if let (Some(repository), false) = (&self.repository, package.carried.is_empty()) {
             repository.publish(&directory.join(MODELS), &package.carried, digest)?;
         }

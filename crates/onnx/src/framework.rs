@@ -27,6 +27,7 @@ pub const ONNX: Framework = Framework {
     interface,
     others: None,
     describer: None,
+    remark: None,
 };
 
 fn interface(model: &PackagedModel, signature: &str) -> Result<Interface, Failure> {

@@ -80,6 +80,13 @@ pub trait Engine: Send + Sync + 'static {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Interface, RunError>>;
 
+    /// True if the engine may run the version's own code in one process with that of other versions
+    /// for which this is true: the load of one may change the answers of others.
+    fn shares_process(&self, id: &ServableId) -> bool {
+        let _ = id;
+        false
+    }
+
     /// A remark about the files of the loaded version for people, such as parts of them that were
     /// skipped by the version's own settings. None also if the engine does not have the version.
     fn remark(&self, id: &ServableId) -> Option<String> {

@@ -29,6 +29,8 @@ pub struct Framework {
     pub others: Option<&'static str>,
     /// The description of models whose files come without metadata.json.
     pub describer: Option<Describer>,
+    /// A remark for people about the files in a package's directory, which decides nothing. Blocks.
+    pub remark: Option<fn(package: &Path) -> Option<String>>,
 }
 
 impl Framework {
@@ -61,6 +63,11 @@ pub fn memory_to_read<'a>(
     let most =
         |framework: &Framework| framework.size(directory).map(|size| (framework.reading)(size));
     frameworks.into_iter().filter_map(most).max().unwrap_or(0)
+}
+
+/// The remarks of `frameworks` about the files in a package's directory. Blocks.
+pub fn remarks(frameworks: &[Framework], directory: &Path) -> impl Iterator<Item = String> {
+    frameworks.iter().filter_map(|framework| framework.remark?(directory))
 }
 
 /// The layouts of `frameworks`, and the ways to describe their models.

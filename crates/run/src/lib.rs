@@ -20,7 +20,7 @@ mod stages;
 pub use clock::Clock;
 pub use engine::{Adopted, Engine, Event, Failed, Location, RowLayout, Start, Target};
 pub use error::RunError;
-pub use framework::{Framework, layouts, memory_to_read};
+pub use framework::{Framework, layouts, memory_to_read, remarks};
 pub use pace::Pace;
 pub use packaged::PackagedModel;
 pub use run::{Call, Run};

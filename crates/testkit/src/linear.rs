@@ -39,6 +39,7 @@ pub const LINEAR: Framework = Framework {
     interface,
     others: None,
     describer: None,
+    remark: None,
 };
 
 /// An engine for linear models, whose memory is charged to `budget`.

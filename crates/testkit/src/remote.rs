@@ -39,6 +39,7 @@ pub const SCRIPTED: Framework = Framework {
     interface,
     others: None,
     describer: None,
+    remark: None,
 };
 
 /// A model, as its package's file `/data/scripted/scripted.json` has it. The score of a treatment

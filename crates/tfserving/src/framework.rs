@@ -31,6 +31,7 @@ pub const TENSORFLOW: Framework = Framework {
     interface,
     others: None,
     describer: Some(Describer { file: FILE, describe }),
+    remark: None,
 };
 
 pub(crate) fn interface(model: &PackagedModel, signature: &str) -> Result<Interface, Failure> {

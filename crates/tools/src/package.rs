@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use outrigger_core::{Digest, Failure, Layouts, Reason};
+use outrigger_core::{Digest, Failure, Layouts, Reason, printable};
 use outrigger_oci::{
     Client, ImageToPush, Progress, Reference,
     build::{self, BuildError, Origin},
 };
-use outrigger_run::{Framework, layouts};
+use outrigger_run::{Framework, layouts, remarks};
 
 use crate::{
     Error,
@@ -25,6 +25,9 @@ pub async fn push(
     frameworks: &[Framework],
 ) -> Result<Digest, Error> {
     let packed = pack(directory, labels, frameworks).await?;
+    for remark in remarks(frameworks, directory) {
+        eprintln!("outrigger: {}", printable(remark));
+    }
     let original = original(client, directory, packed.digest()).await?;
     let image = original.unwrap_or(packed);
     Ok(client.push(reference, &image).await.map_err(|error| error.failure())?)

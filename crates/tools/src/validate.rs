@@ -9,7 +9,7 @@ use outrigger_core::{Digest, Failure, Reason, printable};
 use outrigger_features::Plan;
 use outrigger_lifecycle::{Gate, Golden, ModelFiles, training_profile};
 use outrigger_oci::{Client, Progress};
-use outrigger_run::Framework;
+use outrigger_run::{Framework, remarks};
 use outrigger_store::Tree;
 use outrigger_validation::{Features, Files, Loaded, Options, Predictor};
 use serde::Serialize;
@@ -133,8 +133,8 @@ async fn check(
     })?;
     report.digest = Some(fetched.image.digest);
     let tree = fetched.tree.clone();
-    let frameworks = frameworks.to_vec();
-    let plan = blocking(move || plan(&tree, &frameworks)).await;
+    let known = frameworks.to_vec();
+    let plan = blocking(move || plan(&tree, &known)).await;
     let plan = report.record("metadata and signature", plan, |plan| {
         let metadata = plan.metadata();
         format!("{} inputs, {} outputs", metadata.inputs.len(), metadata.outputs.len())
@@ -149,6 +149,9 @@ async fn check(
         0 => "none in the package".to_owned(),
         cases => format!("{cases} cases"),
     })?;
+    for remark in remarks(frameworks, &fetched.tree.data_dir()) {
+        report.pass("files", remark);
+    }
     let Some(program) = engine else {
         report.skip("scores", "no engine was requested");
         return Ok(None);

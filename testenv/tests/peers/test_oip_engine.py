@@ -173,6 +173,19 @@ def test_both_arms_of_a_canary_are_loaded_until_it_is_rolled_back(
     assert assert_scores(stack, live) == {digest}
 
 
+@COLOCATED
+def test_versions_beside_each_other_run_their_own_code(empty, stack_on, tmp_path, name):
+    stack = colocated(stack_on, empty(name))
+    packages = [elsewhere.coded(tmp_path / str(number), number, name) for number in (1, 2)]
+    tagged = zip(packages, "ab", strict=True)
+    versions = [(stack.push(package, MODEL, tag), package) for package, tag in tagged]
+    for loaded in (1, 2):
+        for digest, package in reversed(versions[:loaded]):
+            frame = stack.client().predict(MODEL, USERS, OFFERS, digest=digest)
+            own = np.concatenate(package.score(USERS, OFFERS))
+            np.testing.assert_allclose(frame["score"].to_numpy("f4"), own, **CLOSE)
+
+
 def test_an_ensemble_of_triton_is_one_model(empty, stack_on, tmp_path):
     peer = empty("Triton")
     stack = colocated(stack_on, peer)

@@ -4,12 +4,20 @@ use std::sync::Arc;
 
 use outrigger_core::{Attempt, Failure, ModelKey, Reason, ServableId, model::Fault};
 use outrigger_features::Arrived;
+use outrigger_score::Scorer;
 
 use super::{Done, Prepared, prepare::prepare};
 use crate::{Gate, metrics, world::World};
 
+/// A version in the engine.
+pub(crate) struct Neighbour {
+    pub(crate) key: ModelKey,
+    pub(crate) id: ServableId,
+    pub(crate) prepared: Arc<Prepared>,
+}
+
 /// Passes the version that the engine serves as `id` through the gate, and warms it up with recent
-/// requests of its model.
+/// requests of its model. `beside` are those whose answers its load may have changed.
 pub(crate) async fn check(
     world: Arc<World>,
     key: ModelKey,
@@ -17,6 +25,7 @@ pub(crate) async fn check(
     id: ServableId,
     known: Option<Arc<Prepared>>,
     recent: Vec<Arrived>,
+    beside: Vec<Neighbour>,
 ) -> Done {
     let fresh = known.is_none();
     let prepared = match known {
@@ -25,10 +34,8 @@ pub(crate) async fn check(
     };
     let (prepared, result) = match prepared {
         Ok(prepared) => {
-            let timeout = world.config.engine.gate_timeout;
             let scorer = &prepared.unhindered(id);
-            let packages = Some(&world.config.budget.packages);
-            let gate = Gate { engine: &*prepared.engine.1, scorer, timeout, packages };
+            let gate = gate(&world, &prepared, scorer);
             let result = match gate.pass(&prepared.golden).await {
                 Ok(()) => Ok(gate.replay(&recent).await),
                 Err(failure) => Err(failure),
@@ -40,6 +47,37 @@ pub(crate) async fn check(
             (None, Err(Failure::new(Reason::Internal, "its files are gone from the store")))
         }
     };
+    let harmed = harmed(&world, beside).await;
+    let result = result.and_then(|replayed| match harmed.first() {
+        None => Ok(replayed),
+        Some((other, failure)) => {
+            let message = format!("its load changed the answers of {other}: {}", failure.message);
+            Err(Failure::new(Reason::GoldenMismatch, message))
+        }
+    });
     metrics::gated(&result);
-    Done::Checked { key, attempt, prepared, result }
+    Done::Checked { key, attempt, prepared, result, harmed }
+}
+
+/// The versions whose golden cases have other scores now, with a failure that has them loaded again.
+async fn harmed(world: &World, beside: Vec<Neighbour>) -> Vec<(ModelKey, Failure)> {
+    let mut harmed = Vec::new();
+    let tested = beside.into_iter().filter(|it| it.prepared.golden.count() > 0);
+    for Neighbour { key, id, prepared } in tested {
+        let scorer = &prepared.unhindered(id);
+        let passed = gate(world, &prepared, scorer).pass(&prepared.golden).await;
+        if let Err(failure) = passed
+            && failure.reason == Reason::GoldenMismatch
+        {
+            let message = format!("after the load of another version: {}", failure.message);
+            harmed.push((key, Failure::new(Reason::EngineFailed, message)));
+        }
+    }
+    harmed
+}
+
+fn gate<'a>(world: &'a World, prepared: &'a Prepared, scorer: &'a Scorer) -> Gate<'a> {
+    let packages = Some(&world.config.budget.packages);
+    let timeout = world.config.engine.gate_timeout;
+    Gate { engine: &*prepared.engine.1, scorer, timeout, packages }
 }

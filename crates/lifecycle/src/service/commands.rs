@@ -126,14 +126,11 @@ impl Service {
                 self.try_trials(|trials, cx| trials.completed(completion, cx));
             }
             Done::Verified(revoked) => {
-                for (key, failure) in revoked {
-                    report::failure(&key, "verifying it again", &failure);
-                    self.apply(Event::Model(key, model::Event::Revoked(failure)));
-                }
+                self.revoke(revoked, "verifying it again");
                 self.verify_later();
             }
             Done::Prepared { key, attempt, result } => self.prepared(key, attempt, result),
-            Done::Checked { key, attempt, prepared, result } => {
+            Done::Checked { key, attempt, prepared, result, harmed } => {
                 match &result {
                     Ok(replayed) => report::replay(&key, replayed),
                     Err(failure) => report::failure(&key, "the gate", failure),
@@ -145,9 +142,18 @@ impl Service {
                     self.versions.replayed.insert(key.clone(), replayed);
                 });
                 self.apply(Event::Model(key, model::Event::Checked(attempt, result)));
+                self.revoke(harmed, "its golden cases");
             }
         }
         None
+    }
+
+    /// Takes versions out of the engine that must not be served any more.
+    fn revoke(&mut self, revoked: Vec<(ModelKey, Failure)>, step: &'static str) {
+        for (key, failure) in revoked {
+            report::failure(&key, step, &failure);
+            self.apply(Event::Model(key, model::Event::Revoked(failure)));
+        }
     }
 
     fn prepared(&mut self, key: ModelKey, attempt: Attempt, result: Result<Arc<Prepared>, Fault>) {

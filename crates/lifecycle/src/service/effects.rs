@@ -5,7 +5,7 @@ use std::sync::Arc;
 use outrigger_core::{
     Attempt, ModelKey, ServableId,
     machines::{Effect, Event, TagKey},
-    model::{self, Fault},
+    model::{self, Fault, State},
     tags,
 };
 use outrigger_run::Failed;
@@ -13,7 +13,8 @@ use outrigger_run::Failed;
 use super::{Service, report};
 use crate::{
     jobs::{
-        Done, disk, gate,
+        Done, disk,
+        gate::{self, Neighbour},
         prepare::{self, Prepared},
         pull,
     },
@@ -122,12 +123,39 @@ impl Service {
     }
 
     fn check(&mut self, key: ModelKey, attempt: Attempt, id: ServableId) {
-        let failed =
-            Done::Checked { key: key.clone(), attempt, prepared: None, result: Err(defect()) };
+        let failed = Done::Checked {
+            key: key.clone(),
+            attempt,
+            prepared: None,
+            result: Err(defect()),
+            harmed: Vec::new(),
+        };
         let known = self.versions.prepared.get(&key).cloned();
         let world = Arc::clone(&self.world);
         let recent = self.versions.recent_requests(&key.name);
-        self.jobs.start(failed, gate::check(world, key, attempt, id, known, recent));
+        let beside = self.neighbours(&key, &id);
+        self.jobs.start(failed, gate::check(world, key, attempt, id, known, recent, beside));
+    }
+
+    /// The versions whose answers the load of `key` may have changed.
+    fn neighbours(&self, key: &ModelKey, id: &ServableId) -> Vec<Neighbour> {
+        let name = self.machines.engine_of(key);
+        let engine = name.and_then(|name| self.world.engines.get(name));
+        let Some(engine) = engine.filter(|engine| engine.shares_process(id)) else {
+            return Vec::new();
+        };
+        let others = self.versions.prepared.iter().filter(|(other, _)| *other != key);
+        let beside = others.filter_map(|(other, prepared)| {
+            let (State::Checking { id, .. } | State::Serving { id } | State::Draining { id }) =
+                self.machines.model(other)?.state()
+            else {
+                return None;
+            };
+            let shares = Some(&prepared.engine.0) == name && engine.shares_process(id);
+            let (key, id, prepared) = (other.clone(), id.clone(), Arc::clone(prepared));
+            shares.then_some(Neighbour { key, id, prepared })
+        });
+        beside.collect()
     }
 
     fn delete(&mut self, key: ModelKey, attempt: Attempt) {

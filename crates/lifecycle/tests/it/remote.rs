@@ -1,6 +1,12 @@
 //! Failures of an engine in another process that is not TensorFlow Serving.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use outrigger_canary::Layer;
 use outrigger_core::{Digest, EngineId, Reason, Stage};
@@ -144,13 +150,43 @@ async fn a_load_that_fails_leaves_the_old_version_serving_until_it_succeeds() {
 }
 
 #[tokio::test]
+async fn a_version_whose_load_changes_the_answers_of_another_one_is_refused() {
+    let kind = Kind::scripted();
+    let mut rig = kind.rig().await;
+    push(&rig, &kind, "latest", Package { golden: Some(3), ..Package::default() });
+    let handle = rig.start();
+    let before = acquire(&handle, "tree").await.expect("served").scorer.id.clone();
+    let changed = Arc::new(AtomicBool::new(false));
+    let changes = Arc::clone(&changed);
+    kind.server().on_load(move |_| {
+        changes.store(true, SeqCst);
+        Ok(())
+    });
+    let first = before.clone();
+    kind.server().on_run(move |id, mut scores| {
+        if *id == first && changed.load(SeqCst) {
+            scores.iter_mut().for_each(|score| *score *= 2.0);
+        }
+        Ok(scores)
+    });
+    rig.push_layer("bush", "latest", kind.package(Package { number: 1, ..Package::default() }));
+    let refused = acquire(&handle, "bush").await.expect_err("it changes the answers of tree");
+    assert_eq!(refused.reason, Reason::GoldenMismatch);
+    assert!(refused.message.contains("its load changed the answers of tree@"), "{refused:?}");
+    // The other one is loaded again, and answers as before.
+    let lease = acquire(&handle, "tree").await.expect("served again");
+    assert_ne!(lease.scorer.id, before);
+    assert_eq!(score(&lease, 2.0).await.expect("a score"), 2.0);
+}
+
+#[tokio::test]
 async fn a_canary_whose_runs_fail_is_rolled_back() {
     let three = Three::start().await;
     let before = three.kind.server().loaded();
     // The first run is the gate's.
-    let gated = std::sync::atomic::AtomicBool::new(false);
+    let gated = AtomicBool::new(false);
     three.kind.server().on_run(move |id, scores| {
-        let fails = !before.contains(id) && gated.swap(true, std::sync::atomic::Ordering::SeqCst);
+        let fails = !before.contains(id) && gated.swap(true, SeqCst);
         if fails { Err("it broke".to_owned()) } else { Ok(scores) }
     });
     let load = Load::start(&three.handle, "tree");

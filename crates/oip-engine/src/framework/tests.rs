@@ -28,6 +28,20 @@ fn a_package_names_the_model_and_its_tensors() {
 }
 
 #[test]
+fn requirements_of_the_package_and_of_what_it_carries_are_remarked() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let write =
+        |name: &str, text: &str| fs::write(directory.path().join(name), text).expect("written");
+    write(FILE, PLAIN);
+    fs::create_dir_all(directory.path().join("oip/m")).expect("a directory");
+    assert_eq!(requirements::remark(directory.path()), None);
+    write("requirements.txt", "# of training\nscikit-learn==1.3.2  # as trained\n\n");
+    write("oip/m/requirements.txt", "numpy>=1.26\n");
+    let remark = requirements::remark(directory.path()).expect("a remark");
+    assert!(remark.contains("names scikit-learn==1.3.2, numpy>=1.26: "), "{remark}");
+}
+
+#[test]
 fn a_package_without_a_model_is_refused() {
     for remote in ["", r#""remote": {},"#, r#""remote": {"model": "m", "url": "http://x"},"#] {
         let refused = package(&format!(r#"{{{remote} "inputs": [], "outputs": []}}"#), &[]);

@@ -87,6 +87,30 @@ fn files_share_the_content_of_the_package() {
 }
 
 #[test]
+fn code_of_mlserver_has_names_of_its_own_in_each_version() {
+    let bench = Bench::new();
+    let settings = |class: &str| format!(r#"{{"implementation": "{class}"}}"#);
+    bench.file("m/model-settings.json", &settings("package.models.M"));
+    bench.file("m/package/models.py", "code");
+    bench.file("step/model-settings.json", &settings("mlserver_sklearn.SKLearnModel"));
+    let implementation = |name: &str| {
+        let settings = bench.read(&format!("{name}/model-settings.json"));
+        let settings: serde_json::Value = serde_json::from_str(&settings).expect("JSON");
+        settings["implementation"].as_str().expect("a class").to_owned()
+    };
+    let classes = [1, 2].map(|number| {
+        let names = bench.publish(digest(number)).expect("published");
+        assert_eq!(implementation(&names[0]), "mlserver_sklearn.SKLearnModel");
+        let class = implementation(&names[1]);
+        let module = class.strip_suffix(".OutriggerModel").expect("the model of a module");
+        let code = bench.read(&format!("{}/{module}.py", names[1]));
+        assert!(code.starts_with("IMPLEMENTATION = \"package.models.M\"\n"), "{code}");
+        class
+    });
+    assert_ne!(classes[0], classes[1]);
+}
+
+#[test]
 fn published_models_stay_until_their_version_is_removed() {
     let bench = Bench::new();
     bench.publish(digest(1)).expect("published");

@@ -279,6 +279,10 @@ impl run::Engine for Engine {
         Arc::new(Bound { client: Arc::clone(&self.client), id: target.id })
     }
 
+    fn shares_process(&self, _: &ServableId) -> bool {
+        true
+    }
+
     fn interface<'a>(
         &'a self,
         id: &'a ServableId,

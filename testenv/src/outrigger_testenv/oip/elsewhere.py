@@ -26,7 +26,9 @@ FRAMEWORK = "oip"
 
 _SERVED = Path(__file__).parent / "served"
 _CARRIED = "oip"
-_SCALED, _CHAIN = "scaled", "chain"
+_SCALED, _CHAIN, _CODED = "scaled", "chain", "coded"
+# The modules of `coded`, by the way in which they are imported.
+_MODULES = ("eager", "relative", "in_load", "in_run")
 
 USERS = pd.DataFrame({"age": [20.0, 47.5, 61.0]}, index=["u", "v", "w"])
 OFFERS = pd.DataFrame({"price": np.float32([-2, 0.5, 3])}, index=["a", "b", "c"])
@@ -70,6 +72,30 @@ def scaled(directory: Path, scale: float, server: str) -> ModelPackage:
     model = directory / _CARRIED / _SCALED
     {"Triton": _for_triton, "MLServer": _for_mlserver}[server](model, scale)
     return of_rows(directory, _SCALED, scale)
+
+
+def coded(directory: Path, number: int, server: str) -> ModelPackage:
+    """A package for Triton or MLServer whose code is in several modules. Versions differ by the
+    `number` in each: the score is the sum of a row, times the digits of all modules. It has no
+    golden cases.
+    """
+    model = directory / _CARRIED / _CODED
+    own = model / {"Triton": "1/own", "MLServer": "own"}[server]
+    shutil.copytree(_SERVED / "own", own)
+    for name in _MODULES:
+        (own / f"{name}.py").write_text(f"NUMBER = {number}\n")
+    if server == "Triton":
+        shutil.copy(_SERVED / "triton_coded.py", model / "1" / "model.py")
+        (model / "config.pbtxt").write_text(_CONFIGURATION.replace("scaled", _CODED))
+    else:
+        shutil.copy(_SERVED / "mlserver_coded.py", own / "models.py")
+        settings = {"name": _CODED, "implementation": "own.models.Coded"}
+        (model / "model-settings.json").write_text(json.dumps(settings))
+    scale = int(str(number) * (len(_MODULES) + 1))
+    (own / "pickled.py").write_text(f"class Pickled:\n    number = {number}\n")
+    package = of_rows(directory, _CODED, scale)
+    (directory / "golden.jsonl").unlink()
+    return package
 
 
 def chain(directory: Path, scale: float) -> ModelPackage:
