@@ -1,15 +1,13 @@
 //! A table of features, and the requests of its users.
 
-use outrigger_features::{
-    Metadata,
-    metadata::{Entity, Feature},
-};
+use outrigger_core::{Failure, Reason};
+use outrigger_features::{Limits, Metadata, metadata::Entity};
 use outrigger_oip::{DataType, Malformed, Tensor, presence_of};
-use outrigger_proto::raw::write;
+use outrigger_proto::{outrigger::v1::Value, raw::write};
 
 use crate::{
-    cells::{Cell, Cells},
-    values::put_value,
+    cells::{Cells, Content},
+    value::Takes,
 };
 
 /// `PredictRequest.user_features`.
@@ -42,8 +40,7 @@ struct Column<'a> {
     cells: Cells<'a>,
     /// For each row true if it has a value; `None` if all have.
     present: Option<Cells<'a>>,
-    /// True if NaN is a value, and does not stand for an absent one.
-    takes_nan: bool,
+    takes: Takes,
 }
 
 /// The encoded requests of the users.
@@ -87,12 +84,9 @@ impl<'a> Table<'a> {
             }
             let is_key = group_by == Some(&*input.name);
             match (feature(metadata, &input.name), presence_of(&input.name)) {
-                (Ok((entity, name)), _) => {
-                    let of = |(_, it): &(_, &Feature)| *it.name == *name;
-                    let feature = metadata.features_of(entity).find(of);
-                    let takes_nan = feature.is_some_and(|(_, it)| it.allow_non_finite);
+                (Ok((entity, name, takes)), _) => {
                     let input = &*input.name;
-                    columns.push(Column { name, input, entity, cells, present: None, takes_nan });
+                    columns.push(Column { name, input, entity, cells, present: None, takes });
                 }
                 (Err(_), Some(of)) => present.push((of, flags(cells).map_err(within)?)),
                 (Err(_), _) if is_key => {}
@@ -117,6 +111,20 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Requires that the table has no more rows than a call may have users.
+    ///
+    /// # Errors
+    /// TOO_MANY_TREATMENTS: it has.
+    pub fn check_rows(&self, limits: &Limits) -> Result<(), Failure> {
+        let (rows, most) = (self.rows, limits.max_users);
+        if rows <= most {
+            return Ok(());
+        }
+        let message = format!("{rows} rows, at most {most} are allowed");
+        let failure = Failure::new(Reason::TooManyTreatments, format!("inputs: {message}"));
+        Err(failure.violation("inputs", message))
+    }
+
     /// About the size of the encoded requests in bytes.
     pub fn encoded_size(&self) -> usize {
         /// The keys and lengths of an entry, and the most by which a number grows.
@@ -137,15 +145,14 @@ impl<'a> Table<'a> {
     /// feature.
     pub fn requests(&self) -> Result<Requests, Malformed> {
         let mut requests = Requests::default();
-        let (mut body, mut value) = (Vec::new(), Vec::new());
-        let mut start = 0;
+        let (mut body, mut start) = (Vec::new(), 0);
         while start < self.rows {
             let end = self.end_of_user(start);
             self.check_user(start, end)?;
-            self.put_features(Entity::User, start, &mut body, &mut value)?;
+            self.put_features(Entity::User, start, &mut body)?;
             write::put_bytes(USER, &body, &mut requests.bytes);
             for row in start..end {
-                self.put_features(Entity::Treatment, row, &mut body, &mut value)?;
+                self.put_features(Entity::Treatment, row, &mut body)?;
                 write::put_bytes(TREATMENT, &body, &mut requests.bytes);
             }
             requests.ends.push(requests.bytes.len());
@@ -158,16 +165,16 @@ impl<'a> Table<'a> {
     /// The first row after those of the user whose first row is `start`.
     fn end_of_user(&self, start: usize) -> usize {
         let Some(key) = &self.key else { return start + 1 };
-        let is_other = |row: &usize| key.cell(*row) != key.cell(start);
+        let is_other = |row: &usize| key.content(*row) != key.content(start);
         (start + 1..self.rows).find(is_other).unwrap_or(self.rows)
     }
 
     /// Requires that the user's features are the same in all rows of a user.
     fn check_user(&self, start: usize, end: usize) -> Result<(), Malformed> {
         for column in self.of(Entity::User) {
-            let cell = |row| column.is_present(row).then(|| column.cells.cell(row));
-            let first = cell(start);
-            if let Some(row) = (start + 1..end).find(|row| cell(*row) != first) {
+            let content = |row| column.is_present(row).then(|| column.cells.content(row));
+            let first = content(start);
+            if let Some(row) = (start + 1..end).find(|row| content(*row) != first) {
                 let message = format!("row {row} differs from row {start} of the same user");
                 return Err(Malformed::at(format!("inputs[{:?}]", column.input), message));
             }
@@ -185,18 +192,16 @@ impl<'a> Table<'a> {
         entity: Entity,
         row: usize,
         body: &mut Vec<u8>,
-        value: &mut Vec<u8>,
     ) -> Result<(), Malformed> {
         let tag = if entity == Entity::User { OF_USER } else { OF_TREATMENT };
         body.clear();
         for column in self.of(entity).filter(|column| column.is_present(row)) {
-            value.clear();
-            put_value(&column.cells, row, value)
-                .map_err(|fault| fault.within(&format!("inputs[{:?}]", column.input)))?;
-            let entry = write::bytes_len(1, column.name.len()) + write::bytes_len(2, value.len());
-            write::put_header(tag, entry, body);
-            write::put_bytes(1, column.name.as_bytes(), body);
-            write::put_bytes(2, value, body);
+            let kind = column.cells.value(row, column.takes);
+            let kind =
+                kind.map_err(|fault| fault.within(&format!("inputs[{:?}]", column.input)))?;
+            if kind.is_some() {
+                write::put_entry(tag, column.name, &Value { kind }, body);
+            }
         }
         Ok(())
     }
@@ -204,9 +209,8 @@ impl<'a> Table<'a> {
 
 impl Column<'_> {
     fn is_present(&self, row: usize) -> bool {
-        let is_flagged = |present: &Cells<'_>| present.cell(row) == Cell::Bytes(&[1]);
-        let has_value = self.takes_nan || !self.cells.is_nan(row);
-        has_value && self.present.as_ref().is_none_or(is_flagged)
+        let is_flagged = |present: &Cells<'_>| present.content(row) == Content::Bytes(&[1]);
+        self.present.as_ref().is_none_or(is_flagged)
     }
 }
 
@@ -218,27 +222,27 @@ fn flags(cells: Cells<'_>) -> Result<Cells<'_>, Malformed> {
     }
 }
 
-/// The feature that an input stands for. A name of both entities is qualified by one of them.
-fn feature<'a>(metadata: &Metadata, input: &'a str) -> Result<(Entity, &'a str), Malformed> {
-    let has = |entity, name: &str| {
-        metadata.features_of(entity).any(|(_, feature)| *feature.name == *name)
+/// The feature that an input stands for, and the values that it takes. A name of both entities is
+/// qualified by one of them.
+fn feature<'a>(metadata: &Metadata, input: &'a str) -> Result<(Entity, &'a str, Takes), Malformed> {
+    let find = |entity, name: &'a str| {
+        let mut features = metadata.features_of(entity);
+        let (of, feature) = features.find(|(_, feature)| *feature.name == *name)?;
+        Some((entity, name, Takes::of(feature, of.dtype)))
     };
-    match (has(Entity::User, input), has(Entity::Treatment, input)) {
-        (true, false) => return Ok((Entity::User, input)),
-        (false, true) => return Ok((Entity::Treatment, input)),
-        (true, true) => {
+    match (find(Entity::User, input), find(Entity::Treatment, input)) {
+        (Some(found), None) | (None, Some(found)) => return Ok(found),
+        (Some(_), Some(_)) => {
             let message = format!("give it as \"user.{input}\" or \"treatment.{input}\"");
             return Err(Malformed::at("name", message));
         }
-        (false, false) => {}
+        (None, None) => {}
     }
-    for entity in [Entity::User, Entity::Treatment] {
-        let name = input.strip_prefix(entity.as_str()).and_then(|rest| rest.strip_prefix('.'));
-        if let Some(name) = name.filter(|name| has(entity, name)) {
-            return Ok((entity, name));
-        }
-    }
-    Err(Malformed::at("name", format!("the model has no feature {input:?}")))
+    let qualified = [Entity::User, Entity::Treatment]
+        .into_iter()
+        .find_map(|entity| find(entity, input.strip_prefix(entity.as_str())?.strip_prefix('.')?));
+    let unknown = || Malformed::at("name", format!("the model has no feature {input:?}"));
+    qualified.ok_or_else(unknown)
 }
 
 #[cfg(test)]

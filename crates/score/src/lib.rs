@@ -64,6 +64,14 @@ impl Scorer {
         **self.limits.load()
     }
 
+    /// The limits of a table of features. Each row may be a user, so there may be as many users as
+    /// treatments, unless the engine's batches are smaller.
+    pub fn limits_of_rows(&self) -> Limits {
+        let limits = self.limits();
+        let rows = if self.batches { limits.max_users } else { limits.max_treatments };
+        Limits { max_users: rows, ..limits }
+    }
+
     /// Packs an encoded `PredictRequest`.
     ///
     /// # Errors

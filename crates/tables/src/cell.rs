@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
+use crate::words::{real, whole};
+
 /// A value.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Cell {
@@ -32,7 +34,7 @@ pub enum Cell {
 
 impl Cell {
     /// An integer that is not negative.
-    pub(crate) fn of_unsigned(value: u64) -> Self {
+    pub fn of_unsigned(value: u64) -> Self {
         i64::try_from(value).map_or(Self::Unsigned(value), Self::Integer)
     }
 
@@ -48,6 +50,46 @@ impl Cell {
             _ => 0,
         };
         size_of::<Self>() + inner
+    }
+
+    /// The integer that a number is exactly, and 1 or 0 for a boolean; `None` if it is none.
+    pub fn integer(&self) -> Option<i128> {
+        match *self {
+            Self::Flag(flag) => Some(flag.into()),
+            Self::Integer(value) => Some(value.into()),
+            Self::Unsigned(value) => Some(value.into()),
+            Self::Single(value) => whole(value.into()),
+            Self::Real(value) => whole(value),
+            _ => None,
+        }
+    }
+
+    /// The float32 next to a number, and 1 or 0 for a boolean; `None` for other values, and numbers that
+    /// are too large.
+    pub fn single(&self) -> Option<f32> {
+        match self {
+            // These are rounded once.
+            Self::Integer(value) => Some(*value as f32),
+            Self::Unsigned(value) => Some(*value as f32),
+            Self::Untyped(text) => real(text.trim_ascii()),
+            _ => {
+                let real = self.real()?;
+                Some(real as f32).filter(|single| single.is_finite() || !real.is_finite())
+            }
+        }
+    }
+
+    /// As [`single`](Self::single), as float64; in a cell of CSV, the number that its text states.
+    pub fn real(&self) -> Option<f64> {
+        match self {
+            Self::Flag(flag) => Some(u8::from(*flag).into()),
+            Self::Integer(value) => Some(*value as f64),
+            Self::Unsigned(value) => Some(*value as f64),
+            Self::Single(value) => Some((*value).into()),
+            Self::Real(value) => Some(*value),
+            Self::Untyped(text) => real(text.trim_ascii()),
+            _ => None,
+        }
     }
 
     /// True if there is no value.

@@ -6,6 +6,7 @@
 //! (Parquet) and a [`TextFile`] read ranges of them as arrays of columns, and a [`BatchWriter`]
 //! (Parquet) and a [`LineWriter`] write such arrays.
 
+mod arrays;
 mod cell;
 mod column;
 mod error;
@@ -18,8 +19,10 @@ mod read;
 mod records;
 mod root;
 mod text;
+mod words;
 mod write;
 
+pub use arrays::{half, kind, number, numbers};
 pub use cell::Cell;
 pub use column::{Column, Kind, LeftOut, Names};
 pub use error::{Error, Problem, may_pass};
@@ -36,4 +39,5 @@ pub use text::{
     Found, Index, Infer, Leaf, Lists, Scan, Seen, Source, TextBatch, TextColumn, TextFile,
     TextRows, Wanted, is_json,
 };
+pub use words::{flag, integer, real};
 pub use write::{Writer, batches::BatchWriter, lines::LineWriter, lines::json_texts};

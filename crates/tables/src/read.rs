@@ -2,8 +2,8 @@
 
 pub(crate) mod blob;
 pub(crate) mod csv;
-mod jsonl;
 pub(crate) mod parquet;
+mod text;
 
 use std::path::{Path, PathBuf};
 
@@ -46,8 +46,7 @@ pub struct Reader {
 
 #[derive(Debug)]
 enum Source {
-    Csv(csv::Source),
-    Jsonl(jsonl::Source),
+    Text(text::Source),
     Parquet(Box<parquet::Source>),
 }
 
@@ -60,9 +59,8 @@ impl Reader {
         let open = || -> Result<Source, Cause> {
             let file = root.open(path)?;
             Ok(match format {
-                Format::Csv => Source::Csv(csv::Source::new(file, &limits)?),
-                Format::Jsonl => Source::Jsonl(jsonl::Source::new(file, &limits)?),
                 Format::Parquet => Source::Parquet(Box::new(parquet::Source::new(file, &limits)?)),
+                format => Source::Text(text::Source::new(file, format, &limits)?),
             })
         };
         let source = open().map_err(|cause| Error::new(path, cause))?;
@@ -86,8 +84,7 @@ impl Reader {
     /// The columns of all rows; `None` if each row names its own.
     pub fn columns(&self) -> Option<&[Column]> {
         match &self.source {
-            Source::Csv(source) => Some(source.columns()),
-            Source::Jsonl(_) => None,
+            Source::Text(source) => source.columns(),
             Source::Parquet(source) => Some(source.columns()),
         }
     }
@@ -101,8 +98,7 @@ impl Reader {
     /// The part of the file that has been read, from 0 to 1, for a progress bar.
     pub fn fraction(&self) -> f64 {
         let (read, size) = match &self.source {
-            Source::Csv(source) => source.position(),
-            Source::Jsonl(source) => source.position(),
+            Source::Text(source) => source.position(),
             Source::Parquet(source) => source.position(),
         };
         if size == 0 { 1.0 } else { (read as f64 / size as f64).min(1.0) }
@@ -116,8 +112,7 @@ impl Reader {
         let Self { path, row, source, .. } = self;
         let number = row.number + 1;
         let parsed = match source {
-            Source::Csv(source) => source.read(row),
-            Source::Jsonl(source) => source.read(row),
+            Source::Text(source) => source.read(row),
             Source::Parquet(source) => source.read(row),
         };
         let parsed = parsed.map_err(|cause| Error::new(path, cause.at_row(number)))?;

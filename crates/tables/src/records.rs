@@ -1,63 +1,40 @@
 //! Records of text: the lines and the bytes of a file, within limits.
 
-use std::{
-    fs::File,
-    io::{self, BufRead as _, BufReader, Read},
-};
+use std::io::{self, BufRead as _, BufReader, Read};
 
 use crate::quotes::Quotes;
 
 /// The mark at the beginning of some files in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Counts the bytes that are read, limits those of a row, and follows the quotes of CSV.
+/// The bytes of CSV: limits those of a row, and follows the quotes.
 #[derive(Debug)]
 pub(crate) struct Counted<R> {
     input: R,
-    /// The number of bytes of the whole input.
-    size: u64,
+    /// The bytes that were read.
     read: u64,
     /// The most bytes of a row.
     row: usize,
     /// The number of bytes that may still be read.
     allowed: usize,
-    /// The quotes so far; `None` if the input is not CSV.
-    quotes: Option<Quotes>,
-}
-
-impl Counted<File> {
-    pub(crate) fn of(file: File, row: usize) -> io::Result<Self> {
-        let size = file.metadata()?.len();
-        Ok(Self::new(file, size, row))
-    }
+    /// The quotes so far. One that is not closed is an error after the rows before it.
+    quotes: Quotes,
 }
 
 impl<R> Counted<R> {
-    pub(crate) fn new(input: R, size: u64, row: usize) -> Self {
-        Self { input, size, read: 0, row, allowed: usize::MAX, quotes: None }
+    pub(crate) fn new(input: R, row: usize) -> Self {
+        Self { input, read: 0, row, allowed: usize::MAX, quotes: Quotes::default() }
     }
 
     /// Allows one more row to be read.
     pub(crate) fn allow_row(&mut self) {
         self.allowed = self.row;
     }
-
-    /// The same of CSV: a quote that is not closed is an error after the rows before it.
-    pub(crate) fn with_quotes(self) -> Self {
-        Self { quotes: Some(Quotes::default()), ..self }
-    }
-
-    /// The bytes that were read, and those of the whole input.
-    pub(crate) fn position(&self) -> (u64, u64) {
-        (self.read, self.size)
-    }
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Some(quotes) = &mut self.quotes {
-            quotes.check(false)?;
-        }
+        self.quotes.check(false)?;
         if self.allowed == 0 {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, too_long(self.row)));
         }
@@ -68,11 +45,10 @@ impl<R: Read> Read for Counted<R> {
         let mark = if has_mark { BYTE_ORDER_MARK.len() } else { 0 };
         self.allowed -= read;
         self.read += read as u64;
-        let Some(quotes) = &mut self.quotes else { return Ok(read) };
-        let valid = mark + quotes.follow(&bytes[mark..]);
+        let valid = mark + self.quotes.follow(&bytes[mark..]);
         // The rows before a fault are read first.
         if valid == 0 {
-            quotes.check(room > 0)?;
+            self.quotes.check(room > 0)?;
         }
         Ok(valid)
     }
@@ -105,11 +81,6 @@ impl<R: Read> Lines<R> {
     /// Reads lines of at most `most` bytes from `input`, which begins at this position of its file.
     pub(crate) fn new(input: BufReader<R>, position: u64, most: usize) -> Self {
         Self { input, line: Vec::new(), most, position }
-    }
-
-    /// The input, which is read ahead of the lines.
-    pub(crate) fn input(&self) -> &R {
-        self.input.get_ref()
     }
 
     /// The position in the file after the last line.

@@ -22,6 +22,7 @@ use std::{
     sync::Arc,
 };
 
+pub(crate) use self::reader::{Reader, Record};
 use self::source::Elsewhere;
 pub use self::{
     column::{Leaf, Lists, TextColumn, is_json},

@@ -16,7 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("budget", &["core"]),
     ("compression", &["core"]),
     ("features", &["core", "json", "proto", "vectors"]),
-    ("feature-table", &["core", "features", "oip", "proto"]),
+    ("feature-table", &["core", "features", "oip", "proto", "tables"]),
     ("json", &[]),
     ("oip", &["core", "json", "proto"]),
     ("canary", &["core", "proto"]),
@@ -41,7 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xgboost-serving", &["core", "features", "proto"]),
     ("trees", &["vectors"]),
     ("fm", &["trees"]),
-    ("validation", &["core", "features", "proto", "score", "tables"]),
+    ("validation", &["core", "feature-table", "features", "proto", "score", "tables"]),
     (
         "lifecycle",
         &[

@@ -84,6 +84,7 @@ fn report(found: ValidationReport, tolerance: Tolerance) -> Report {
         row: error.row,
         reason: Reason::named(&error.reason).unwrap_or(Reason::Internal),
         message: error.message,
+        value: Some(error.value).filter(|value| !value.is_empty()),
     });
     Report {
         rows: found.rows,

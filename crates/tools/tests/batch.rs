@@ -12,7 +12,7 @@ use std::{
 };
 
 use arrow_array::{
-    ArrayRef, Float32Array, Int64Array, RecordBatch,
+    ArrayRef, Float32Array, Int64Array, ListArray, RecordBatch,
     cast::AsArray as _,
     types::{Float32Type, Int64Type},
 };
@@ -30,6 +30,7 @@ use outrigger_tools::{
     registry::{self, Progress},
 };
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 use tempfile::TempDir;
 
 /// A directory with a package, an input and an output.
@@ -159,6 +160,38 @@ async fn absent_values_are_those_of_a_request_without_the_feature() {
     assert_eq!((manifest.scored, manifest.dead), (19, 1));
     let scores = (0..).zip(quarters(20).map(|t0| t0 + 0.25)).filter(|(id, _)| *id != 7);
     assert_eq!(place.scored(), scores.collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_beside_dense_features_are_scored_and_no_key() {
+    let place = Place::with(Written { framework: Kind::GbdtFm, bias: 3, ..Written::default() });
+    let [metadata, machine] =
+        ["metadata.json", "gbdt_fm/deploy.fm"].map(|name| place.path("package").join(name));
+    let text = fs::read_to_string(&metadata).expect("metadata");
+    let mut content: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let features = content["inputs"][0]["features"].as_array_mut().expect("features");
+    let tags = json!({"name": "tags", "entity": "treatment", "max": 4, "default": []});
+    features.push(tags);
+    fs::write(&metadata, content.to_string()).expect("written");
+    let weights = fs::read_to_string(&machine).expect("a machine") + "5000 10\n5001 20\n";
+    fs::write(&machine, weights).expect("written");
+    let t0: Vec<_> = quarters(8).collect();
+    let ids = |row: usize| {
+        [Some(vec![5000]), Some(vec![5000, 5001]), None, Some(vec![])][row % 4].clone()
+    };
+    let lists = (0..t0.len()).map(|row| ids(row).map(|ids| ids.into_iter().map(Some)));
+    let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists));
+    place.rows(singles(t0.iter().copied().map(Some)), vec![("tags", lists)]);
+    let manifest = score(&in_this_process(), place.job()).await.expect("scored");
+    assert_eq!((manifest.scored, manifest.dead), (8, 0));
+    let scores = t0.iter().zip([10.0, 30.0, 0.0, 0.0].into_iter().cycle());
+    let scores = scores.map(|(t0, of_tags)| t0 + 0.25 + 3.0 + of_tags);
+    assert_eq!(place.scored(), (0..).zip(scores).collect::<Vec<_>>());
+    let data = manifest.chunks[0].data.as_ref().expect("rows");
+    let path = place.path("out").join(&data.name);
+    let table = Table::open(&Root::Any, &path, Limits::default()).expect("a table");
+    let names: Vec<_> = table.schema().fields().iter().map(|field| field.name()).collect();
+    assert_eq!(names, ["id", "score"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

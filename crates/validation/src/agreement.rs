@@ -7,7 +7,7 @@ use outrigger_core::rank;
 use outrigger_tables::Cell;
 use serde::Serialize;
 
-use crate::{group::GroupRow, options::Tolerance, text::cut, value::number};
+use crate::{group::GroupRow, options::Tolerance, text::cut};
 
 /// The most differences that are listed.
 const LISTED: usize = 10;
@@ -159,8 +159,8 @@ fn pairs(expected: &Cell, score: &Cell) -> Result<Vec<(Option<usize>, Pair)>, St
     let mut pairs = Vec::with_capacity(scores.len());
     for (index, (expected, score)) in expected.iter().zip(scores).enumerate() {
         if !expected.is_absent() {
-            let expected = number(expected).ok_or("the expected score is not a number")?;
-            pairs.extend(number(score).map(|score| (Some(index), (score, expected))));
+            let expected = expected.real().ok_or("the expected score is not a number")?;
+            pairs.extend(score.real().map(|score| (Some(index), (score, expected))));
         }
     }
     Ok(pairs)
@@ -231,7 +231,7 @@ mod tests {
         agreement.add(&mut rows, &scores, TOLERANCE);
         assert_eq!((agreement.compared, agreement.worst[0].index), (2, Some(1)));
         for wrong in
-            [list(&[1.0]), Cell::Text("a".to_owned()), Cell::List(vec![Cell::Flag(true); 2])]
+            [list(&[1.0]), Cell::Text("a".to_owned()), Cell::List(vec![Cell::Text("a".to_owned()); 2])]
         {
             let mut rows = [row(wrong)];
             agreement.add(&mut rows, &scores, TOLERANCE);

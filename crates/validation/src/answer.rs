@@ -56,9 +56,11 @@ fn with_errors(mut scores: Scores, errors: &[TreatmentError]) -> Result<Scores, 
 fn failure_of(error: &TreatmentError) -> Failure {
     let reason = Reason::named(&error.reason).unwrap_or(Reason::Internal);
     let (feature, message) = (&error.feature, &error.message);
-    let message =
-        if feature.is_empty() { message.clone() } else { format!("{feature}: {message}") };
-    Failure::new(reason, message)
+    if feature.is_empty() {
+        return Failure::new(reason, message.as_str());
+    }
+    let field = format!("treatments[{}].features[{feature:?}]", error.index);
+    Failure::new(reason, format!("{feature}: {message}")).violation(field, message.as_str())
 }
 
 fn place(

@@ -1,5 +1,7 @@
 //! Encodes the parts of an `outrigger.v1.PredictRequest`.
 
+use outrigger_core::{Failure, Reason};
+use outrigger_feature_table::{Takes, Type, value};
 use outrigger_features::metadata::Entity;
 use outrigger_proto::{
     outrigger::v1::{OnTreatmentError, PredictRequest, ResponseOptions, Value},
@@ -8,10 +10,7 @@ use outrigger_proto::{
 use outrigger_tables::Cell;
 use prost::Message as _;
 
-use crate::{
-    features::{Features, Type},
-    value::value,
-};
+use crate::{features::Features, text::cut};
 
 /// The fields of `PredictRequest`.
 const REQUEST_ID: u32 = 2;
@@ -25,35 +24,36 @@ const ID: u32 = 1;
 /// Features that the model does not have are left out.
 ///
 /// # Errors
-/// No feature can have such a value.
+/// FEATURE_TYPE: no feature can have such a value.
 pub(crate) fn put_feature(
     (features, entity): (&Features, Entity),
     name: &str,
     cell: &Cell,
     out: &mut Vec<u8>,
-) -> Result<(), String> {
-    put_typed((features, entity, features.type_of(entity, name)), name, cell, out)
+) -> Result<(), Failure> {
+    put_typed((features, entity, features.takes(entity, name)), name, cell, out)
 }
 
 /// Appends the feature in a cell as [`put_feature`], for which its type has been looked up.
 ///
 /// # Errors
-/// No feature can have such a value.
+/// FEATURE_TYPE: no feature can have such a value.
 pub(crate) fn put_typed(
-    (features, entity, of): (&Features, Entity, Option<Type>),
+    (features, entity, takes): (&Features, Entity, Option<Takes>),
     name: &str,
     cell: &Cell,
     out: &mut Vec<u8>,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     if let Cell::Object(members) = cell
-        && matches!(of, None | Some(Type::Unknown))
+        && takes.is_none_or(|takes| takes.of == Type::Unknown)
     {
         return members.iter().try_for_each(|(key, cell)| {
             put_feature((features, entity), &format!("{name}.{key}"), cell, out)
         });
     }
-    let Some(of) = of else { return Ok(()) };
-    let kind = value(cell, of).map_err(|message| format!("{name}: {message}"))?;
+    let Some(takes) = takes else { return Ok(()) };
+    let refused = |message| Failure::new(Reason::FeatureType, cut(format!("{name}: {message}")));
+    let kind = value(cell, takes).map_err(refused)?;
     if kind.is_some() {
         let field = if entity == Entity::User { 1 } else { 2 };
         put_entry(field, name, &Value { kind }, out);

@@ -5,8 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use outrigger_core::DType;
-use outrigger_features::metadata::{Encoding, Entity, Feature, Metadata, Size, Words};
+use outrigger_feature_table::{Takes, Type};
+use outrigger_features::metadata::{Entity, Metadata};
 
 /// The features of a model, which decide how a column is read.
 #[derive(Debug, Clone)]
@@ -21,25 +21,9 @@ pub struct Features {
 /// The features of an entity.
 #[derive(Debug, Clone, Default)]
 struct Known {
-    types: HashMap<Arc<str>, Type>,
+    types: HashMap<Arc<str>, Takes>,
     /// The parts of their names before a dot.
     parents: HashSet<String>,
-}
-
-/// The type of the values that a feature takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Type {
-    Number,
-    /// A number that may be NaN.
-    AnyNumber,
-    Integer,
-    Flag,
-    Text,
-    /// Several values.
-    Vector,
-    /// Ids with weights.
-    Sparse,
-    Unknown,
 }
 
 /// The number of an entity that has features.
@@ -53,8 +37,7 @@ impl Features {
         let mut known = [Known::default(), Known::default()];
         for entity in [Entity::User, Entity::Treatment] {
             for (input, feature) in metadata.features_of(entity) {
-                let of = Type::of(feature, input.dtype);
-                known[index(entity)].add(&feature.name, of);
+                known[index(entity)].add(&feature.name, Takes::of(feature, input.dtype));
             }
         }
         let deterministic = metadata.deterministic;
@@ -84,12 +67,12 @@ impl Features {
         self.known.as_ref().is_none_or(|known| known.iter().any(|it| !it.types.is_empty()))
     }
 
-    /// The type of this feature of `entity`; `None` if the model does not have it.
-    pub(crate) fn type_of(&self, entity: Entity, name: &str) -> Option<Type> {
+    /// What this feature of `entity` takes; `None` if the model does not have it.
+    pub(crate) fn takes(&self, entity: Entity, name: &str) -> Option<Takes> {
         match &self.known {
             Some(known) => known[index(entity)].types.get(name).copied(),
-            None if self.texts.contains(name) => Some(Type::Text),
-            None => Some(Type::Unknown),
+            None if self.texts.contains(name) => Some(Takes::any(Type::Text)),
+            None => Some(Takes::any(Type::Unknown)),
         }
     }
 
@@ -103,29 +86,8 @@ impl Features {
 }
 
 impl Known {
-    fn add(&mut self, name: &Arc<str>, of: Type) {
+    fn add(&mut self, name: &Arc<str>, of: Takes) {
         self.types.insert(Arc::clone(name), of);
         self.parents.extend(name.match_indices('.').map(|(dot, _)| name[..dot].to_owned()));
-    }
-}
-
-impl Type {
-    fn of(feature: &Feature, dtype: DType) -> Self {
-        match (&feature.encoding, dtype) {
-            _ if matches!(feature.size, Size::WeightOf(_)) => Self::Number,
-            _ if feature.size == Size::Sparse => Self::Sparse,
-            _ if feature.length > 1 || feature.size != Size::Exact => Self::Vector,
-            (Encoding::HashBuckets(_), _) => Self::Text,
-            (Encoding::Vocabulary { words: Words::Texts(_), .. }, _) => Self::Text,
-            (Encoding::Vocabulary { words: Words::Integers(_), .. }, _) => Self::Integer,
-            (Encoding::Plain, DType::Float32 | DType::Float64) => match feature.allow_non_finite {
-                true => Self::AnyNumber,
-                false => Self::Number,
-            },
-            (Encoding::Plain, DType::Int32 | DType::Int64) => Self::Integer,
-            (Encoding::Plain, DType::Bool) => Self::Flag,
-            // Features have no other types.
-            (Encoding::Plain, _) => Self::Text,
-        }
     }
 }

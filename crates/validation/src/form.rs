@@ -1,12 +1,13 @@
 //! Rows that are requests of their own: the list form and the request form.
 
 use outrigger_core::{Failure, Reason};
+use outrigger_feature_table::Takes;
 use outrigger_features::metadata::Entity;
 use outrigger_tables::{Cell, Column, Kind, Row};
 
 use crate::{
     encode::{put_feature, put_id, put_treatment, put_typed, request},
-    features::{Features, Type},
+    features::Features,
     group::{Group, GroupRow, malformed},
     options::Reserved,
     roles::{FeatureColumn, Roles, TREATMENTS},
@@ -123,12 +124,12 @@ fn list_parts(
     };
     limits.check_count(count)?;
     let mut parts = Parts { count, ..Parts::default() };
-    for FeatureColumn { index, of } in &roles.of_user {
+    for FeatureColumn { index, takes } in &roles.of_user {
         let (name, cell) = (&roles.names[*index], &row.cells[*index]);
-        match put_typed((features, Entity::User, *of), name, cell, &mut parts.user) {
+        match put_typed((features, Entity::User, *takes), name, cell, &mut parts.user) {
             // It has a value for each treatment, which no feature of the user can have.
             Err(_) if !features.are_known() && matches!(cell, Cell::List(_)) => {}
-            put => put.map_err(malformed)?,
+            put => put?,
         }
     }
     let columns = treatment_columns(row, roles, count, features).map_err(malformed)?;
@@ -137,9 +138,8 @@ fn list_parts(
         if let Some(ids) = ids {
             put_id(&ids[at], &mut treatment);
         }
-        for Treatments { name, of, cells } in &columns {
-            put_typed((features, Entity::Treatment, *of), name, &cells[at], &mut treatment)
-                .map_err(malformed)?;
+        for Treatments { name, takes, cells } in &columns {
+            put_typed((features, Entity::Treatment, *takes), name, &cells[at], &mut treatment)?;
         }
         put_treatment(&treatment, &mut parts.treatments);
         limits.check_bytes(parts.treatments.len())?;
@@ -162,7 +162,7 @@ fn count_of(row: &Row, roles: &Roles, features: &Features) -> usize {
 /// A column with a value for each treatment.
 struct Treatments<'a> {
     name: &'a str,
-    of: Option<Type>,
+    takes: Option<Takes>,
     cells: &'a [Cell],
 }
 
@@ -174,16 +174,16 @@ fn treatment_columns<'a>(
     features: &Features,
 ) -> Result<Vec<Treatments<'a>>, String> {
     let mut columns = Vec::new();
-    for FeatureColumn { index, of } in &roles.of_treatment {
+    for FeatureColumn { index, takes } in &roles.of_treatment {
         let (name, cell) = (&*roles.names[*index], &row.cells[*index]);
         match cell {
             Cell::List(cells) if cells.len() == count => {
-                columns.push(Treatments { name, of: *of, cells });
+                columns.push(Treatments { name, takes: *takes, cells });
             }
             Cell::Absent => {}
             // It is a feature of the user.
             _ if !features.are_known() => {}
-            _ if features.type_of(Entity::User, name).is_some() => {}
+            _ if features.takes(Entity::User, name).is_some() => {}
             Cell::List(cells) => {
                 let found = cells.len();
                 return Err(format!("{name}: {found} values for {count} treatments"));
@@ -221,15 +221,15 @@ fn http_parts(
             ("request_id", Cell::Text(text)) => texts[0] = text,
             ("routing_key", Cell::Text(text)) => texts[1] = text,
             ("user", Cell::Object(user)) => {
-                put_members((features, Entity::User), &user, &mut parts.user).map_err(malformed)?;
+                put_members((features, Entity::User), &user, &mut parts.user)?;
             }
             (TREATMENTS, Cell::List(treatments)) => {
                 parts.count = treatments.len();
                 limits.check_count(parts.count)?;
                 for (at, treatment) in treatments.into_iter().enumerate() {
                     let read = http_treatment(treatment, &mut parts.treatments, features);
-                    let place = |message| malformed(format!("{TREATMENTS}[{at}]: {message}"));
-                    ids.push(read.map_err(place)?);
+                    let place = |message: &str| format!("{TREATMENTS}[{at}]: {message}");
+                    ids.push(read.map_err(|failure| failure.map_message(place))?);
                     limits.check_bytes(parts.treatments.len())?;
                 }
             }
@@ -248,8 +248,8 @@ fn http_parts(
 }
 
 /// Appends a treatment of a request and returns its id.
-fn http_treatment(cell: Cell, out: &mut Vec<u8>, features: &Features) -> Result<Cell, String> {
-    let Cell::Object(members) = cell else { return Err("not an object".to_owned()) };
+fn http_treatment(cell: Cell, out: &mut Vec<u8>, features: &Features) -> Result<Cell, Failure> {
+    let Cell::Object(members) = cell else { return Err(malformed("not an object")) };
     let (mut treatment, mut id) = (Vec::new(), Cell::Absent);
     for (key, cell) in members {
         match (key.as_str(), cell) {
@@ -259,9 +259,9 @@ fn http_treatment(cell: Cell, out: &mut Vec<u8>, features: &Features) -> Result<
                 put_members((features, Entity::Treatment), &members, &mut treatment)?;
             }
             ("id" | "features", _) => {
-                return Err(format!("{key}: not of the type that a treatment has"));
+                return Err(malformed(format!("{key}: not of the type that a treatment has")));
             }
-            _ => return Err(format!("{key}: not a part of a treatment")),
+            _ => return Err(malformed(format!("{key}: not a part of a treatment"))),
         }
     }
     put_id(&id, &mut treatment);
@@ -273,7 +273,7 @@ fn put_members(
     of: (&Features, Entity),
     members: &[(String, Cell)],
     out: &mut Vec<u8>,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     members.iter().try_for_each(|(name, cell)| put_feature(of, name, cell, out))
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct Grouping {
     refused: Option<(Cell, Failure)>,
     /// True if a column was a feature, or a part of a request.
     has_feature: bool,
+    /// A reserved column with the name of a feature.
+    ambiguous: Option<String>,
     /// The columns that are neither reserved nor features of the model.
     pub(crate) ignored: BTreeSet<String>,
 }
@@ -70,6 +72,7 @@ impl Grouping {
             open: None,
             refused: None,
             has_feature: false,
+            ambiguous: None,
             ignored: BTreeSet::new(),
         }
     }
@@ -122,21 +125,22 @@ impl Grouping {
         self.note(&roles, self.form.unwrap_or(Form::Row));
     }
 
-    /// Requires that no column with the name of a feature has a type that cannot be read. The others
-    /// are ignored.
+    /// Requires that no column with the name of a feature, and no reserved one, has a type that cannot
+    /// be read. The others are ignored.
     ///
     /// # Errors
     /// One has.
     pub(crate) fn check_left_out(&mut self, columns: &[LeftOut]) -> Result<(), Failure> {
-        let may_hold = |name| {
-            self.features.are_known()
-                && [Entity::User, Entity::Treatment]
-                    .iter()
-                    .any(|of| self.features.may_hold(*of, name))
+        let Reserved { user, treatment, expected } = &self.reserved;
+        let is_needed = |name: &str| {
+            let is_feature = |of: &Entity| self.features.may_hold(*of, name);
+            [user, treatment, expected].iter().any(|reserved| **reserved == *name)
+                || self.features.are_known()
+                    && [Entity::User, Entity::Treatment].iter().any(is_feature)
         };
-        if let Some(LeftOut { name, of }) = columns.iter().find(|column| may_hold(&column.name)) {
+        if let Some(LeftOut { name, of }) = columns.iter().find(|column| is_needed(&column.name)) {
             let message = format!(
-                "the column {name:?} is {of}: a feature is read from columns of numbers, booleans, texts \
+                "the column {name:?} is {of}: values are read from columns of numbers, booleans, texts \
                  and lists of them"
             );
             return Err(Failure::new(Reason::FeatureType, message));
@@ -145,11 +149,18 @@ impl Grouping {
         Ok(())
     }
 
-    /// Requires that a column of the file is a feature.
+    /// Requires that a column of the file is a feature, and that none is a reserved one too.
     ///
     /// # Errors
-    /// None is.
+    /// None is, or one is.
     pub(crate) fn check_features(&self) -> Result<(), Failure> {
+        if let Some(name) = &self.ambiguous {
+            let message = format!(
+                "the column {name:?} is a feature of the model, and read as a reserved column: name \
+                 another one as that"
+            );
+            return Err(Failure::new(Reason::RequestMalformed, message));
+        }
         if self.has_feature || !self.features.may_be_any() {
             return Ok(());
         }
@@ -168,6 +179,14 @@ impl Grouping {
         if form == Form::Request {
             self.has_feature = true;
             return;
+        }
+        let is_feature = |at: &usize| {
+            let takes = |entity| self.features.takes(entity, &roles.names[*at]).is_some();
+            self.features.are_known() && (takes(Entity::User) || takes(Entity::Treatment))
+        };
+        let reserved = [roles.user, roles.treatment, roles.expected];
+        if let Some(at) = reserved.into_iter().flatten().find(is_feature) {
+            self.ambiguous = Some(cut(roles.names[at].to_string()));
         }
         self.has_feature |= !roles.of_user.is_empty() || !roles.of_treatment.is_empty();
         self.ignore(roles.ignored.iter().map(|index| &roles.names[*index]));
@@ -265,7 +284,7 @@ impl Open {
                 self.group.treatments += 1;
                 self.push(head);
             }
-            Err(message) => self.fail(head, malformed(message)),
+            Err(failure) => self.fail(head, failure),
         }
     }
 
@@ -275,11 +294,11 @@ impl Open {
         roles: &Roles,
         head: &GroupRow,
         features: &Features,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let put = |entity: Entity, columns: &[FeatureColumn], out: &mut Vec<u8>| {
-            columns.iter().try_for_each(|FeatureColumn { index, of }| {
+            columns.iter().try_for_each(|FeatureColumn { index, takes }| {
                 let (name, cell) = (&roles.names[*index], &row.cells[*index]);
-                put_typed((features, entity, *of), name, cell, out)
+                put_typed((features, entity, *takes), name, cell, out)
             })
         };
         self.encoded.clear();
@@ -288,7 +307,7 @@ impl Open {
             let first = || (self.encoded.clone(), row.number);
             let (first, number) = self.features.get_or_insert_with(first);
             if *first != self.encoded {
-                return Err(format!("the user has other features than in row {number}"));
+                return Err(malformed(format!("the user has other features than in row {number}")));
             }
             self.encoded.clear();
         }

@@ -23,11 +23,11 @@ mod memory;
 mod options;
 mod predictor;
 mod progress;
+mod refused;
 mod report;
 mod roles;
 mod run;
 mod text;
-mod value;
 
 pub use agreement::{Agreement, Correlation, Difference};
 pub use batch::Batching;

@@ -8,7 +8,7 @@ use std::{
 use outrigger_core::{Failure, Reason};
 use serde::Serialize;
 
-use crate::{agreement::Agreement, options::Tolerance, text::cut};
+use crate::{agreement::Agreement, options::Tolerance, refused::Sent, text::cut};
 
 /// The rows that are named of those with one error.
 const FIRST: usize = 5;
@@ -48,6 +48,9 @@ pub struct RowError {
     pub reason: Reason,
     /// The cause.
     pub message: String,
+    /// The value that the model refused, if it is known and no list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
 }
 
 impl Report {
@@ -72,11 +75,18 @@ impl Report {
     }
 
     /// Counts an error; the first `listed` are listed.
-    pub(crate) fn add_error(&mut self, row: u64, failure: &Failure, listed: usize) {
+    pub(crate) fn add_error(
+        &mut self,
+        row: u64,
+        failure: &Failure,
+        sent: &Sent<'_>,
+        listed: usize,
+    ) {
         self.errors += 1;
         if self.first_errors.len() < listed {
+            let value = sent.refused(failure);
             let Failure { reason, message, .. } = failure.clone();
-            self.first_errors.push(RowError { row, reason, message: cut(message) });
+            self.first_errors.push(RowError { row, reason, message: cut(message), value });
         }
     }
 }
@@ -92,17 +102,23 @@ impl fmt::Display for Report {
             let names = self.ignored.join(", ");
             writeln!(f, "ignored  columns that are not features of the model: {names}")?;
         }
-        for (RowError { row, reason, message }, rows) in self.equal_errors() {
+        for (RowError { row, reason, message, value }, rows) in self.equal_errors() {
+            let mut which = "value";
             match &rows[1..] {
                 [] => write!(f, "error    row {row}")?,
                 _ => {
+                    which = "first value";
                     let first: Vec<_> = rows.iter().take(FIRST).map(u64::to_string).collect();
                     let more = if rows.len() > FIRST { ", …" } else { "" };
                     let count = rows.len();
                     write!(f, "error    {count} rows ({}{more})", first.join(", "))?;
                 }
             }
-            writeln!(f, ": {reason}: {message}")?;
+            write!(f, ": {reason}: {message}")?;
+            match value {
+                Some(value) => writeln!(f, "; {which} {value}")?,
+                None => writeln!(f)?,
+            }
         }
         if self.stopped {
             writeln!(f, "stopped  after too many errors; no scores were written")?;

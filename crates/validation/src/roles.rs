@@ -1,12 +1,10 @@
 //! The roles of a row's columns.
 
+use outrigger_feature_table::Takes;
 use outrigger_features::metadata::Entity;
 use outrigger_tables::Names;
 
-use crate::{
-    features::{Features, Type},
-    options::Reserved,
-};
+use crate::{features::Features, options::Reserved};
 
 /// The column of a request's treatments, in the form of a request.
 pub(crate) const TREATMENTS: &str = "treatments";
@@ -33,9 +31,9 @@ pub(crate) struct Roles {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct FeatureColumn {
     pub(crate) index: usize,
-    /// The type of the feature with the column's name; `None` if the model has only features whose
+    /// What the feature with the column's name takes; `None` if the model has only features whose
     /// names begin with it and a dot.
-    pub(crate) of: Option<Type>,
+    pub(crate) takes: Option<Takes>,
 }
 
 impl Roles {
@@ -52,7 +50,7 @@ impl Roles {
             let roles = [(Entity::User, &mut of_user), (Entity::Treatment, &mut of_treatment)];
             for (entity, role) in roles {
                 if features.may_hold(entity, name) {
-                    role.push(FeatureColumn { index, of: features.type_of(entity, name) });
+                    role.push(FeatureColumn { index, takes: features.takes(entity, name) });
                     is_ignored = false;
                 }
             }
@@ -71,6 +69,7 @@ impl Roles {
 mod tests {
     use std::sync::Arc;
 
+    use outrigger_feature_table::Type;
     use outrigger_features::Metadata;
 
     use super::*;
@@ -88,8 +87,8 @@ mod tests {
         let names = ["x", "user", "a", "home", "both"].map(Arc::<str>::from);
         let roles = Roles::new(&Arc::from(names), &Reserved::default(), &features);
         assert_eq!((roles.user, roles.treatment, roles.expected), (Some(1), None, None));
-        let number = Some(Type::Number);
-        let column = |index, of| FeatureColumn { index, of };
+        let number = Some(Takes { of: Type::Number, nan: false, single: true });
+        let column = |index, takes| FeatureColumn { index, takes };
         assert_eq!(roles.of_user, [column(4, number), column(3, None)]);
         assert_eq!(roles.of_treatment, [column(2, number), column(4, number)]);
         assert_eq!(roles.ignored, [0]);

@@ -17,6 +17,7 @@ use crate::{
     options::{DIGEST, ERROR, Options, Reserved, SCORE},
     predictor::{Answer, Predictor},
     progress::Progress,
+    refused::Sent,
     report::Report,
 };
 
@@ -192,7 +193,7 @@ impl Run<'_> {
         let mut answers = answers.into_iter();
         for group in batch.groups {
             let is_sent = group.is_sent();
-            let Group { mut rows, treatments, .. } = group;
+            let Group { mut rows, treatments, request } = group;
             let (mut scores, mut digest) = (vec![Cell::Absent; rows.len()], Cell::Absent);
             if is_sent {
                 let missing = || Err(Failure::new(Reason::ScoresInvalid, "there is no answer"));
@@ -201,8 +202,9 @@ impl Run<'_> {
                     Err(failure) => fail_all(&mut rows, &failure),
                 }
             }
+            let sent = Sent::new(&request);
             for (row, score) in rows.into_iter().zip(scores) {
-                self.write(row, score, digest.clone())?;
+                self.write(row, score, digest.clone(), &sent)?;
             }
         }
         Ok(())
@@ -226,7 +228,13 @@ impl Run<'_> {
         Ok((scores, Cell::Text(digest)))
     }
 
-    fn write(&mut self, row: GroupRow, score: Cell, digest: Cell) -> Result<(), Error> {
+    fn write(
+        &mut self,
+        row: GroupRow,
+        score: Cell,
+        digest: Cell,
+        sent: &Sent<'_>,
+    ) -> Result<(), Error> {
         let GroupRow { number, user, treatment, expected, failure, shares_failure, .. } = row;
         self.report.rows += 1;
         match &failure {
@@ -234,7 +242,7 @@ impl Run<'_> {
             Some(_) if shares_failure => {}
             Some(failure) => {
                 let listed = self.options.max_errors.saturating_add(1).min(MAX_LISTED);
-                self.report.add_error(number, failure, listed);
+                self.report.add_error(number, failure, sent, listed);
             }
         }
         let Some(writer) = &mut self.writer else { return Ok(()) };

@@ -217,6 +217,28 @@ def test_a_job_in_a_store(store, triton):
     assert job.output in status.stdout and "finished" in status.stdout, status.stderr
 
 
+def test_patterns_in_the_middle_of_an_address(store, triton):
+    job = Job(store, triton, 40, "patterns")
+    # Matched are `day=1/b` alone, and not what lies above or below it, or has another name.
+    for name in ["day=1/c/b", "day=1/b.csv", "night=1/b", "day=10/b"]:
+        with job.files.open_output_stream(f"{BUCKET}/patterns/in/{name}.parquet") as file:
+            file.write(b"not Parquet")
+    job.rows = job.rows.slice(20)
+    settings = json.loads(job.settings.read_text())
+    for part, pattern in enumerate(["in/day=?/b.parquet", "i*/day=?/?.parquet"]):
+        job.place = f"patterns/out{part}"
+        settings["input"] = f"{store.root}/patterns/{pattern}"
+        settings["output"] = job.output = f"{store.root}/{job.place}"
+        job.settings.write_text(json.dumps(settings))
+        assert job.run()["scored"] == 20
+        job.check()
+    settings["input"] = f"{store.root}/patterns/in/day=??/*.csv"
+    job.settings.write_text(json.dumps(settings))
+    process = job.start()
+    _, errors = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 64 and "no file matches" in errors, errors
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_text_in_a_store(moto, triton, ending):
     job = Job(moto, triton, 300, f"text-{ending}", output_format="jsonl", columns={"id": "INT64"})

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use arrow_schema::{DataType as ArrowType, Schema};
 use outrigger_oip::{DataType, metadata::TensorMetadata};
+use outrigger_tables::{Kind, is_json, kind};
 
 use super::{InputTensor, OutputColumn};
 use crate::{Error, job::Source};
@@ -44,15 +45,22 @@ pub(crate) fn resolve_inputs(
 /// does not name are left out if they have no column.
 ///
 /// # Errors
-/// A column is unknown or has a wrong type, or no input is left.
+/// A column is unknown or has a wrong type, an input is a member of objects, or no input is left.
 pub(crate) fn present_inputs(
     mut inputs: Vec<InputTensor>,
     sources: &BTreeMap<String, Source>,
     schema: &Schema,
 ) -> Result<Vec<InputTensor>, Error> {
-    inputs.retain(|InputTensor { name, is_optional, .. }| {
+    let is_used = |InputTensor { name, is_optional, .. }: &InputTensor| {
         !is_optional || sources.contains_key(name) || schema.field_with_name(name).is_ok()
-    });
+    };
+    let mut unused = inputs.iter().filter(|input| !is_used(input)).map(|input| &*input.name);
+    if let Some((name, column)) = unused.find_map(|name| within(name, schema)) {
+        return Err(Error::usage(format!(
+            "input {name}: the column {column:?} has objects, and an input has a column of its own"
+        )));
+    }
+    inputs.retain(is_used);
     if inputs.is_empty() {
         let known = names(schema.fields().iter().map(|field| field.name()));
         return Err(Error::usage(format!(
@@ -61,6 +69,16 @@ pub(crate) fn present_inputs(
     }
     inputs.iter().try_for_each(|input| check_columns(input, schema))?;
     Ok(inputs)
+}
+
+/// An input whose name is that of a member of objects, with their column; `None` if it is none.
+fn within<'a>(name: &'a str, schema: &Schema) -> Option<(&'a str, &'a str)> {
+    let has_objects = |column: &&str| {
+        let field = schema.field_with_name(column);
+        field.is_ok_and(|it| is_json(it) || matches!(it.data_type(), ArrowType::Struct(_)))
+    };
+    let mut columns = name.match_indices('.').map(|(dot, _)| &name[..dot]);
+    columns.find(has_objects).map(|column| (name, column))
 }
 
 pub(super) fn names<'a>(names: impl Iterator<Item = &'a String>) -> String {
@@ -157,7 +175,7 @@ fn check_columns(input: &InputTensor, schema: &Schema) -> Result<(), Error> {
 }
 
 /// The type of the values in lists, and true if there are lists.
-fn leaf(of: &ArrowType) -> (&ArrowType, bool) {
+pub(crate) fn leaf(of: &ArrowType) -> (&ArrowType, bool) {
     match of {
         ArrowType::List(item) => (leaf(item.data_type()).0, true),
         other => (other, false),
@@ -168,11 +186,13 @@ fn leaf(of: &ArrowType) -> (&ArrowType, bool) {
 /// another size, and booleans are 0 and 1. An integer that is out of range, or a fraction for integers, is
 /// never changed.
 fn fits(of: &ArrowType, datatype: DataType) -> bool {
+    let kind = kind(of);
     match datatype {
-        DataType::Bytes => matches!(of, ArrowType::Utf8 | ArrowType::Binary),
+        _ if *of == ArrowType::Null => true,
+        DataType::Bytes => kind == Some(Kind::Text) || *of == ArrowType::Binary,
         DataType::Fp16 => *of == ArrowType::Float16,
         DataType::Bf16 => false,
-        _ => of.is_numeric() || *of == ArrowType::Boolean,
+        _ => kind.is_some_and(|kind| kind != Kind::Text),
     }
 }
 

@@ -10,8 +10,10 @@ use arrow_array::{
 };
 use arrow_schema::{DataType as ArrowType, Field, TimeUnit};
 use outrigger_oip::DataType;
-use outrigger_tables::is_json;
+use outrigger_tables::{Kind as ColumnKind, is_json, kind};
 use serde_json::{Map, Value, json};
+
+use crate::columns::leaf;
 
 /// A number of two bytes.
 type Half = <Float16Type as ArrowPrimitiveType>::Native;
@@ -31,13 +33,11 @@ pub(crate) enum Kind {
 impl Kind {
     /// The kind of the values of this type.
     pub(crate) fn of(of: &ArrowType) -> Self {
-        let (mut leaf, mut is_list) = (of, false);
-        while let ArrowType::List(item) = leaf {
-            (leaf, is_list) = (item.data_type(), true);
+        let (leaf, is_list) = leaf(of);
+        match kind(leaf) {
+            None | Some(ColumnKind::Text | ColumnKind::Flag) => Self::Other,
+            Some(_) => Self::Number { is_list },
         }
-        let is_number = leaf.is_integer()
-            || matches!(leaf, ArrowType::Float16 | ArrowType::Float32 | ArrowType::Float64);
-        if is_number { Self::Number { is_list } } else { Self::Other }
     }
 
     /// The type in which values are compared.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use arrow_array::{
     Array as _, ArrayRef, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int64Array,
-    ListArray, StringArray,
+    ListArray, NullArray, StringArray,
     types::{Float32Type, Int64Type},
 };
 use outrigger_oip::DataType;
@@ -96,6 +96,23 @@ fn integers_with_absent_values_may_be_floats() {
     assert_eq!(&found.tensors[1].data[..], [1, 0, 1]);
     assert_eq!(of("x", false).rows, [0, 3]);
     assert_eq!(of("d", false).rows, [0, 1, 3]);
+}
+
+#[test]
+fn a_column_without_a_type_has_no_values_and_too_large_a_number_is_none() {
+    let none: ArrayRef = Arc::new(NullArray::new(2));
+    let reals: ArrayRef = Arc::new(Float64Array::from(vec![1e39, f64::INFINITY]));
+    let rows = table([("n", none), ("r", reals)]);
+    let of = |column, is_optional| {
+        let input = InputTensor { is_optional, ..input(DataType::Fp32, &[], &[column]) };
+        encode(&rows, &[input])
+    };
+    let optional = of("n", true);
+    assert_eq!((&optional.rows[..], &optional.tensors[1].data[..]), (&[0, 1][..], &[0, 0][..]));
+    assert_eq!(of("n", false).invalid[1], (1, "input x: a value is absent".to_owned()));
+    let large = of("r", false);
+    assert_eq!(singles(&large.tensors[0]), [f32::INFINITY]);
+    assert!(large.invalid[0].1.ends_with("is not a value of FP32"), "{:?}", large.invalid);
 }
 
 #[test]

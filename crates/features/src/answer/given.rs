@@ -1,13 +1,16 @@
-//! The answer to rows that were given as they are.
+//! Outputs as the values of rows.
 
 use std::borrow::Cow;
 
-use outrigger_core::{Failure, Tensor};
+use outrigger_core::{Failure, Reason, Tensor};
 
 use super::output::{OutputValues, Outputs};
-use crate::{packed::Packed, plan::Plan};
+use crate::{
+    packed::{Packed, UserRows},
+    plan::Plan,
+};
 
-/// The values of the output that answers [`GivenRows`](crate::GivenRows), row by row.
+/// The values of an output for the rows of a user.
 #[derive(Debug)]
 pub struct GivenScores<'t> {
     /// The number of values of each row.
@@ -28,12 +31,29 @@ impl Plan {
         packed: &Packed,
         outputs: &'t [Tensor],
     ) -> Result<GivenScores<'t>, Failure> {
-        let checked = Outputs::check(self, packed, outputs)?;
-        let (output, rows) = match &packed.users[..] {
-            [user] => (user.outputs.first().copied().unwrap_or_default(), user.kept()),
-            _ => (0, 0),
+        let output = packed.users.first().and_then(|user| user.outputs.first());
+        let output = output.copied().unwrap_or_default();
+        let one = self.values(packed, outputs, output)?.pop();
+        one.ok_or_else(|| Failure::new(Reason::Internal, "the call has no rows"))
+    }
+
+    /// The values of the output at a position in metadata.json for each user, in the order of the
+    /// requests.
+    ///
+    /// # Errors
+    /// SCORES_INVALID, as [`Self::answer`].
+    pub fn values<'t>(
+        &'t self,
+        packed: &Packed,
+        outputs: &'t [Tensor],
+        output: usize,
+    ) -> Result<Vec<GivenScores<'t>>, Failure> {
+        let checked = Outputs::find(self, packed, outputs, [output])?;
+        let of = |(index, user): (usize, &UserRows)| {
+            let values = checked.values(output, (index, user.kept()), false)?;
+            let OutputValues { output, floats, integers } = values;
+            Ok(GivenScores { width: output.width, floats, integers })
         };
-        let OutputValues { output, floats, integers } = checked.values(output, (0, rows), false)?;
-        Ok(GivenScores { width: output.width, floats, integers })
+        packed.users.iter().enumerate().map(of).collect()
     }
 }

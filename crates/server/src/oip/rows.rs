@@ -1,8 +1,7 @@
 //! The view `features`: a table with an input for each feature. Each row is a user with one
 //! treatment; with the parameter `group_by`, consecutive rows of equal key are one user.
 //!
-//! The rows become requests of `outrigger.v1`, so that they are packed, checked and answered as any
-//! other. The users of a table are answered by one version.
+//! The rows become requests of `outrigger.v1`, so that they are packed and checked as any other. The users of a table are answered by one version.
 
 use bytes::Bytes;
 use outrigger_core::{Failure, Reason};
@@ -10,9 +9,8 @@ use outrigger_feature_table::{Table, tensors};
 use outrigger_features::{Arrived, Limits, Meter, Packed};
 use outrigger_lifecycle::Lease;
 use outrigger_oip::{InferRequest, InferResponse, Tensor};
-use outrigger_proto::outrigger::v1::{BatchPredictResponse, ResponseOptions};
+use outrigger_proto::outrigger::v1::ResponseOptions;
 use outrigger_score::Scorer;
-use prost::Message as _;
 
 use super::version::headers;
 use crate::{
@@ -89,7 +87,7 @@ impl<'r> Rows<'r> {
             return Ok(None);
         }
         let plan = &lease.scorer.plan;
-        let outputs = tensors(plan, &self.options.outputs, Vec::new(), &[])?;
+        let outputs = tensors(plan, &self.options.outputs, None, &[])?;
         self.call.set_headers(headers(lease, &Terms::of(self.call)));
         Ok(Some(self.response(lease, outputs)))
     }
@@ -109,17 +107,13 @@ impl<'r> Rows<'r> {
     /// # Errors
     /// It is not, or it does not fit the model.
     pub(super) fn check(&self, scorer: &Scorer) -> Result<usize, Failure> {
-        self.within(&limits(scorer), scorer).map(|(table, _)| table.rows)
+        self.within(&scorer.limits_of_rows(), scorer).map(|(table, _)| table.rows)
     }
 
     /// The table and its encoded size in bytes, if both are within the limits.
     fn within(&self, limits: &Limits, scorer: &Scorer) -> Result<(Table<'_>, usize), Failure> {
         let table = self.table(scorer)?;
-        if table.rows > limits.max_users {
-            let message = format!("{} rows, at most {} are allowed", table.rows, limits.max_users);
-            let failure = Failure::new(Reason::TooManyTreatments, format!("inputs: {message}"));
-            return Err(failure.violation("inputs", message));
-        }
+        table.check_rows(limits)?;
         // The requests have the names of the features in every row.
         let encoded = table.encoded_size();
         let most = limits.max_tensor_bytes;
@@ -131,7 +125,7 @@ impl<'r> Rows<'r> {
     }
 
     fn packed(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
-        let limits = limits(scorer);
+        let limits = scorer.limits_of_rows();
         let (table, encoded) = self.within(&limits, scorer)?;
         let meter = Beside { call: self.call, bytes: self.memory + encoded as u64 };
         meter.admit(0)?;
@@ -142,14 +136,6 @@ impl<'r> Rows<'r> {
         self.rows = requests.rows;
         packed
     }
-}
-
-/// The limits of a table. Each row may be a user, so there may be as many users as treatments, unless
-/// the engine's batches are smaller.
-fn limits(scorer: &Scorer) -> Limits {
-    let limits = scorer.limits();
-    let rows = if scorer.batches { limits.max_users } else { limits.max_treatments };
-    Limits { max_users: rows, ..limits }
 }
 
 impl Exchange for Rows<'_> {
@@ -172,15 +158,12 @@ impl Exchange for Rows<'_> {
         let &Scored { lease, terms, packed, outputs } = scored;
         let rows: usize = self.rows.iter().sum();
         self.observed.output(rows, || {
-            let plan = &lease.scorer.plan;
-            let answer = plan.answer_batch(packed, outputs, &[], "")?;
-            // The encoded answer, its scores, and the tensors.
-            self.call.charge_answer(4 * answer.encoded_len() as u64)?;
-            let answer = BatchPredictResponse::decode(&*answer.to_vec()).map_err(|error| {
-                Failure::new(Reason::Internal, format!("the answer cannot be read: {error}"))
-            })?;
-            let (names, rows) = (&self.options.outputs, &self.rows);
-            let outputs = tensors(plan, names, answer.responses, rows)?;
+            let names = &self.options.outputs;
+            let call = Some((packed, outputs));
+            let outputs = tensors(&lease.scorer.plan, names, call, &self.rows)?;
+            // The tensors, and their encoded form.
+            let bytes: usize = outputs.iter().map(|output| output.data.len()).sum();
+            self.call.charge_answer(2 * bytes as u64)?;
             self.call.set_headers(headers(lease, terms));
             Ok(self.response(lease, outputs))
         })

@@ -42,6 +42,7 @@ fn error(error: &RowError) -> validation_report::Error {
         row: error.row,
         reason: error.reason.to_string(),
         message: error.message.clone(),
+        value: error.value.clone().unwrap_or_default(),
     }
 }
 

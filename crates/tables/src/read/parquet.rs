@@ -13,34 +13,30 @@ mod rows;
 use std::{
     fs::File,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    slice,
     sync::Arc,
 };
 
-use arrow_array::{
-    Array, RecordBatch,
-    cast::AsArray as _,
-    types::{
-        Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Float16Type, Float32Type,
-        Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
-        UInt64Type,
-    },
-};
+use arrow_array::{Array, RecordBatch, cast::AsArray as _};
 use arrow_schema::{DataType, Field};
-use parquet::{
-    arrow::{
-        ProjectionMask,
-        arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader},
-        parquet_to_arrow_field_levels,
-    },
-    file::{
-        metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData},
-        reader::{ChunkReader as _, Length as _},
-    },
+use parquet::file::{
+    metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData},
+    reader::{ChunkReader as _, Length as _},
 };
 
-use self::{budget::Budget, pages::Pages};
+use self::{
+    budget::Budget,
+    pages::Pages,
+    ranges::{Batches, Table},
+};
 use super::{Parsed, Row, blob::Blob};
-use crate::{Cell, Column, Kind, LeftOut, Limits, Names, cell::repeated, error::Cause};
+use crate::{
+    Cell, Column, LeftOut, Limits, Names,
+    arrays::{kind, number},
+    cell::repeated,
+    error::Cause,
+};
 
 /// The most rows that are decoded at once, and about the most bytes.
 const BATCH_ROWS: u64 = 1024;
@@ -55,8 +51,7 @@ const MAGIC: &[u8] = b"PAR1";
 /// An open file.
 #[derive(Debug)]
 pub(super) struct Source {
-    batches: ParquetRecordBatchReader,
-    budget: Arc<Budget>,
+    batches: Batches,
     columns: Vec<Column>,
     names: Names,
     left_out: Vec<LeftOut>,
@@ -76,14 +71,9 @@ impl Source {
     }
 
     fn open(file: File, limits: &Limits) -> Result<Self, Cause> {
-        let file = Blob::from(file);
-        check_footer(&file, limits)?;
-        // Types that only Arrow has, such as dictionaries, are read as those that they stand for.
-        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata =
-            ArrowReaderMetadata::load(&file, options).map_err(|error| Cause::of_parquet(&error))?;
+        let table = Table::of(file.into(), Path::new(""), *limits)?;
         let (mut columns, mut roots, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
-        for (root, field) in metadata.schema().fields().iter().enumerate() {
+        for (root, field) in table.schema().fields().iter().enumerate() {
             let name: Arc<str> = field.name().as_str().into();
             match kind(field.data_type()) {
                 Some(kind) => {
@@ -96,22 +86,10 @@ impl Source {
         if let Some(name) = repeated(columns.iter().map(|column| &*column.name)) {
             return Err(Cause::of(format_args!("there are two columns {name:?}")));
         }
-        let hint = metadata.schema().fields().iter().map(|field| viewed(field)).collect();
-        let schema = metadata.parquet_schema();
-        let mask = ProjectionMask::roots(schema, roots);
-        let levels = parquet_to_arrow_field_levels(schema, mask, Some(&hint)).map_err(Cause::of)?;
-        let metadata = Arc::clone(metadata.metadata());
-        let (rows, batch) = (count(&metadata), batch_rows(&metadata, limits));
-        let budget = Arc::new(Budget::new(limits.pages));
-        let groups = 0..metadata.num_row_groups();
-        let ahead = Blob::ahead(columns.len());
-        let pages = Pages { file, metadata, budget: Arc::clone(&budget), groups, batch, ahead };
-        let batches =
-            ParquetRecordBatchReader::try_new_with_row_groups(&levels, &pages, batch, None);
-        let batches = batches.map_err(|error| cause(error, &budget))?;
+        let viewed = table.schema().fields().iter().map(|field| viewed(field)).collect();
+        let rows = table.rows();
         Ok(Self {
-            batches,
-            budget,
+            batches: table.decoded(slice::from_ref(&(0..rows)), roots, Some(&viewed))?,
             names: columns.iter().map(|column| Arc::clone(&column.name)).collect(),
             columns,
             left_out,
@@ -142,11 +120,7 @@ impl Source {
     pub(super) fn read(&mut self, row: &mut Row) -> Result<Option<Parsed>, Cause> {
         while self.batch.as_ref().is_none_or(|batch| self.next == batch.num_rows()) {
             self.batch = None;
-            self.budget.begin_batch();
-            self.batch = unless_damaged(|| {
-                let batch = self.batches.next().transpose();
-                batch.map_err(|error| cause(error, &self.budget))
-            })?;
+            self.batch = self.batches.decode()?;
             self.next = 0;
             if self.batch.is_none() {
                 return Ok(None);
@@ -237,40 +211,6 @@ fn viewed(field: &Field) -> Field {
     field.clone().with_data_type(of)
 }
 
-/// The type of a column; `None` if cells have no such type.
-fn kind(of: &DataType) -> Option<Kind> {
-    Some(match of {
-        DataType::Boolean => Kind::Flag,
-        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => Kind::Integer,
-        DataType::UInt8 | DataType::UInt16 | DataType::UInt32 => Kind::Integer,
-        DataType::UInt64 => Kind::Unsigned,
-        DataType::Float16 | DataType::Float32 => Kind::Single,
-        DataType::Float64 => Kind::Real,
-        of if is_whole_decimal(of) => Kind::Integer,
-        of if of.is_decimal() => Kind::Real,
-        DataType::Utf8 => Kind::Text,
-        DataType::List(of) => Kind::List(Box::new(kind(of.data_type())?)),
-        _ => return None,
-    })
-}
-
-/// True for decimals that are integers of 64 bits.
-fn is_whole_decimal(of: &DataType) -> bool {
-    match of {
-        DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) => *scale == 0,
-        DataType::Decimal128(digits, scale) => *scale == 0 && *digits <= 18,
-        _ => false,
-    }
-}
-
-/// A decimal as an integer, or as the float64 that is next to it.
-fn decimal(text: &str, is_whole: bool) -> Cell {
-    match is_whole {
-        true => text.parse().map_or(Cell::Absent, Cell::Integer),
-        false => text.parse().map_or(Cell::Absent, Cell::Real),
-    }
-}
-
 /// The value at `index` of an array whose type [`kind`] knows; `None` if it takes more than `left`
 /// bytes, from which its own are taken.
 fn cell(array: &dyn Array, index: usize, left: &mut usize) -> Option<Cell> {
@@ -278,32 +218,7 @@ fn cell(array: &dyn Array, index: usize, left: &mut usize) -> Option<Cell> {
     if array.is_null(index) {
         return Some(Cell::Absent);
     }
-    let whole = is_whole_decimal(array.data_type());
     Some(match array.data_type() {
-        DataType::Boolean => Cell::Flag(array.as_boolean().value(index)),
-        DataType::Int8 => Cell::Integer(array.as_primitive::<Int8Type>().value(index).into()),
-        DataType::Int16 => Cell::Integer(array.as_primitive::<Int16Type>().value(index).into()),
-        DataType::Int32 => Cell::Integer(array.as_primitive::<Int32Type>().value(index).into()),
-        DataType::Int64 => Cell::Integer(array.as_primitive::<Int64Type>().value(index)),
-        DataType::UInt8 => Cell::Integer(array.as_primitive::<UInt8Type>().value(index).into()),
-        DataType::UInt16 => Cell::Integer(array.as_primitive::<UInt16Type>().value(index).into()),
-        DataType::UInt32 => Cell::Integer(array.as_primitive::<UInt32Type>().value(index).into()),
-        DataType::UInt64 => Cell::of_unsigned(array.as_primitive::<UInt64Type>().value(index)),
-        DataType::Decimal32(..) => {
-            decimal(&array.as_primitive::<Decimal32Type>().value_as_string(index), whole)
-        }
-        DataType::Decimal64(..) => {
-            decimal(&array.as_primitive::<Decimal64Type>().value_as_string(index), whole)
-        }
-        DataType::Decimal128(..) => {
-            decimal(&array.as_primitive::<Decimal128Type>().value_as_string(index), whole)
-        }
-        DataType::Decimal256(..) => {
-            decimal(&array.as_primitive::<Decimal256Type>().value_as_string(index), whole)
-        }
-        DataType::Float16 => Cell::Single(array.as_primitive::<Float16Type>().value(index).into()),
-        DataType::Float32 => Cell::Single(array.as_primitive::<Float32Type>().value(index)),
-        DataType::Float64 => Cell::Real(array.as_primitive::<Float64Type>().value(index)),
         DataType::Utf8View => {
             let text = array.as_string_view().value(index);
             *left = left.checked_sub(text.len())?;
@@ -316,6 +231,6 @@ fn cell(array: &dyn Array, index: usize, left: &mut usize) -> Option<Cell> {
             let cells = (0..values.len()).map(|index| cell(&*values, index, left));
             Cell::List(cells.collect::<Option<_>>()?)
         }
-        _ => Cell::Absent,
+        _ => number(array, index),
     })
 }

@@ -46,7 +46,7 @@ fn malformed(row: &Result<Row, Malformed>) -> (u64, &str) {
 
 #[test]
 fn csv_has_a_header_quotes_and_absent_cells() {
-    let content = b"\xef\xbb\xbfuser,\"a,b\",c\r\nu1,\"x\ny\"\"z\",\r\n\r\nu2,1.5, \n";
+    let content = b"\xef\xbb\xbfuser,\"a,b\", c\r\nu1,\"x\ny\"\"z\",\r\n\r\nu2,1.5, \n";
     let rows = rows(content, Format::Csv);
     let first = rows[0].as_ref().expect("a row");
     assert_eq!(first.names.iter().map(|name| &**name).collect::<Vec<_>>(), ["user", "a,b", "c"]);

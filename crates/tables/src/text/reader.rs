@@ -1,6 +1,7 @@
 //! The records of a file of text, one at a time.
 
 use std::{
+    fmt,
     io::{BufReader, Read},
     sync::Arc,
 };
@@ -21,7 +22,7 @@ const BUFFER: usize = 256 << 10;
 type Input = Box<dyn Read + Send>;
 
 /// Reads the records of a file, from any of them on.
-pub(super) enum Reader {
+pub(crate) enum Reader {
     Lines(Lines<Input>),
     Cells {
         reader: csv::Reader<Counted<Input>>,
@@ -33,7 +34,7 @@ pub(super) enum Reader {
 
 /// A row of text.
 #[derive(Clone, Copy)]
-pub(super) enum Record<'a> {
+pub(crate) enum Record<'a> {
     Line(&'a [u8]),
     TooLong,
     Cells(&'a ByteRecord),
@@ -44,7 +45,7 @@ impl Reader {
     ///
     /// # Errors
     /// The file cannot be read, or its header is not valid.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         source: &Arc<dyn Source>,
         format: Format,
         limits: &Limits,
@@ -66,7 +67,7 @@ impl Reader {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(super) fn at(
+    pub(crate) fn at(
         source: &Arc<dyn Source>,
         (format, position): (Format, u64),
         limits: &Limits,
@@ -83,7 +84,7 @@ impl Reader {
         let input = Arc::clone(source).read_from(start)?;
         Ok(match format {
             Format::Csv => {
-                let reader = records(Counted::new(input, 0, limits.row), has_header);
+                let reader = records(Counted::new(input, limits.row), has_header);
                 Self::Cells { reader, record: ByteRecord::new(), start }
             }
             _ => {
@@ -94,7 +95,7 @@ impl Reader {
     }
 
     /// The position from which the next record is read.
-    pub(super) fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         match self {
             Self::Lines(lines) => lines.position(),
             Self::Cells { reader, start, .. } => start + reader.position().byte(),
@@ -105,7 +106,7 @@ impl Reader {
     ///
     /// # Errors
     /// The file cannot be read any further.
-    pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, Cause> {
+    pub(crate) fn next(&mut self) -> Result<Option<Record<'_>>, Cause> {
         Ok(match self {
             Self::Lines(lines) => match lines.read()? {
                 Line::End => None,
@@ -119,9 +120,15 @@ impl Reader {
     }
 }
 
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
 impl Record<'_> {
     /// Its bytes, about.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Record::Line(line) => line.len(),
             Record::TooLong => 0,

@@ -12,9 +12,8 @@ use outrigger_json::{
 };
 
 use super::Leaf;
+use crate::words::{flag, integer, real};
 
-/// The bound below which an integer in a float is exact.
-const EXACT: f64 = (1_u64 << 53) as f64;
 /// The most characters of a value that are quoted.
 const QUOTED: usize = 40;
 
@@ -181,13 +180,11 @@ impl Values {
                 values.push(integer(word).ok_or_else(|| misfit(Leaf::Unsigned))?);
             }
             Self::Singles(values) => {
-                let value = word.parse().ok().filter(|it: &f32| it.is_finite() || is_word(word));
-                let value = value.or_else(|| flag(word).map(|it| f32::from(u8::from(it))));
+                let value = real(word).or_else(|| flag(word).map(|it| u8::from(it).into()));
                 values.push(value.ok_or_else(|| misfit(Leaf::Single))?);
             }
             Self::Reals(values) => {
-                let value = word.parse().ok().filter(|it: &f64| it.is_finite() || is_word(word));
-                let value = value.or_else(|| flag(word).map(|it| u8::from(it).into()));
+                let value = real(word).or_else(|| flag(word).map(|it| u8::from(it).into()));
                 values.push(value.ok_or_else(|| misfit(Leaf::Real))?);
             }
             Self::Texts(texts) | Self::Json(texts) => {
@@ -244,21 +241,6 @@ fn whole<T: FromStr + TryFrom<i128>>(
     text.and_then(integer).ok_or_else(|| misfit(start, expected))
 }
 
-/// The integer of a text: that of a float is exact, and a boolean is 0 or 1.
-fn integer<T: FromStr + TryFrom<i128>>(text: &str) -> Option<T> {
-    let exact = |real: &f64| real.fract() == 0.0 && real.abs() < EXACT;
-    let real = || text.parse().ok().filter(exact).map(|real: f64| real as i128);
-    let other = || real().or_else(|| flag(text).map(Into::into));
-    text.parse().ok().or_else(|| T::try_from(other()?).ok())
-}
-
-/// The boolean of a word.
-fn flag(word: &str) -> Option<bool> {
-    let words = [("true", true), ("false", false)];
-    let found = words.into_iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
-    found.map(|(_, flag)| flag)
-}
-
 /// Reads a boolean as 0 or 1, or the text of a number that is not finite (the JSON mapping of Protocol
 /// Buffers); `None` if neither comes next.
 fn other(cursor: &mut Cursor<'_>) -> Result<Option<f64>, Odd> {
@@ -274,11 +256,6 @@ fn other(cursor: &mut Cursor<'_>) -> Result<Option<f64>, Odd> {
         Some(b"-Infinity") => Some(f64::NEG_INFINITY),
         _ => None,
     })
-}
-
-/// True if a number in CSV is stated by a word, such as `NaN` or `-inf`.
-fn is_word(text: &str) -> bool {
-    !text.contains(|letter: char| letter.is_ascii_digit())
 }
 
 /// The fault of a value that is not of the type.

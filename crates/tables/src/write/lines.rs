@@ -9,15 +9,14 @@ use arrow_array::{
     builder::StringBuilder,
     cast::AsArray as _,
     types::{
-        Date32Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-        Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-        TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+        Date32Type, Float16Type, Float32Type, Float64Type, TimestampMicrosecondType,
+        TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
     },
 };
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use outrigger_json::writer::{number, put};
 
-use crate::text::is_json;
+use crate::{arrays::number as value_at, text::is_json};
 
 /// The bytes that are written at once.
 const BUFFER: usize = 64 << 10;
@@ -171,10 +170,6 @@ fn items(values: &dyn Array, range: Range<usize>, is_json: bool, out: &mut Vec<u
                 false => put(texts.value(at), out),
             });
         }
-        DataType::Boolean => {
-            let flags = values.as_boolean();
-            each(values, range, out, |at, out| put(flags.value(at), out));
-        }
         DataType::Float16 => {
             let halves = values.as_primitive::<Float16Type>();
             each(values, range, out, |at, out| single(halves.value(at).to_f32(), out));
@@ -207,14 +202,9 @@ fn items(values: &dyn Array, range: Range<usize>, is_json: bool, out: &mut Vec<u
                 }
             }
         }
-        DataType::Int8 => integers::<Int8Type>(values, range, out),
-        DataType::Int16 => integers::<Int16Type>(values, range, out),
-        DataType::Int32 => integers::<Int32Type>(values, range, out),
-        DataType::Int64 => integers::<Int64Type>(values, range, out),
-        DataType::UInt8 => integers::<UInt8Type>(values, range, out),
-        DataType::UInt16 => integers::<UInt16Type>(values, range, out),
-        DataType::UInt32 => integers::<UInt32Type>(values, range, out),
-        DataType::UInt64 => integers::<UInt64Type>(values, range, out),
+        of if of.is_integer() || *of == DataType::Boolean => {
+            each(values, range, out, |at, out| put(value_at(values, at), out));
+        }
         // Refused when the file was begun.
         _ => each(values, range, out, |_, out| out.extend_from_slice(b"null")),
     }
@@ -236,15 +226,6 @@ fn each(
             false => item(at, out),
         }
     }
-}
-
-fn integers<T: ArrowPrimitiveType<Native: serde::Serialize>>(
-    values: &dyn Array,
-    range: Range<usize>,
-    out: &mut Vec<u8>,
-) {
-    let integers = values.as_primitive::<T>();
-    each(values, range, out, |at, out| put(integers.value(at), out));
 }
 
 fn times<T: ArrowPrimitiveType<Native = i64>>(

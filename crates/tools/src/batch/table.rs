@@ -9,7 +9,6 @@ use outrigger_oip::Tensor;
 use outrigger_oip_client::{Class, Cut, Request};
 use outrigger_proto::outrigger::v1::ResponseOptions;
 use outrigger_score::{Flight, Scorer};
-use outrigger_validation::decoded;
 
 use crate::{Error, fetch::blocking};
 
@@ -20,7 +19,7 @@ type Scored = Result<Vec<Tensor>, (Class, Failure)>;
 pub(super) async fn score(scorer: Scorer, request: &Request) -> Scored {
     // The call's own, so that its end is not taken for that of another call.
     let scorer = Scorer { flight: Arc::new(Flight::default()), ..scorer };
-    let limits = limits(&scorer);
+    let limits = scorer.limits_of_rows();
     let class_of = |failure: &Failure| class_of(failure, &scorer, &limits);
     let classed = |failure: Failure| (class_of(&failure), failure);
     let outputs = request.outputs.iter().map(ToString::to_string).collect();
@@ -32,10 +31,7 @@ pub(super) async fn score(scorer: Scorer, request: &Request) -> Scored {
     };
     let scored = scorer.score(&mut packed, request.deadline).await.map_err(classed)?;
     let plan = Arc::clone(&scorer.plan);
-    let answer = move || {
-        let answer = plan.answer_batch(&packed, &scored, &[], "")?;
-        tensors(&plan, &options.outputs, decoded(&answer), &rows)
-    };
+    let answer = move || tensors(&plan, &options.outputs, Some((&packed, &scored)), &rows);
     blocking(answer).await.map_err(failure).map_err(classed)
 }
 
@@ -55,21 +51,10 @@ fn pack(
     limits: &Limits,
 ) -> Result<(Packed, Vec<usize>), Failure> {
     let table = Table::read(inputs, None, scorer.plan.metadata())?;
-    if table.rows > limits.max_users {
-        let message = format!("{} rows, at most {} are allowed", table.rows, limits.max_users);
-        return Err(Failure::new(Reason::TooManyTreatments, message));
-    }
+    table.check_rows(limits)?;
     let requests = table.requests()?;
     let packed = scorer.plan.pack_batch(&requests.messages(), options, limits)?;
     Ok((packed, requests.rows))
-}
-
-/// The limits of a table. Each row is a user, so there may be as many users as treatments, unless the
-/// engine's batches are smaller.
-fn limits(scorer: &Scorer) -> Limits {
-    let limits = scorer.limits();
-    let rows = if scorer.batches { limits.max_users } else { limits.max_treatments };
-    Limits { max_users: rows, ..limits }
 }
 
 /// The class of a failure, which decides about the rows.

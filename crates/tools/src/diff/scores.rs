@@ -92,7 +92,7 @@ impl Scores {
     pub(super) fn add_unsent(&mut self, run: Report) {
         self.unscored += run.errors;
         self.stopped = run.stopped;
-        let of_row = |RowError { row, reason, message }| {
+        let of_row = |RowError { row, reason, message, .. }| {
             let at = format!("row {row}");
             ScoreFailure { at, reason, message }
         };
@@ -145,8 +145,12 @@ mod tests {
         let failure = Failure::new(Reason::FeatureMissing, "x is missing");
         let mut scores = Scores::default();
         (0..LISTED).for_each(|_| scores.add_failure("request 1", None, Some(&failure)));
-        let error =
-            RowError { row: 7, reason: Reason::RequestMalformed, message: "no JSON".to_owned() };
+        let error = RowError {
+            row: 7,
+            reason: Reason::RequestMalformed,
+            message: "no JSON".to_owned(),
+            value: None,
+        };
         let (first_errors, errors) = (vec![error], 101);
         scores.add_unsent(Report { first_errors, errors, stopped: true, ..Report::default() });
         assert_eq!((scores.unscored, scores.stopped), (101, true));

@@ -285,6 +285,7 @@ fn a_column_with_the_name_of_a_feature_is_read_or_refused() {
     for (columns, left_out, reason, text) in [
         (&["x"][..], &["a"][..], Reason::FeatureType, "\"a\" is Date32"),
         (&["x"], &["home"], Reason::FeatureType, "\"home\" is Date32"),
+        (&["x"], &["expected"], Reason::FeatureType, "\"expected\" is Date32"),
         (&["a;id"], &[], Reason::FeatureMissing, "it has \"a;id\""),
         (&["user", "treatment"], &[], Reason::FeatureMissing, "it has none"),
         (&[], &[], Reason::FeatureMissing, "it has none"),
@@ -293,6 +294,22 @@ fn a_column_with_the_name_of_a_feature_is_read_or_refused() {
         assert_eq!(failure.reason, reason);
         assert!(failure.message.contains(text), "{failure}");
     }
+}
+
+#[test]
+fn a_reserved_column_is_no_feature_of_the_model() {
+    let options = Options {
+        reserved: Reserved { treatment: "a".to_owned(), ..Reserved::default() },
+        ..Options::default()
+    };
+    let checked = |names: &[&str]| {
+        let mut grouping = Grouping::new(known(), &options, Some(&[]));
+        grouping.take_columns(&names.iter().copied().map(Arc::from).collect());
+        grouping.check_features()
+    };
+    let failure = checked(&["x", "a"]).expect_err("both");
+    assert!(failure.message.starts_with("the column \"a\" is a feature"), "{failure}");
+    assert_eq!(checked(&["x"]), Ok(()));
 }
 
 #[test]
@@ -317,5 +334,6 @@ fn rows_whose_columns_differ_have_a_feature_among_all_of_them() {
 fn an_object_is_no_value_of_a_feature() {
     let groups = groups(known(), &[r#"{"user": 7, "a": {"b": 1}}"#]);
     let failure = groups[0].rows[0].failure.as_ref().expect("refused");
+    assert_eq!(failure.reason, Reason::FeatureType);
     assert!(failure.message.starts_with("a: an object"), "{failure}");
 }

@@ -41,7 +41,8 @@ fn answer(request: &[u8]) -> Answer {
             None => response.treatment_errors.push(TreatmentError {
                 index,
                 reason: "FEATURE_TYPE".to_owned(),
-                message: "a: expected a number".to_owned(),
+                feature: "a".to_owned(),
+                message: "expected a number".to_owned(),
                 ..TreatmentError::default()
             }),
         }
@@ -131,7 +132,8 @@ async fn too_many_errors_end_the_run_without_scores() {
     let (report, scores) = scored("a.csv", &content, &options).await;
     assert!(report.stopped && report.rows < 100_000, "{} rows", report.rows);
     assert_eq!(report.first_errors.len(), 4);
-    let line = "error    4 rows (2, 3, 4, 5): FEATURE_TYPE: a: expected a number\n";
+    let line =
+        "error    4 rows (2, 3, 4, 5): FEATURE_TYPE: a: expected a number; first value \"b\"\n";
     assert!(report.to_string().contains(line), "{report}");
     assert_eq!(scores, None);
 }

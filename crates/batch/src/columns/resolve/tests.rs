@@ -1,4 +1,5 @@
 use arrow_schema::Field;
+use outrigger_tables::{Leaf, TextColumn};
 
 use super::*;
 
@@ -10,6 +11,8 @@ fn schema() -> Schema {
         Field::new("a", ArrowType::Float64, true),
         Field::new("b", ArrowType::Int32, true),
         Field::new("text", ArrowType::Utf8, true),
+        TextColumn::of("home", Leaf::Json).field(),
+        Field::new_struct("car", vec![Field::new("age", ArrowType::Int64, true)], true),
     ])
 }
 
@@ -49,7 +52,7 @@ fn inputs_are_found_by_their_names_or_by_the_job() {
     assert_eq!((&inputs[0].row[..], inputs[0].datatype), (&[4][..], DataType::Fp32));
     assert_eq!(inputs[1].columns, ["text"]);
     let keys = resolve_keys(None, &inputs, &schema()).expect("keys");
-    assert_eq!(keys, ["id", "a", "b"]);
+    assert_eq!(keys, ["id", "a", "b", "home", "car"]);
 }
 
 #[test]
@@ -82,6 +85,15 @@ fn an_optional_input_without_a_column_is_left_out() {
     };
     assert!(refused(&described, &of).contains("no column \"c\""));
     assert!(refused(&described[1..2], &BTreeMap::new()).contains("no column of an input"));
+    for (name, column) in [("home.zip.code", "home"), ("car.age", "car")] {
+        let optional = [name.to_owned(), "a".to_owned()].into();
+        let described = [tensor("a", "FP32", &[-1]), tensor(name, "FP32", &[-1])];
+        let found = inputs_of((&described, &optional), &BTreeMap::new()).expect_err("in objects");
+        assert!(found.to_string().contains(&format!("{column:?} has objects")), "{found}");
+    }
+    let apart = [tensor("a", "FP32", &[-1]), tensor("text.x", "FP32", &[-1])];
+    let optional = ["text.x".to_owned()].into();
+    assert!(inputs_of((&apart, &optional), &BTreeMap::new()).is_ok());
 }
 
 #[test]
@@ -92,6 +104,7 @@ fn every_number_and_boolean_fits_a_number() {
     }
     assert!(fits(&ArrowType::Boolean, DataType::Int32) && fits(&ArrowType::Int8, DataType::Bool));
     assert!(fits(&decimal, DataType::Int32) && !fits(&ArrowType::Date32, DataType::Fp32));
+    assert!(fits(&ArrowType::Null, DataType::Fp32) && fits(&ArrowType::Null, DataType::Bytes));
     assert!(!fits(&ArrowType::Utf8, DataType::Fp32) && fits(&ArrowType::Float32, DataType::Bool));
 }
 

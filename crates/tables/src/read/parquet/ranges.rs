@@ -12,7 +12,7 @@ use std::{
 };
 
 use arrow_array::{RecordBatch, RecordBatchReader as _};
-use arrow_schema::SchemaRef;
+use arrow_schema::{Fields, SchemaRef};
 use arrow_select::concat::concat_batches;
 use parquet::{
     arrow::{
@@ -73,8 +73,9 @@ impl Table {
         unless_damaged(open).map_err(|cause| Error::new(path, cause))
     }
 
-    fn of(file: Blob, path: &Path, limits: Limits) -> Result<Self, Cause> {
+    pub(super) fn of(file: Blob, path: &Path, limits: Limits) -> Result<Self, Cause> {
         check_footer(&file, &limits)?;
+        // Types that only Arrow has, such as dictionaries, are read as those that they stand for.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata =
             ArrowReaderMetadata::load(&file, options).map_err(|error| Cause::of_parquet(&error))?;
@@ -105,12 +106,21 @@ impl Table {
     /// # Errors
     /// A column does not exist or exists twice, or the file is damaged.
     pub fn read(&self, ranges: &[Range<u64>], columns: &[&str]) -> Result<Batches, Error> {
-        unless_damaged(|| self.batches(ranges, columns))
-            .map_err(|cause| Error::new(&self.path, cause))
+        let read = || {
+            let roots = columns.iter().map(|name| self.root(name)).collect::<Result<_, _>>()?;
+            self.decoded(ranges, roots, None)
+        };
+        unless_damaged(read).map_err(|cause| Error::new(&self.path, cause))
     }
 
-    fn batches(&self, ranges: &[Range<u64>], columns: &[&str]) -> Result<Batches, Cause> {
-        let roots = columns.iter().map(|name| self.root(name)).collect::<Result<Vec<_>, _>>()?;
+    /// The rows of `ranges` with the columns at these positions, of the types in `fields` where they have
+    /// several forms.
+    pub(super) fn decoded(
+        &self,
+        ranges: &[Range<u64>],
+        roots: Vec<usize>,
+        fields: Option<&Fields>,
+    ) -> Result<Batches, Cause> {
         let metadata = Arc::clone(self.metadata.metadata());
         let sizes: Vec<_> = metadata.row_groups().iter().map(rows_of).collect();
         let (groups, start) = groups(&sizes, ranges);
@@ -123,7 +133,7 @@ impl Table {
         let mask = ProjectionMask::roots(schema, roots);
         let read = (0..schema.num_columns()).filter(|column| mask.leaf_included(*column));
         let ahead = Blob::ahead(read.count());
-        let levels = parquet_to_arrow_field_levels(schema, mask, None).map_err(Cause::of)?;
+        let levels = parquet_to_arrow_field_levels(schema, mask, fields).map_err(Cause::of)?;
         let pages = Pages {
             file: self.file.clone(),
             metadata,
@@ -132,13 +142,10 @@ impl Table {
             batch,
             ahead,
         };
-        let selection = selection(start, ranges)?;
-        let decoded = ParquetRecordBatchReader::try_new_with_row_groups(
-            &levels,
-            &pages,
-            batch,
-            Some(selection),
-        );
+        let is_whole = matches!(ranges, [all] if *all == (0..self.rows()));
+        let selection = (!is_whole).then(|| selection(start, ranges)).transpose()?;
+        let decoded =
+            ParquetRecordBatchReader::try_new_with_row_groups(&levels, &pages, batch, selection);
         let decoded = decoded.map_err(|error| cause(error, &budget))?;
         let schema = decoded.schema();
         Ok(Batches { path: self.path.clone(), decoded, budget, schema, rest: None })
@@ -178,7 +185,8 @@ impl Batches {
     pub fn next_within(&mut self, most: usize, bytes: u64) -> Result<Option<RecordBatch>, Error> {
         let (mut parts, mut missing, mut room) = (Vec::new(), most.max(1), bytes);
         while missing > 0 {
-            let Some(rows) = self.decode()? else { break };
+            let rows = self.decode().map_err(|cause| Error::new(&self.path, cause))?;
+            let Some(rows) = rows else { break };
             let (fitting, size) = size::fitting(&rows, missing, room);
             let taken = if parts.is_empty() { fitting.max(1) } else { fitting };
             let is_full = taken < missing.min(rows.num_rows());
@@ -203,14 +211,13 @@ impl Batches {
     }
 
     /// The rows that are left, or else the next ones of the file.
-    fn decode(&mut self) -> Result<Option<RecordBatch>, Error> {
+    pub(super) fn decode(&mut self) -> Result<Option<RecordBatch>, Cause> {
         if let Some(rest) = self.rest.take() {
             return Ok(Some(rest));
         }
         self.budget.begin_batch();
-        let Self { path, decoded, budget, .. } = self;
+        let Self { decoded, budget, .. } = self;
         unless_damaged(|| decoded.next().transpose().map_err(|error| cause(error, budget)))
-            .map_err(|cause| Error::new(path, cause))
     }
 }
 

@@ -10,7 +10,7 @@ use ::parquet::{
 };
 use arrow_array::{
     ArrayRef, ArrowPrimitiveType, Decimal128Array, Decimal256Array, DictionaryArray, Float16Array,
-    RecordBatch, StringArray, UInt64Array,
+    NullArray, RecordBatch, StringArray, UInt64Array,
     types::{Float16Type, Int32Type},
 };
 use arrow_buffer::i256;
@@ -160,7 +160,11 @@ fn every_number_is_read_exactly() {
     let halves = [12.5, 0.0, -0.5].map(<Float16Type as ArrowPrimitiveType>::Native::from_f32);
     let halves = Float16Array::from(halves.to_vec());
     let words = ["1250", "0", "-1"].into_iter().collect::<DictionaryArray<Int32Type>>();
-    let cases: [(ArrayRef, [Cell; 2]); 6] = [
+    let large = Decimal128Array::from(vec![(1 << 53) + 1, 0, i128::from(u64::MAX)]);
+    let large = large.with_precision_and_scale(38, 0).expect("a type");
+    let cases: [(ArrayRef, [Cell; 2]); 8] = [
+        (Arc::new(NullArray::new(3)), [Cell::Absent, Cell::Absent]),
+        (Arc::new(large), [Cell::Integer((1 << 53) + 1), Cell::Unsigned(u64::MAX)]),
         (decimals(9, 2), [Cell::Real(12.5), Cell::Real(-0.01)]),
         (decimals(30, 2), [Cell::Real(12.5), Cell::Real(-0.01)]),
         (decimals(9, 0), [Cell::Integer(1_250), Cell::Integer(-1)]),
