@@ -107,7 +107,7 @@ test-rust: venv tools ## the Rust tests
 	env --unset=MAKEFLAGS $(CARGO) test --workspace --no-fail-fast
 
 .PHONY: test-fuzz
-test-fuzz: ## the fuzz targets that build fast, on their corpora and for some seconds
+test-fuzz: venv ## the fuzz targets that build fast, on their corpora and for some seconds
 	fuzz/run 5 quick
 
 TESTS := test-rust test-stacks test-environment test-parts
@@ -140,6 +140,17 @@ same: export OUTRIGGER_BIN = $(abspath $(or $(GIVEN),$(TESTED)))
 same: venv ## send the cases of testenv/same to this program and to that of an earlier commit, and compare; ONLY=prefix of their names, BEFORE=program
 	@$(if $(GIVEN),,$(MAKE) --no-print-directory program)
 	@$(PY) -m outrigger_testenv.same $(if $(ONLY),--only '$(ONLY)') $(if $(BEFORE),--before '$(abspath $(BEFORE))')
+
+.PHONY: cost
+cost: venv build ## count instructions, allocations, copies and system calls of a request in release builds of this commit and of the anchors; ONLY=prefix of parts
+	@$(PY) -m outrigger_testenv.cost $(if $(ONLY),--only '$(ONLY)')
+
+.PHONY: cost-limits
+cost-limits: export OUTRIGGER_BIN = $(abspath $(or $(GIVEN),$(TESTED)))
+cost-limits: venv ## hold the program of the tests against the anchors' recorded counts; ONLY=prefix of parts
+	@$(if $(GIVEN),,$(MAKE) --no-print-directory program)
+	@scripts/install-test-tools docker-registry valgrind
+	@$(PY) -m outrigger_testenv.cost --limits $(if $(ONLY),--only '$(ONLY)')
 
 .PHONY: lint
 lint: venv ## the checks of CI: formatting, clippy, the fuzz targets, other processors, rustdoc, cargo-deny, ruff
@@ -218,7 +229,7 @@ upgrade-fixtures: venv tools ## rewrite the files of the previous version for th
 	  $(if $(CHART_BEFORE),--chart '$(CHART_BEFORE)') $(if $(ONLY),--only '$(ONLY)')
 
 .PHONY: tools
-tools: ## docker-registry, skopeo, umoci, buildah, bubblewrap, promtool and chromium, if they can be installed
+tools: ## docker-registry, skopeo, umoci, buildah, bubblewrap, promtool, chromium and valgrind, if they can be installed
 	@scripts/install-test-tools
 
 .PHONY: validate-model
@@ -238,6 +249,7 @@ conformance: venv ## compare a running engine with TensorFlow Serving's document
 .PHONY: peers
 peers: oip-peers object-stores language-server catboost kube-apiserver ## install and build all that tests compare with into the cache: these five, and the version that upgrades begin with
 	@scripts/build-commit "$$($(PY) -m outrigger_testenv.upgrade.previous)" > /dev/null
+	@scripts/build-commit "$$(cat testenv/same/anchor)" > /dev/null
 
 # The servers and clients that conformance-oip, the tests and the demo of the protocol need.
 .PHONY: oip-peers
@@ -291,7 +303,7 @@ attack: venv build tools ## attack the real processes: a table of what it costs 
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick) $(if $(DOCS),--docs)
 
 .PHONY: fuzz
-fuzz: ## fuzz the readers and the transcoder; FUZZ_SECONDS=600 per target
+fuzz: venv ## fuzz the readers and the transcoder; FUZZ_SECONDS=600 per target
 	fuzz/run $(or $(FUZZ_SECONDS),600)
 
 .PHONY: clean

@@ -3,6 +3,7 @@
 Its messages have names of TensorFlow Serving's, so they are in a pool of their own.
 """
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -129,3 +130,33 @@ def _select(spec: Any, name: str, options: dict[str, Any]) -> None:
         spec.version.value = version
     if (label := options.pop("label", None)) is not None:
         spec.version_label = label
+
+
+def write_trees(booster: Any, directory: Path) -> None:
+    """Writes a version of XGBoost Serving's files, with metadata.json beside them."""
+    directory.mkdir(parents=True)
+    booster.save_model(directory / "model.ubj")
+    (directory / "model.ubj").rename(directory / "deploy.model")
+    trees = len(booster.get_dump())
+    leaf = {"width": trees, "score": {"column": 0}}
+    outputs = [("value", {}), ("margin", {}), ("leaf", leaf)]
+    metadata = {
+        "schema": "outrigger.dev/model/v1",
+        "framework": "xgboost",
+        "signature": "sparse",
+        "inputs": [
+            {
+                "tensor": "xgboost_features",
+                "weights": "xgboost_features_weights",
+                "lengths": "xgboost_features_lengths",
+                "entity": "joined",
+                "dtype": "int64",
+                "features": [{"name": "all", "entity": "treatment", "max": 50, "default": []}],
+            }
+        ],
+        "outputs": [
+            {"tensor": name, "name": name, "kind": "per_treatment", **more}
+            for name, more in outputs
+        ],
+    }
+    (directory / "metadata.json").write_text(json.dumps(metadata))

@@ -15,7 +15,13 @@ from outrigger_testenv import machines
 from outrigger_testenv.builder import machine_package
 from outrigger_testenv.features import JOINED, TREATMENT, Input, sparse_list
 from outrigger_testenv.processes import free_ports
-from outrigger_testenv.xgboost_serving import ALPHAFM, PREDICT, SOFTMAX, XgboostServing
+from outrigger_testenv.xgboost_serving import (
+    ALPHAFM,
+    PREDICT,
+    SOFTMAX,
+    XgboostServing,
+    write_trees,
+)
 
 COLUMNS = 40
 TREES, MACHINE, CLASSES = "ads/trees", "ads/machine", "ads/classes"
@@ -51,36 +57,6 @@ def rows():
     trees = [row(draw.permutation(COLUMNS + 5)[:12]) for _ in range(30)]
     words = [row(draw.permutation(WORDS)[:3]) for _ in range(30)]
     return [*trees, []], [*words, []]
-
-
-def write_trees(booster, directory):
-    """Writes a version of XGBoost Serving's files, with metadata.json beside them."""
-    directory.mkdir(parents=True)
-    booster.save_model(directory / "model.ubj")
-    (directory / "model.ubj").rename(directory / "deploy.model")
-    trees = len(booster.get_dump())
-    leaf = {"width": trees, "score": {"column": 0}}
-    outputs = [("value", {}), ("margin", {}), ("leaf", leaf)]
-    metadata = {
-        "schema": "outrigger.dev/model/v1",
-        "framework": "xgboost",
-        "signature": "sparse",
-        "inputs": [
-            {
-                "tensor": "xgboost_features",
-                "weights": "xgboost_features_weights",
-                "lengths": "xgboost_features_lengths",
-                "entity": "joined",
-                "dtype": "int64",
-                "features": [{"name": "all", "entity": "treatment", "max": 50, "default": []}],
-            }
-        ],
-        "outputs": [
-            {"tensor": name, "name": name, "kind": "per_treatment", **more}
-            for name, more in outputs
-        ],
-    }
-    (directory / "metadata.json").write_text(json.dumps(metadata))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ SCRIPT = repository() / "scripts" / "build-commit"
 CARGO = """#!/bin/sh
 [ ! -e "$FAKE_CARGO_MUST_NOT_RUN" ] || exit 1
 built=debug/outrigger
+case "$*" in *--release*) built=release/outrigger ;; esac
 [ "$1" = build ] || built=release/deps/transcode-0123
 mkdir -p "$CARGO_TARGET_DIR/debug" "$CARGO_TARGET_DIR/release/deps"
 for last; do :; done
@@ -97,6 +98,16 @@ def test_a_commit_is_built_as_it_is_shipped_by_its_own_script(build, checkout, t
     assert (directory / "outrigger").read_text() == "shipped: old --locked\n"
     assert (directory / "transcode").read_text() == "old"
     assert build("--shipped", commit, FAKE_CARGO_MUST_NOT_RUN=str(checkout)).returncode == 0
+
+
+def test_a_release_build_is_beside_the_build_for_tests(build, checkout, tmp_path):
+    commit = git(checkout, "rev-parse", "HEAD~1")
+    done = build("--release", commit)
+    assert done.returncode == 0, done.stderr
+    directory = tmp_path / "cache" / "outrigger" / "commits" / f"{commit}-release"
+    assert done.stdout.strip() == str(directory)
+    assert (directory / "outrigger").read_text() == "old"
+    assert not (directory.parent / commit).exists()
 
 
 def test_a_commit_that_is_not_in_the_history_cannot_be_built(build):

@@ -1,10 +1,11 @@
 """The comparison of two programs: cases, their variations, and masks."""
 
 import json
+from collections import Counter
 
 import pytest
 
-from outrigger_testenv.same import cases
+from outrigger_testenv.same import cases, seeds
 from outrigger_testenv.same.mask import Mask
 from outrigger_testenv.same.vary import variations
 
@@ -44,6 +45,8 @@ def test_there_are_two_thousand_cases_whose_names_are_unique():
         ("/tmp/stack/serve is full", "<stack>/serve is full"),
         ("since 2026-11-29T10:00:00.5Z", "since <time>"),
         ("score 0.5, 3 rows", "score 0.5, 3 rows"),
+        ("job 01234567890abcde", "job <job>"),
+        ("is 1.1308719217777252", "is 1.1308719217777252"),
     ],
 )
 def test_times_and_places_are_masked_and_nothing_else(text, masked):
@@ -56,3 +59,15 @@ def test_times_and_places_are_masked_and_nothing_else(text, masked):
 def test_fields_that_are_measured_are_masked():
     masked = Mask({})({"retry_after_ms": 17, "score": 0.5})
     assert masked == {"retry_after_ms": "<measured>", "score": 0.5}
+
+
+def test_the_usual_delay_before_a_retry_is_kept():
+    usual = {"retry_after_ms": "200", "retryDelay": "0.200s"}
+    assert Mask({})(usual) == usual
+    assert Mask({})({"retryDelay": "0.300s"}) == {"retryDelay": "<measured>"}
+
+
+def test_the_readers_that_are_fuzzed_begin_with_the_cases():
+    targets = Counter(target for case in cases.read() for target, _ in seeds.inputs(case))
+    assert set(targets) == {"golden", "inference", "json", "metadata", "raw", "rows"}
+    assert min(targets.values()) > 50

@@ -8,10 +8,12 @@ import argparse
 import difflib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,9 @@ def main() -> int:
         for unused in {entry["cases"] for entry in entries} - used:
             faults += 1
             print(f"== allowed.yaml allows differences of {unused}, and there are none")
+        for problem in _unseen(new):
+            faults += 1
+            print(f"== {problem}")
     seconds = time.monotonic() - began
     print(f"same: {len(new)} cases, {differing} differ, {faults} faults, in {seconds:.0f} s")
     return 1 if faults else 0
@@ -77,6 +82,31 @@ def _record(made: Path, directory: Path, programs: dict[str, Path], only: str) -
         if process.wait() != 0:
             raise SystemExit("the cases could not be recorded, see above")
     return [json.loads(output.read_text()) for _, output in running]
+
+
+def _unseen(outcomes: dict[str, Any]) -> Iterator[str]:
+    """Reasons that no case yields although `reasons.yaml` does not say why, or the other way
+    round.
+    """
+    page = (repository() / "docs" / "errors.md").read_text()
+    reasons = set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE))
+    seen = reasons & set(_texts(outcomes))
+    explained = yaml.safe_load((DATA / "reasons.yaml").read_text())
+    for reason in sorted(reasons - seen - set(explained)):
+        yield f"no case yields {reason}"
+    for reason in sorted(set(explained) & seen):
+        yield f"reasons.yaml says that no case yields {reason}, and one does"
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in an outcome."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, str):
+        yield value
 
 
 def _difference(old: Any, new: Any) -> list[str]:

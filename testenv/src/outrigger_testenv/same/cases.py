@@ -16,7 +16,17 @@ from outrigger_testenv.binary import repository
 from outrigger_testenv.same.vary import variations
 
 DATA = repository() / "testenv" / "same"
-KINDS = ("http", "grpc", "oip", "configuration", "commands")
+KINDS = (
+    "http",
+    "grpc",
+    "oip",
+    "configuration",
+    "commands",
+    "faults",
+    "full",
+    "jobs",
+    "xgboost",
+)
 
 
 @dataclass(frozen=True)

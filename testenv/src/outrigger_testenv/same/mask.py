@@ -21,10 +21,11 @@ RULES = tuple(
         (r"127\.0\.0\.1:\d{4,5}\b", "<address>"),
         (r"/tmp/[A-Za-z0-9._-]+", "<directory>"),
         (r"\(process \d+\)|\bpid \d+", "<process>"),
-        # Jobs, and attempts at their chunks.
-        (r"\b[0-9a-f]{16}\b", "<job>"),
+        # Jobs, and attempts at their chunks. Digits alone are those of a number.
+        (r"\b(?=\d*[a-f])[0-9a-f]{16}\b", "<job>"),
         (r"(?<=[-./])[0-9a-f]{8}(?=[-.])", "<attempt>"),
-        # Lines that come by time.
+        # Lines that come by time, and the plot of what was done meanwhile.
+        (r"rows a second\n(?:[^\n]*[│└][^\n]*\n)+[^\n]*(\n|$)", ""),
         (r"outrigger: (reads the input|\d+ of \d+ rows)[^\n]*\n", ""),
         (r'revision="\w+"', 'revision="<commit>"'),
     )
@@ -36,6 +37,9 @@ FIELDS = re.compile(
     r".*(_ms|_seconds|_micros|timing|_at|since|duration|elapsed|uptime|modified)$"
     r"|servable_version$|worker$|attempt$|fingerprint$"
 )
+# Fields of the delay before a retry, and those delays that are not measured.
+DELAYS = {"retry_after_ms", "retryDelay"}
+USUAL = {"200", "1000", "30000", "0.200s", "1s", "30s"}
 
 
 class Mask:
@@ -49,12 +53,16 @@ class Mask:
         """The value with all that may differ masked."""
         if isinstance(value, dict):
             return {
-                self._text(str(key)): "<measured>" if FIELDS.match(str(key)) else self(each)
-                for key, each in value.items()
+                self._text(str(key)): self._field(str(key), each) for key, each in value.items()
             }
         if isinstance(value, list):
             return [self(each) for each in value]
         return self._text(value) if isinstance(value, str) else value
+
+    def _field(self, key: str, value: Any) -> Any:
+        if key in DELAYS:
+            return value if str(value) in USUAL else "<measured>"
+        return "<measured>" if FIELDS.match(key) else self(value)
 
     def _text(self, text: str) -> str:
         for place, name in self._places:

@@ -4,10 +4,32 @@ from pathlib import Path
 
 import numpy as np
 
-from outrigger_testenv import campaign, campaign_trees, machines, variants
-from outrigger_testenv.builder import ModelPackage, machine_package
+from outrigger_testenv import campaign, campaign_trees, machines, onnxmodels, variants
+from outrigger_testenv.builder import machine_package
+from outrigger_testenv.cost.requests import write_sparse
 from outrigger_testenv.everything import INPUTS, LIST_INPUTS, OUTPUTS, WIDE_OUTPUTS, everything
-from outrigger_testenv.features import JOINED, TREATMENT, USER, Input, sparse_list, weight_of
+from outrigger_testenv.features import (
+    JOINED,
+    TREATMENT,
+    USER,
+    Input,
+    Metadata,
+    Output,
+    numeric,
+    sparse_list,
+    weight_of,
+)
+from outrigger_testenv.same import scripted
+
+FAULTS = {
+    "golden": "trees",
+    "machine": "machine",
+    "onnx": "onnx",
+    "scripted": "scripted",
+    "tiny": "tiny",
+    "unsigned": "trees",
+}
+"""The packages of the models whose cases are about what goes wrong, by model."""
 
 NAMES = ("arms", "everything", "machine", "tiny", "trees")
 _COLUMNS = 40
@@ -21,11 +43,21 @@ def make(directory: Path) -> None:
     variants.tiny_builder().build(variants.good, directory / "tiny")
     everything(directory / "everything", [*OUTPUTS, *WIDE_OUTPUTS], [*INPUTS, *LIST_INPUTS])
     _machine(directory / "machine")
+    write_sparse(directory / "sparse" / "7")
+    onnxmodels.table(directory / "onnx")
+    _scripted(directory / "scripted")
 
 
-def packages(directory: Path) -> dict[str, ModelPackage]:
-    """The packages by name."""
-    return {name: ModelPackage(directory / name) for name in NAMES}
+def _scripted(directory: Path) -> None:
+    """A model of the scripted engine."""
+    directory.mkdir()
+    features = tuple(numeric(name, entity=TREATMENT, required=True) for name in ("told", "value"))
+    Metadata(
+        (Input(scripted.INPUT, JOINED, "float32", features),),
+        (Output(scripted.OUTPUT, "score"),),
+        framework="oip",
+        remote={"model": scripted.MODEL},
+    ).write(directory)
 
 
 def _machine(directory: Path) -> None:

@@ -16,16 +16,62 @@ from google.protobuf import descriptor_pool, json_format, message_factory
 # They describe the services to the pool.
 from inference import inference_pb2  # noqa: F401
 from outrigger.v1 import canary_pb2, model_pb2, prediction_pb2, validation_pb2  # noqa: F401
+from outrigger_testenv import xgboost_serving
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.same.mask import HEADERS
+from outrigger_testenv.same.scripted import HELD, Scripted
 
 TIMEOUT = 20.0
 # Files that commands write are outcomes too, up to so many bytes of each.
 KEPT = 1 << 16
+HELD_REQUEST = {
+    "call": "outrigger.v1.PredictionService/Predict",
+    "message": {
+        "model": {"name": "scripted"},
+        "treatments": [{"features": {"told": {"number": HELD}, "value": {"number": 1}}}],
+    },
+}
+# The messages of methods of XGBoost Serving's interface that do not predict.
+_OF_XGBOOST_SERVING = {
+    "GetModelStatus": "GetModelStatus",
+    "HandleReloadConfigRequest": "ReloadConfig",
+}
 
 
 class Unsendable(ValueError):
     """The case's message cannot be written in its format, so that there is nothing to send."""
+
+
+class ByContent:
+    """Sends each case in the way that its content asks for."""
+
+    def __init__(self, grpc: "Grpc", http: "Http", commands: "Commands"):
+        self._grpc, self._http, self._commands = grpc, http, commands
+
+    def __call__(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        if "call" in content:
+            return self._grpc(content)
+        return self._http(content) if "path" in content else self._commands(content)
+
+
+class Holding:
+    """Sends cases while the scripted engine holds as many requests as each case says."""
+
+    def __init__(self, send: Any, grpc: "Grpc", scripted: Scripted):
+        self._send, self._grpc, self._scripted = send, grpc, scripted
+
+    def __call__(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        count = content.get("held", 0)
+        self._scripted.hold()
+        held = [self._grpc.begin(HELD_REQUEST) for _ in range(count)]
+        try:
+            self._scripted.wait_until_held(count)
+            return self._send(content)
+        finally:
+            self._scripted.release()
+            for each in held:
+                each.result()
+            self._scripted.wait_until_held(0)
 
 
 class Http:
@@ -67,21 +113,27 @@ class Grpc:
         for channel in self._channels.values():
             channel.close()
 
+    def begin(self, content: Mapping[str, Any]) -> grpc.Future:
+        """Sends a case and does not wait for its answer."""
+        call = self._channels["grpc"].unary_unary(f"/{content['call']}")
+        return call.future(message_of(content), timeout=TIMEOUT)
+
     def __call__(self, content: Mapping[str, Any]) -> dict[str, Any]:
         service, method = content["call"].rsplit("/", 1)
         channel = self._channels[content.get("listener", "grpc")]
-        request, response = types(service, method)
-        if "bytes" in content:
-            message = bytes.fromhex(content["bytes"])
-        else:
-            try:
-                message = json_format.ParseDict(content["message"], request()).SerializeToString()
-            except (json_format.ParseError, TypeError, ValueError, AttributeError) as error:
-                raise Unsendable(str(error)) from error
+        _, response = types(service, method)
+        message = message_of(content)
         metadata = list(headers_of(content, self._token).items())
-        call = channel.unary_unary(f"/{service}/{method}")
+        timeout = content.get("timeout", TIMEOUT)
         try:
-            answer, sent = call.with_call(message, timeout=TIMEOUT, metadata=metadata)
+            if content.get("stream"):
+                stream = channel.unary_stream(f"/{service}/{method}")
+                sent = stream(message, timeout=timeout, metadata=metadata)
+                # Those before the last one come by time.
+                *_, answer = sent
+            else:
+                call = channel.unary_unary(f"/{service}/{method}")
+                answer, sent = call.with_call(message, timeout=timeout, metadata=metadata)
         except grpc.RpcError as error:
             trailing = {each.key: each.value for each in error.trailing_metadata() or ()}
             return {
@@ -103,9 +155,9 @@ class Grpc:
 class Commands:
     """Runs commands in a directory of their own, with files that the case describes."""
 
-    def __init__(self, packages: Path, variables: Mapping[str, str]):
+    def __init__(self, packages: Path, variables: Mapping[str, str], filled: Mapping[str, str]):
         self._packages = packages
-        self._variables = dict(variables)
+        self._variables, self._places = dict(variables), dict(filled)
 
     def __call__(self, content: Mapping[str, Any]) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="same-") as name:
@@ -148,7 +200,9 @@ class Commands:
                 target.write_bytes(file.read_bytes())
 
     def _filled(self, text: str) -> str:
-        return text.replace("{packages}", str(self._packages))
+        for name, place in self._places.items():
+            text = text.replace(f"{{{name}}}", place)
+        return text
 
     def _run(self, directory: Path, arguments: list[str]) -> dict[str, Any]:
         done = subprocess.run(
@@ -165,6 +219,17 @@ class Commands:
             "output": readable(done.stdout),
             "errors": readable(done.stderr),
         }
+
+
+def message_of(content: Mapping[str, Any]) -> bytes:
+    """The encoded message of a call. Raises Unsendable."""
+    if "bytes" in content:
+        return bytes.fromhex(content["bytes"])
+    request, _ = types(*content["call"].rsplit("/", 1))
+    try:
+        return json_format.ParseDict(content["message"], request()).SerializeToString()
+    except (json_format.ParseError, TypeError, ValueError, AttributeError) as error:
+        raise Unsendable(str(error)) from error
 
 
 def kept(headers: Mapping[str, str | bytes]) -> dict[str, Any]:
@@ -206,6 +271,9 @@ def readable(value: bytes | str) -> Any:
 
 def types(service: str, method: str) -> tuple[type, type]:
     """The classes of a method's request and response."""
+    if service.startswith("tensorflow.serving."):
+        request = _OF_XGBOOST_SERVING.get(method, "Predict")
+        return tuple(map(xgboost_serving.message, (f"{request}Request", f"{request}Response")))
     found = descriptor_pool.Default().FindServiceByName(service).FindMethodByName(method)
     return tuple(map(message_factory.GetMessageClass, (found.input_type, found.output_type)))
 
