@@ -11,7 +11,8 @@ pub struct BudgetSettings {
     pub saved: f64,
     /// The retries a second that are allowed without any success.
     pub floor: f64,
-    /// The most retries that the floor can have saved.
+    /// The most retries that the floor can have saved: more than the failures for which a host is
+    /// withdrawn and those of its first trials, so that they reach no caller.
     pub burst: f64,
 }
 
@@ -27,7 +28,7 @@ pub struct RetryBudget {
 
 impl Default for BudgetSettings {
     fn default() -> Self {
-        Self { share: 0.1, saved: 100.0, floor: 1.0, burst: 5.0 }
+        Self { share: 0.1, saved: 100.0, floor: 1.0, burst: 10.0 }
     }
 }
 
@@ -76,15 +77,15 @@ mod tests {
     #[test]
     fn check_32_without_successes_only_the_floor_is_retried() {
         let mut budget = RetryBudget::new(BudgetSettings::default(), at(0));
-        assert_eq!(taken(&mut budget, 1000, at(0)), 5);
+        assert_eq!(taken(&mut budget, 1000, at(0)), 10);
         assert_eq!(taken(&mut budget, 1000, at(3)), 3, "one a second");
-        assert_eq!(taken(&mut budget, 1000, at(1000)), 5, "the floor saves no more");
+        assert_eq!(taken(&mut budget, 1000, at(1000)), 10, "the floor saves no more");
     }
 
     #[test]
     fn check_32_a_tenth_of_the_successes_is_retried() {
         let mut budget = RetryBudget::new(BudgetSettings::default(), at(0));
-        assert_eq!(taken(&mut budget, 5, at(0)), 5);
+        assert_eq!(taken(&mut budget, 10, at(0)), 10);
         (0..505).for_each(|_| budget.succeeded());
         assert_eq!(taken(&mut budget, 1000, at(0)), 50);
         (0..100_000).for_each(|_| budget.succeeded());
