@@ -63,7 +63,7 @@ fn of_load<R>(error: ort::Error<R>) -> ModelError {
 }
 
 /// The turn of a call, in which no other call of the model runs.
-pub type Turn = OwnedMutexGuard<Session>;
+pub(crate) type Turn = OwnedMutexGuard<Session>;
 
 /// A model in memory.
 #[derive(Debug)]
