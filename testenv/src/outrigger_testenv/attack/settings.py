@@ -1,26 +1,21 @@
-"""Settings that open the control plane to others, text of packages that commands print, and a clock
-beyond the calendar.
-"""
+"""Settings that open the control plane to others, and text of packages that commands print."""
 
 import json
 import re
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 from helm_python import HelmError
 
 from outrigger_testenv import images
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.attack.case import Case, Turn
-from outrigger_testenv.attack.probes import status
 from outrigger_testenv.attack.scene import Scene
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.chart.render import render
 from outrigger_testenv.processes import free_ports
 from outrigger_testenv.stack import Stack, merge
 
-_ANSWER = 5.0
 _OPEN = ["predict", "read", "change"]
 _WARNING = "anybody who reaches this listener may change models"
 # Values of the chart that would put a credential into an object which is no Secret.
@@ -34,20 +29,6 @@ _CREDENTIALS = {
 # A terminal's title, its screen, a line of its own, and text in the other direction.
 _HOSTILE = "m\x1b]0;title\x07\x1b[2J\nforged\x9b1m\u202e"
 _CONTROL = re.compile("[^\n -~\u00a0-\u2027\u202f-\u2065\u206a-\uffff]")
-# The time of day in the year 11970.
-_CLOCK = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <time.h>
-
-int clock_gettime(clockid_t clock, struct timespec *now) {
-    static int (*real)(clockid_t, struct timespec *);
-    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
-    int result = real(clock, now);
-    if (clock == CLOCK_REALTIME) now->tv_sec += 10000L * 31556952L;
-    return result;
-}
-"""
 
 
 def _admin(_: Scene, __: Turn) -> str:
@@ -60,7 +41,10 @@ def _admin(_: Scene, __: Turn) -> str:
 
 
 def _chart(_: Scene, __: Turn) -> str:
-    required = {"config": {"images": {"repository": "registry.example/models"}}}
+    required = {
+        "image": {"repository": "registry.example/outrigger"},
+        "config": {"images": {"repository": "registry.example/models"}},
+    }
     for key, value in _CREDENTIALS.items():
         try:
             render(merge(required, {key: value}))
@@ -95,39 +79,6 @@ def _text(scene: Scene, turn: Turn) -> str:
     return "printed as escapes"
 
 
-def _clock(scene: Scene, turn: Turn) -> str:
-    """The control plane's clock is beyond the year 9999."""
-    source = scene.directory / f"clock-{turn.number}.c"
-    source.write_text(_CLOCK)
-    library = source.with_suffix(".so")
-    compiled = ["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"]
-    try:
-        subprocess.run(compiled, check=True, capture_output=True)
-    except FileNotFoundError:
-        return "not run: there is no compiler of C"
-    stack = Stack(engine=False, start=False)
-    with stack:
-        stack.serve.process.environment["LD_PRELOAD"] = str(library)
-        stack.serve.start()
-        for listener, path in (
-            ("health", "/healthz"),
-            ("health", "/metrics"),
-            ("http", "/v1/models"),
-        ):
-            answered = status(stack.serve.config["server"][listener], path, _ANSWER)
-            if answered != 200:
-                raise Broken(f"{path} is answered {answered}")
-        if "+1" not in _year(stack.serve.process.log):
-            raise Broken("the log has another year, so the case shows nothing")
-        if "panicked at" in stack.serve.process.log.read_text():
-            raise Broken("the control plane panicked")
-    return "all listeners answer"
-
-
-def _year(log: Path) -> str:
-    return log.read_text()[:6]
-
-
 def _case(name: str, about: str, attack: Callable[[Scene, Turn], str]) -> Case:
     return Case(name, about, attack, probes=(), neighbour=None, turns=1)
 
@@ -136,5 +87,4 @@ CASES = [
     _case("settings-admin", "an admin listener on which anybody may change models", _admin),
     _case("settings-chart", "values of the chart with credentials", _chart),
     _case("command-text", "control characters of a package in what commands print", _text),
-    _case("clock-year", "a clock beyond the year 9999", _clock),
 ]
