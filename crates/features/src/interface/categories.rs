@@ -36,7 +36,11 @@ pub(super) fn check(
     for (at, Vocabulary { feature, columns, words }) in vocabularies.iter().enumerate() {
         let mut lists = categories.iter();
         let list = if is_placed {
-            lists.find(|list| list.column.is_some_and(|column| columns.contains(&column)))
+            // A file may be read in two ways, of which one is right.
+            let mut own =
+                lists.filter(|list| list.column.is_some_and(|column| columns.contains(&column)));
+            let first = own.next();
+            if own.any(|list| are_equal(words, &list.words)) { None } else { first }
         } else if is_one_by_one {
             lists.nth(at)
         } else if lists.clone().any(|list| are_equal(words, &list.words)) {
@@ -82,12 +86,20 @@ fn are_equal(words: &[String], categories: &[String]) -> bool {
 }
 
 /// True if a word stands for a category: the libraries and people write numbers and flags in different
-/// ways.
+/// ways, and characters that a file has lost are [`char::REPLACEMENT_CHARACTER`].
 fn is_equal(word: &str, category: &str) -> bool {
+    const LOST: char = char::REPLACEMENT_CHARACTER;
     let number = |text: &str| text.parse::<f64>().ok().filter(|it| it.is_finite());
+    let may_be = |(own, other): (char, char)| own == other || other == LOST;
+    let is_cut = || {
+        category.contains(LOST)
+            && word.chars().count() == category.chars().count()
+            && word.chars().zip(category.chars()).all(may_be)
+    };
     word == category
         || number(word).is_some_and(|it| number(category) == Some(it))
         || matches!(category, "true" | "false") && word.eq_ignore_ascii_case(category)
+        || is_cut()
 }
 
 /// Both lists, or what follows the first difference in long ones.

@@ -323,6 +323,13 @@ fn a_vocabulary_has_the_categories_of_its_column_in_their_order() {
     assert!(refusal(&["", r#"["x", "y", "z"]"#], &[(Some(1), list)]).is_some());
     assert!(refusal(&["", r#"["x"]"#], &[(None, list)]).is_some());
     assert_eq!(refusal(&[reversed, ""], &[(Some(1), list)]), None, "another column");
+    // Two readings of one column, the first one without its last characters.
+    let readings = [(Some(0), &["да", "н\u{fffd}\u{fffd}"][..]), (Some(0), &["д", "ан"][..])];
+    assert_eq!(refusal(&[r#"["да", "нет"]"#], &readings), None);
+    assert_eq!(refusal(&[r#"["д", "ан"]"#], &readings), None);
+    for other in [r#"["нет", "да"]"#, r#"["да", "не"]"#, r#"["да", "дет"]"#] {
+        assert!(refusal(&[other], &readings).is_some(), "{other}");
+    }
     // Numbers and flags are written in more than one way.
     assert_eq!(refusal(&["[1, 3]"], &[(None, &["1", "3"])]), None);
     assert_eq!(refusal(&[r#"["1.0", "3"]"#], &[(None, &["1", "3"])]), None);

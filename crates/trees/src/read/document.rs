@@ -3,6 +3,8 @@
 //! The keys are described by XGBoost's `doc/model.schema`. Keys that neither scores nor their
 //! contributions depend on, such as other statistics of training, are skipped.
 
+use std::iter;
+
 use super::{
     Extent,
     model::{Booster, Content},
@@ -202,7 +204,9 @@ impl Reading<'_> {
     }
 
     /// Reads the categories of a column, which are numbers, or the bytes of texts with the place at
-    /// which each begins and the last one ends.
+    /// which each begins and the last one ends. For frames of pandas XGBoost counts these places in
+    /// characters, and cuts the bytes off there, so texts that are not ASCII give a list for each
+    /// way of counting, and characters that are lost are [`char::REPLACEMENT_CHARACTER`].
     fn categories<D: Document>(&mut self, document: &mut D, column: usize) -> Result<(), Error> {
         let (mut offsets, mut values) = (Vec::<u64>::new(), Vec::<f64>::new());
         document.object(&mut |document, key| match key {
@@ -210,24 +214,31 @@ impl Reading<'_> {
             "values" => document.numbers(&mut values, self.budget),
             _ => document.skip(),
         })?;
-        let mut words = Vec::new();
+        let (mut words, mut others) = (Vec::new(), Vec::new());
         if offsets.is_empty() {
             for value in &values {
                 self.budget.push_text(&mut words, value.to_string())?;
             }
         }
+        let bytes: Vec<_> = values.iter().map(|byte| *byte as i64 as u8).collect();
+        let whole = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        let mut characters = whole.chars().chain(iter::repeat(char::REPLACEMENT_CHARACTER));
         for ends in offsets.windows(2) {
             let range = ends[0] as usize..ends[1] as usize;
-            let bytes =
-                values.get(range).ok_or_else(|| invalid("the offsets of cats are wrong"))?;
-            let bytes: Vec<_> = bytes.iter().map(|byte| *byte as i64 as u8).collect();
-            self.budget.push_text(&mut words, String::from_utf8_lossy(&bytes).into_owned())?;
+            let length = range.len();
+            let word = bytes.get(range).ok_or_else(|| invalid("the offsets of cats are wrong"))?;
+            let word = String::from_utf8_lossy(word).into_owned();
+            self.budget.push_text(&mut words, word)?;
+            if !bytes.is_ascii() {
+                let word = characters.by_ref().take(length).collect();
+                self.budget.push_text(&mut others, word)?;
+            }
         }
         self.budget.release::<u64>(offsets.capacity() + values.capacity());
-        if words.is_empty() {
-            return Ok(());
+        for words in [others, words].into_iter().filter(|words| !words.is_empty()) {
+            self.budget.push(&mut self.content.categories, (Some(column), words))?;
         }
-        self.budget.push(&mut self.content.categories, (Some(column), words))
+        Ok(())
     }
 
     fn arrays<D: Document>(&mut self, document: &mut D) -> Result<(), Error> {
