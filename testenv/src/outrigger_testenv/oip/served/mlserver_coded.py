@@ -1,4 +1,4 @@
-"""A model for MLServer whose code is in several modules: the sum of each row, times their number."""
+"""A model for MLServer with code in several modules: the sum of each row, times their number."""
 
 import numpy as np
 import own.digits
