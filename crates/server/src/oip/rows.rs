@@ -1,7 +1,8 @@
 //! The view `features`: a table with an input for each feature. Each row is a user with one
 //! treatment; with the parameter `group_by`, consecutive rows of equal key are one user.
 //!
-//! The rows become requests of `outrigger.v1`, so that they are packed and checked as any other. The users of a table are answered by one version.
+//! The rows become requests of `outrigger.v1`, so that they are packed and checked as any other. The
+//! users of a table are answered by one version.
 
 use bytes::Bytes;
 use outrigger_core::{Failure, Reason};
