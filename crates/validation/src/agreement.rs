@@ -230,9 +230,11 @@ mod tests {
         let mut rows = [row(list(&[1.0, 4.0]))];
         agreement.add(&mut rows, &scores, TOLERANCE);
         assert_eq!((agreement.compared, agreement.worst[0].index), (2, Some(1)));
-        for wrong in
-            [list(&[1.0]), Cell::Text("a".to_owned()), Cell::List(vec![Cell::Text("a".to_owned()); 2])]
-        {
+        for wrong in [
+            list(&[1.0]),
+            Cell::Text("a".to_owned()),
+            Cell::List(vec![Cell::Text("a".to_owned()); 2]),
+        ] {
             let mut rows = [row(wrong)];
             agreement.add(&mut rows, &scores, TOLERANCE);
             assert!(rows[0].failure.is_some());

@@ -67,7 +67,7 @@ impl Features {
         self.known.as_ref().is_none_or(|known| known.iter().any(|it| !it.types.is_empty()))
     }
 
-    /// What this feature of `entity` takes; `None` if the model does not have it.
+    /// The values that this feature of `entity` takes; `None` if the model does not have it.
     pub(crate) fn takes(&self, entity: Entity, name: &str) -> Option<Takes> {
         match &self.known {
             Some(known) => known[index(entity)].types.get(name).copied(),

@@ -31,7 +31,7 @@ pub(crate) struct Roles {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct FeatureColumn {
     pub(crate) index: usize,
-    /// What the feature with the column's name takes; `None` if the model has only features whose
+    /// The values of the feature with this name; `None` if the model has only features whose
     /// names begin with it and a dot.
     pub(crate) takes: Option<Takes>,
 }
