@@ -249,7 +249,6 @@ conformance: venv ## compare a running engine with TensorFlow Serving's document
 .PHONY: peers
 peers: oip-peers object-stores language-server catboost kube-apiserver ## install and build all that tests compare with into the cache: these five, and the version that upgrades begin with
 	@scripts/build-commit "$$($(PY) -m outrigger_testenv.upgrade.previous)" > /dev/null
-	@scripts/build-commit "$$(cat testenv/same/anchor)" > /dev/null
 
 # The servers and clients that conformance-oip, the tests and the demo of the protocol need.
 .PHONY: oip-peers

@@ -22,6 +22,7 @@ from outrigger_testenv.binary import outrigger, repository
 from outrigger_testenv.cost import meter, parts
 
 DATA = repository() / "testenv" / "cost"
+RECORDED = DATA / "anchors.json"
 # A build for tests differs from others in what it inlines, so its instructions say little.
 _HELD = ("allocations", "copied_bytes", "system_calls")
 _ROOM = 1.03
@@ -36,7 +37,9 @@ def main() -> int:
         return 1 if os.environ.get("CI") else 0
     anchors = yaml.safe_load((DATA / "limits.yaml").read_text())
     if options.limits:
-        recorded = json.loads((DATA / "anchors.json").read_text())
+        if not RECORDED.exists():
+            raise SystemExit(f"{RECORDED} is missing: --record writes it")
+        recorded = json.loads(RECORDED.read_text())
         now = count(outrigger(), _parts(anchors["anchors"], options.only))
         _print(recorded, now)
         return _check(recorded, now, anchors["above"] or {})
@@ -45,7 +48,7 @@ def main() -> int:
         program = _built(commit, [] if options.record else ["--release"])
         before |= count(program, _parts(anchors["anchors"], options.only, commit))
     if options.record:
-        (DATA / "anchors.json").write_text(f"{json.dumps(before, indent=1, sort_keys=True)}\n")
+        RECORDED.write_text(f"{json.dumps(before, indent=1, sort_keys=True)}\n")
     else:
         _print(before, count(outrigger(), _parts(anchors["anchors"], options.only)))
     return 0

@@ -86,13 +86,13 @@ class Grpc(_Connection):
         left = memoryview(struct.pack(">BI", 0, len(message)) + message)
         room = self._stream_window
         while len(left) > 0:
-            size = min(self._frame, len(left))
-            while size > min(room, self._window):
+            while min(room, self._window) == 0:
                 self._socket.sendall(waiting)
                 waiting.clear()
                 kind, _, at, payload = self._read()
                 if kind == _WINDOW and at == stream:
                     room += struct.unpack(">I", payload)[0]
+            size = min(self._frame, len(left), room, self._window)
             end = _END_STREAM if size == len(left) else 0
             waiting += _frame(_DATA, end, stream, bytes(left[:size]))
             left, room, self._window = left[size:], room - size, self._window - size

@@ -20,7 +20,7 @@ from outrigger_testenv.processes import free_ports
 from outrigger_testenv.stack import Stack
 
 # Requests before the first one that is counted.
-_WARM = 8
+_WARM = 4
 # Rows of a batch job; another one has twice as many.
 _ROWS = 1000
 # Tags that are pushed, seconds between two looks at the registry, and those in which a pushed tag

@@ -34,7 +34,7 @@ class Request:
     listener: str
     connect: Callable[[str], Grpc | Http]
     message: Callable[[], bytes]
-    count: int = 8
+    count: int = 3
 
     @contextmanager
     def sender(self, listeners: Mapping[str, str]) -> Iterator[Callable[[], None]]:

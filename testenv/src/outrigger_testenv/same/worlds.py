@@ -5,12 +5,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from outrigger_testenv.builder import ModelPackage
+from outrigger_testenv.client import Client
+from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.onnxmodels import OnnxEngine
 from outrigger_testenv.processes import free_ports
 from outrigger_testenv.same import packages, senders
@@ -22,6 +24,8 @@ from outrigger_testenv.stack import Stack, library
 # The package `tiny`, with an input for each of its features.
 TABLE = "table"
 SPARSE = "sparse"
+# Seconds until a model is loaded, or has failed.
+_LOADED = 30.0
 
 Sender = Callable[[Mapping[str, Any]], dict[str, Any]]
 
@@ -94,13 +98,19 @@ def faults(made: Path) -> Iterator[World]:
             onnx.start()
             with stack:
                 stack.start()
-                for name in ("machine", "onnx", "scripted", SPARSE):
-                    stack.client().load(name)
+                for model in stack.serve.config["models"]:
+                    _try(stack.client(timeout=_LOADED), model["name"])
                 with _senders(stack, made, {str(directory): "<files>"}, scripted) as running:
                     yield running
         finally:
             onnx.process.kill()
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _try(client: Client, model: str) -> None:
+    """Loads a model, or has the failure recorded that cases then get."""
+    with suppress(OutriggerError):
+        client.load(model)
 
 
 def _limits(ports: list[str], directory: Path) -> dict[str, Any]:
