@@ -56,6 +56,7 @@ def _every(document: Any) -> Iterator[tuple[str, tuple, tuple]]:
             yield f"{place}-last", path, ("set", value[:-1])
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield f"{place}+1", path, ("set", value + 1)
+            yield f"{place}+2", path, ("set", value + 2)
             yield f"{place}-text", path, ("set", str(value))
         elif isinstance(value, str):
             yield f"{place}+space", path, ("set", f"{value} ")

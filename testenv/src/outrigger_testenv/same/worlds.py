@@ -117,6 +117,8 @@ def _limits(ports: list[str], directory: Path) -> dict[str, Any]:
     files = directory / "rows"
     files.mkdir()
     (files / "rows.csv").write_text("told,value\n0,1\n0,x\n112,3\n")
+    # More errors than a report has unless it is asked for more.
+    (files / "many.csv").write_text("told,value\n" + 300 * "0,x\n")
     (files / "scores.csv").write_text("")
     (files / "damaged.parquet").write_text("PAR1")
     return {
