@@ -144,7 +144,8 @@ impl Commit {
     /// # Errors
     /// The store failed.
     pub(crate) fn read_parts(store: &Store, chunk: &Chunk) -> Result<Vec<Self>, Error> {
-        let (mut parts, mut start) = (Vec::new(), 0);
+        let mut parts = Vec::new();
+        let mut start = 0;
         while let Some(part) = Self::read_part(store, chunk.number, start)? {
             if part.rows > chunk.count() - start {
                 break;

@@ -284,9 +284,12 @@ type Columns<'a> = (&'a Path, &'a Schema);
 fn check_types((first, expected): Columns<'_>, (path, schema): Columns<'_>) -> Result<(), Error> {
     for field in schema.fields() {
         let Ok(other) = expected.field_with_name(field.name()) else { continue };
-        let (name, of, other) = (field.name(), field.data_type(), other.data_type());
+        let name = field.name();
+        let of = field.data_type();
+        let other = other.data_type();
         if of != other {
-            let (first, path) = (first.display(), path.display());
+            let first = first.display();
+            let path = path.display();
             return Err(Error::usage(format!(
                 "input: the column {name:?} is {other} in {first} and {of} in {path}"
             )));

@@ -151,7 +151,8 @@ impl Readers {
             return Ok(true);
         }
         let mut rows = Rows::open(self, &rest, file)?;
-        let (mut sequence, mut position) = (0, rest.rows.start);
+        let mut sequence = 0;
+        let mut position = rest.rows.start;
         loop {
             // A file that has changed may be damaged: that is the reason then.
             let next = rows.next(self).or_else(|error| rows.reading.check(file).and(Err(error)))?;

@@ -237,7 +237,8 @@ impl Reader {
 
     /// The sum over the parts that follow each other from the first row of their chunk on.
     fn in_parts(&self, of: fn(&Commit) -> u64) -> u64 {
-        let (mut sum, mut next) = (0, (0, 0));
+        let mut sum = 0;
+        let mut next = (0, 0);
         for ((chunk, start), part) in &self.parts {
             if *start == 0 {
                 next = (*chunk, 0);

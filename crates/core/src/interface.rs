@@ -84,8 +84,10 @@ impl Interface {
 impl TensorSpec {
     /// Creates a tensor that every call must include.
     pub fn new(name: impl Into<Arc<str>>, dtype: ElementType, shape: Shape) -> Self {
-        let (columns, categories) = (Arc::default(), Arc::default());
-        let (optional, has_no_blanks) = (false, false);
+        let columns = Arc::default();
+        let categories = Arc::default();
+        let optional = false;
+        let has_no_blanks = false;
         Self { name: name.into(), dtype, shape, optional, columns, has_no_blanks, categories }
     }
 }

@@ -116,7 +116,8 @@ impl<'a> Table<'a> {
     /// # Errors
     /// TOO_MANY_TREATMENTS: it has.
     pub fn check_rows(&self, limits: &Limits) -> Result<(), Failure> {
-        let (rows, most) = (self.rows, limits.max_users);
+        let rows = self.rows;
+        let most = limits.max_users;
         if rows <= most {
             return Ok(());
         }
@@ -145,7 +146,8 @@ impl<'a> Table<'a> {
     /// feature.
     pub fn requests(&self) -> Result<Requests, Malformed> {
         let mut requests = Requests::default();
-        let (mut body, mut start) = (Vec::new(), 0);
+        let mut body = Vec::new();
+        let mut start = 0;
         while start < self.rows {
             let end = self.end_of_user(start);
             self.check_user(start, end)?;

@@ -347,7 +347,9 @@ impl Handle {
     }
 
     fn ask(&self, model: &ModelName, selector: &Selector) -> Result<(), Failure> {
-        let (model, selector, caller) = (model.clone(), selector.clone(), self.caller);
+        let model = model.clone();
+        let selector = selector.clone();
+        let caller = self.caller;
         let command = Command::Ask { model, selector, caller };
         let overloaded = |_| Failure::new(Reason::Overloaded, "too many models are asked for");
         self.shared.commands.try_send(command).map_err(overloaded)

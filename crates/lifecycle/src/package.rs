@@ -43,7 +43,8 @@ impl ModelFiles {
         let metadata =
             Metadata::parse(&metadata).map_err(|error| Failure::because(error.reason(), &error))?;
         let framework = framework(&metadata.framework)?;
-        let (uplift, is_double) = (metadata.uplift.clone(), metadata.is_double());
+        let uplift = metadata.uplift.clone();
+        let is_double = metadata.is_double();
         let model = PackagedModel { directory: tree.model_dir(), uplift, is_double };
         let interface = (framework.interface)(&model, &metadata.signature)?;
         Ok(Self { metadata, interface, model })

@@ -76,7 +76,8 @@ mod tests {
         let tensors = |all: &[(&str, &str, &[i64])]| {
             all.iter().map(|(name, datatype, shape)| tensor(name, datatype, shape)).collect()
         };
-        let (inputs, outputs) = (tensors(inputs), tensors(outputs));
+        let inputs = tensors(inputs);
+        let outputs = tensors(outputs);
         let metadata = ModelMetadata { inputs, outputs, ..ModelMetadata::default() };
         super::described(metadata, &package(remote))
     }

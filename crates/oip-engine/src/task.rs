@@ -40,7 +40,8 @@ impl Task {
         let mut keepers = JoinSet::new();
         for server in 0..self.engine.client.addresses().count() {
             let orders = self.orders.subscribe();
-            let (start, stale) = (&self.start, removed.clone());
+            let start = &self.start;
+            let stale = removed.clone();
             let keeper = Keeper::new(&self.engine, start, server, orders, reports.clone(), stale);
             keepers.spawn(keeper.run());
         }

@@ -264,7 +264,8 @@ impl Client {
         if size > limit {
             return Err(RunError::TooLarge { size, limit });
         }
-        let (deadline, headers) = (call.deadline, &call.headers);
+        let deadline = call.deadline;
+        let headers = &call.headers;
         let framed = wire::framed(&message);
         let head = || Some(self.heads.infer.within(wire::left(deadline)?, headers));
         let answer = timeout_at(deadline, self.runs.call_in(place, framed, limit, head)).await;

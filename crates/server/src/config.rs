@@ -133,8 +133,7 @@ section! {
         /// The time within which a caller must take an answer. A connection that has not sent an
         /// answer by then, because its peer does not read, is dropped with all that it holds.
         send_timeout: Period = "30s";
-        /// The time between becoming unready and closing the listeners, for load balancers to
-        /// notice.
+        /// The time from becoming unready to closing the listeners, for load balancers to notice.
         shutdown_delay: Period = "3s";
         /// The time limit of a stop; remaining requests are then cut off.
         shutdown_grace: Period = "25s";
@@ -234,8 +233,7 @@ section! {
     Engine {
         /// Its gRPC address: `host:port`, or `unix:/path/of/socket`.
         endpoint: String = "unix:/run/outrigger/engine.sock";
-        /// The path of the model store in the engine's file system, if it differs from
-        /// `store.path`.
+        /// The model store's path in the engine's file system, if it differs from `store.path`.
         store_path: Option<PathBuf> = "";
         /// HTTP/2 connections to it; there is at least one for each serving thread.
         connections: u32 = "2";
@@ -491,8 +489,7 @@ impl Config {
         config
     }
 
-    /// Checks that types cannot express: limits, references, and settings that depend on each
-    /// other.
+    /// Checks limits, references and settings that depend on each other.
     ///
     /// # Errors
     /// All problems, each with the path of its key.

@@ -52,8 +52,11 @@ impl Security {
     /// Warnings by listener, about tokens that would be sent without TLS, as a connection in plain text
     /// reveals them, and about changes that anybody on the network may make.
     fn warnings(&self, config: &Config) -> Vec<(&'static str, &'static str)> {
-        let (server, tls, auth) = (&config.server, &config.tls, &config.auth);
-        let (none, anonymous) = (Rights::default(), auth.anonymous_rights());
+        let server = &config.server;
+        let tls = &config.tls;
+        let auth = &config.auth;
+        let none = Rights::default();
+        let anonymous = auth.anonymous_rights();
         let own = anonymous.and(auth.xgboost_serving);
         let listeners = [
             ("grpc", Some(server.grpc), tls.grpc, none),

@@ -201,7 +201,8 @@ impl Server {
     /// If the port is not free any more.
     pub async fn resume(&self) {
         let listener = TcpListener::bind(self.address).await.expect("the port is free");
-        let (shared, connections) = (Arc::clone(&self.shared), Arc::clone(&self.connections));
+        let shared = Arc::clone(&self.shared);
+        let connections = Arc::clone(&self.connections);
         let running = serve(listener, self.protocol.clone(), shared, connections);
         *lock(&self.running) = tokio::spawn(running);
     }

@@ -38,7 +38,8 @@ impl InEngine {
         let id = ServableId { name: ServableName::of(name), version: Version(1) };
         let framework = &plan.metadata().framework;
         let mut running = Running::start(program, framework, &fetched.store)?;
-        let (uplift, is_double) = (plan.metadata().uplift.clone(), plan.metadata().is_double());
+        let uplift = plan.metadata().uplift.clone();
+        let is_double = plan.metadata().is_double();
         let model = PackagedModel { directory: fetched.tree.model_dir(), uplift, is_double };
         running.load(&id, (*fetched.tree.digest(), model), Instant::now() + timeout).await?;
         let scorer = Scorer::bind(running.engine(), id, Arc::clone(plan), SharedLimits::default());

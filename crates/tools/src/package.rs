@@ -48,7 +48,8 @@ async fn original(
     match client.download(&origin.image).await {
         Ok(image) => Ok(Some(image)),
         Err(error) => {
-            let (image, error) = (&origin.image, error.failure());
+            let image = &origin.image;
+            let error = error.failure();
             eprintln!("outrigger: packed anew, because {image} cannot be read: {error}");
             Ok(None)
         }
@@ -85,7 +86,8 @@ pub async fn pull(
     let fetched =
         fetch::fetch(client, &Source::Image(reference.clone()), frameworks, progress).await?;
     let digest = fetched.image.digest;
-    let (directory, layouts) = (directory.to_owned(), layouts(frameworks));
+    let directory = directory.to_owned();
+    let layouts = layouts(frameworks);
     blocking(move || write(&fetched, &directory, &layouts)).await?;
     Ok(digest)
 }

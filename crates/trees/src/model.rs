@@ -162,7 +162,8 @@ impl Model {
     /// # Panics
     /// Panics if the length of `out` is not the number of rows times [`Self::columns`].
     pub fn predict<'a>(&self, rows: impl Into<AnyRows<'a>>, options: &Options, out: &mut [f32]) {
-        let (rows, mut memory) = (rows.into(), Memory::default());
+        let rows = rows.into();
+        let mut memory = Memory::default();
         let input = self.input(rows, options.output, &mut memory);
         self.predict_input(rows, input, options, out);
     }

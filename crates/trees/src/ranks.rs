@@ -125,7 +125,8 @@ impl Ranks {
 
     /// The numbers that stand for the values of `rows`, in columns of the same places.
     pub(crate) fn of_rows<T: Copy + Into<f64>>(&self, rows: Rows<'_, T>) -> Vec<f32> {
-        let (values, width) = (rows.values(), rows.width());
+        let values = rows.values();
+        let width = rows.width();
         let mut numbers = vec![f32::NAN; values.len()];
         // The tables of a feature stay in the first cache for some rows.
         let some = ROWS * width.max(1);
@@ -164,7 +165,8 @@ impl Feature {
         budget.reserve(&mut thresholds, splits.len())?;
         thresholds.extend(splits.iter().map(|split| split.1).filter(|it| !it.is_nan()));
         thresholds.dedup();
-        let (column, count) = (splits[0].0, thresholds.len());
+        let column = splits[0].0;
+        let count = thresholds.len();
         let middle = thresholds.get(count / 2).copied().unwrap_or_default();
         let has_zero = thresholds.contains(&0.0_f64.next_down());
         let origin = [0.0, middle].into_iter().find(|it| !has_zero && differ(&thresholds, *it));
@@ -176,7 +178,8 @@ impl Feature {
                 return Err(Error::Unsupported(text));
             }
         };
-        let (mut marks, mut shift) = (ALL.into(), ALL_SHIFT);
+        let mut marks = ALL.into();
+        let mut shift = ALL_SHIFT;
         if let Some(origin) = origin {
             let bits = (BITS * count).next_power_of_two().clamp(64, 1 << 31);
             (marks, shift) = (budget.filled(0, bits / 64)?.into_boxed_slice(), 32 - bits.ilog2());
@@ -185,12 +188,14 @@ impl Feature {
                 marks[at / 64] |= 1_u64 << (at % 64);
             }
         }
-        let (thresholds, origin) = (thresholds.into_boxed_slice(), origin.unwrap_or_default());
+        let thresholds = thresholds.into_boxed_slice();
+        let origin = origin.unwrap_or_default();
         Ok(Self { column, kind, origin, thresholds, marks, shift })
     }
 
     fn of_categories(column: u32) -> Self {
-        let (thresholds, marks) = (Box::default(), ALL.into());
+        let thresholds = Box::default();
+        let marks = ALL.into();
         Self { column, kind: Kind::Category, origin: 0.0, thresholds, marks, shift: ALL_SHIFT }
     }
 

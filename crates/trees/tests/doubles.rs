@@ -117,9 +117,11 @@ fn leaves_are_equal() {
 
 #[test]
 fn rows_of_f64_are_compared_as_lightgbm_compares_them() {
-    let (mut wrong, mut count) = (Vec::new(), 0);
+    let mut wrong = Vec::new();
+    let mut count = 0;
     for path in fixtures() {
-        let (tables, file) = (expected(&path), fs::read(&path).expect("a file"));
+        let tables = expected(&path);
+        let file = fs::read(&path).expect("a file");
         let size = file.len() as u64;
         let model = Model::read_for_f64(&mut &file[..], size, &Limits::default()).expect("a model");
         // Rows of f32 have the results of the fixtures too, as numbers of either type.

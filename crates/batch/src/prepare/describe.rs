@@ -65,7 +65,8 @@ async fn ask(
     endpoints: &[Arc<dyn Endpoint>],
     failures: &mut Vec<Failure>,
 ) -> Result<Vec<Description>, Error> {
-    let (mut heard, mut questions) = (BTreeMap::new(), JoinSet::new());
+    let mut heard = BTreeMap::new();
+    let mut questions = JoinSet::new();
     for (number, endpoint) in endpoints.iter().cloned().enumerate() {
         let name = job.model.name.clone();
         let version = job.model.version.clone();

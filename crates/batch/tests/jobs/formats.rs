@@ -142,7 +142,8 @@ async fn malformed_rows_are_dead_and_dead_rows_are_fed_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_of_csv_may_have_other_columns_in_another_order() {
-    let (place, host) = (Place::new(), host().await);
+    let place = Place::new();
+    let host = host().await;
     let a = place.text("a.csv", &csv(0..2));
     let b = place.text("b.csv", "more,x,id\n7,\"[2, 4]\",2\n");
     let manifest = score(job(&place, &[&a, &b], &host.address())).await.expect("scored");
@@ -169,7 +170,8 @@ async fn a_dataset_without_rows_has_an_empty_output() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_of_text_may_be_booleans_and_whole_floats() {
-    let (place, host) = (Place::new(), host().await);
+    let place = Place::new();
+    let host = host().await;
     let file = place.text("a.csv", "id,a,b\n1.0,true,False\n2,1,0\n");
     let mut job = job(&place, &[&file], &host.address());
     let x = job.inputs.get_mut("x").expect("the input");

@@ -131,7 +131,9 @@ impl Halted {
         .await;
         let file = place.rows("a.parquet", 0..60);
         let (job, watch) = (place.job(&[&file], &[&server.address()]), Watch::default());
-        let (watched, store, started) = (watch.clone(), place.store(), job.clone());
+        let watched = watch.clone();
+        let store = place.store();
+        let started = job.clone();
         let mut environment = Environment::default();
         environment.periods.drain = Duration::ZERO;
         let running =

@@ -19,7 +19,8 @@ fn environment(part: Duration, drain: Duration) -> Environment {
 /// Interrupts a job when so many rows are done. `drain` is the wait for its requests.
 async fn interrupted(job: Job, place: &Place, (done, drain): (u64, Duration)) {
     let watch = Watch::default();
-    let (watched, store) = (watch.clone(), place.store());
+    let watched = watch.clone();
+    let store = place.store();
     let environment = environment(Duration::from_secs(3600), drain);
     let running = tokio::spawn(async move { run_in(&environment, job, store, watched).await });
     while watch.get().done() < done {
@@ -104,7 +105,8 @@ async fn the_answers_in_flight_are_waited_for_when_a_job_is_interrupted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_rows_of_a_job_with_too_many_are_tried_again() {
-    let (place, host) = (Place::new(), model(failing_on(|id| id >= 12)).await);
+    let place = Place::new();
+    let host = model(failing_on(|id| id >= 12)).await;
     let file = place.rows("a.parquet", 0..60);
     let mut job = place.job(&[&file], &[&host.address()]);
     (job.chunk_rows, job.max_errors) = (Some(1000), Some(MaxErrors::Rows(2)));

@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn there_is_a_line_at_the_start_and_each_minute() {
-        let (mut log, start) = (Log::default(), Instant::now());
+        let mut log = Log::default();
+        let start = Instant::now();
         let mut at = |seconds, progress: &Progress| {
             log.lines(progress, start + Duration::from_secs(seconds))
         };
@@ -139,7 +140,8 @@ mod tests {
 
     #[test]
     fn each_outage_has_lines() {
-        let (mut log, start) = (Log::default(), Instant::now());
+        let mut log = Log::default();
+        let start = Instant::now();
         let mut at = |seconds, progress: &Progress| {
             log.lines(progress, start + Duration::from_secs(seconds))
         };
@@ -166,7 +168,8 @@ mod tests {
 
     #[test]
     fn a_failure_is_shown_once() {
-        let (mut log, start) = (Log::default(), Instant::now());
+        let mut log = Log::default();
+        let start = Instant::now();
         let mut failing = progress();
         let message = "a:1: HTTP status 502".to_owned();
         failing.hosts[0].last_failure = Some(LastFailure { time: "t".to_owned(), message });

@@ -178,7 +178,8 @@ fn an_image_of_another_tool_keeps_its_digest_unless_its_files_change() {
     {
         return;
     }
-    let (theirs, copy) = (format!("oci:{image}"), format!("oci:{layout}-copy:latest"));
+    let theirs = format!("oci:{image}");
+    let copy = format!("oci:{layout}-copy:latest");
     let pulled = scratch.path().join("pulled");
     let pulled_to = pulled.to_str().expect("utf-8");
     let digest = |arguments: &[&str]| {

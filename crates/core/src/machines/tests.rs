@@ -180,7 +180,8 @@ fn while_the_engine_may_be_restarting_requests_wait_and_then_see_for_themselves(
 #[test]
 fn an_engine_that_hangs_is_unavailable_to_requests_once_nobody_waits_for_it() {
     let mut bench = Bench::serving(&["a"]);
-    let (ready, down_since) = (bench.answer("a"), Some(bench.now));
+    let ready = bench.answer("a");
+    let down_since = Some(bench.now);
     let failure = Some(Failure::new(Reason::Deadline, "no answer to the probe"));
     bench.engine_does(Condition { reachable: Some(false), down_since, failure, ..Condition::up() });
     assert_eq!(bench.answer("a"), ready, "predictions may be answered all the same");

@@ -53,7 +53,8 @@ pub(crate) fn trees(trees: &[Tree], features: usize) -> Vec<u8> {
         )
     });
     let each = each.collect::<Vec<_>>().join(",");
-    let (count, groups) = (trees.len(), vec!["0"; trees.len()].join(","));
+    let count = trees.len();
+    let groups = vec!["0"; trees.len()].join(",");
     format!(
         "{{\"learner\":{{\"gradient_booster\":{{\"model\":{{\"gbtree_model_param\":\
          {{\"num_trees\":\"{count}\"}},\"tree_info\":[{groups}],\"trees\":[{each}]}},\"name\":\"gbtree\"}},\"learner_model_param\":{{\"base_score\":\

@@ -86,7 +86,9 @@ fn a_package_may_declare_float64() {
         let interface = (framework.interface)(&model, "serving_default").expect("an interface");
         assert_eq!(interface.input("features").expect("an input").dtype, DType::Float64.into());
         let bytes = rows.iter().flat_map(|value: &f64| value.to_le_bytes()).collect();
-        let (content, name, shape) = (Content::Bytes(bytes), "features".into(), vec![2, 2]);
+        let content = Content::Bytes(bytes);
+        let name = "features".into();
+        let shape = vec![2, 2];
         let tensor = Tensor { name, dtype: DType::Float64, shape, content };
         let deadline = Instant::now() + Duration::from_secs(1);
         let call = Call::new(vec![tensor], vec!["margin".into()], deadline);

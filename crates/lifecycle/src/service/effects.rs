@@ -152,7 +152,9 @@ impl Service {
                 return None;
             };
             let shares = Some(&prepared.engine.0) == name && engine.shares_process(id);
-            let (key, id, prepared) = (other.clone(), id.clone(), Arc::clone(prepared));
+            let key = other.clone();
+            let id = id.clone();
+            let prepared = Arc::clone(prepared);
             shares.then_some(Neighbour { key, id, prepared })
         });
         beside.collect()

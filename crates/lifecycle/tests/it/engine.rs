@@ -86,7 +86,8 @@ async fn only_a_call_that_the_engine_had_outlasts_the_patience_with_it() {
     let lease = acquire(&handle, "churn").await.expect("served");
     rig.engine.stop().await;
     let interrupted = lease.interrupted();
-    let (began, deadline) = (Instant::now(), Instant::now() + crate::rig::PATIENCE);
+    let began = Instant::now();
+    let deadline = Instant::now() + crate::rig::PATIENCE;
     let unsent = handle.again(&interrupted, Some(began), deadline);
     let mut sent = pin!(handle.again(&interrupted, None, deadline));
     let unsent = tokio::select! {

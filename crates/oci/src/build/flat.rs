@@ -57,7 +57,8 @@ fn place(directory: &Path, entries: &mut Vec<Entry>, layout: &PackageLayout) {
     }
     let parents = Path::new(layout.directory).ancestors().filter_map(Path::to_str);
     for parent in parents.filter(|parent| !parent.is_empty()) {
-        let (name, path) = (parent.to_owned(), directory.to_owned());
+        let name = parent.to_owned();
+        let path = directory.to_owned();
         entries.push(Entry { name, path, size: None });
     }
     scan::sort(entries);

@@ -124,7 +124,8 @@ async fn calls_over_the_limit_wait_and_control_calls_do_not() {
     let mut waiting = tokio::task::JoinSet::new();
     let one = call(&id, &[], patient());
     for _ in 0..2 {
-        let (client, call) = (Arc::clone(&harness.client), one.clone());
+        let client = Arc::clone(&harness.client);
+        let call = one.clone();
         waiting.spawn(async move { client.predict(call).await });
     }
     harness.arrived(2).await;

@@ -19,7 +19,8 @@ impl Model {
         options: &Options,
         out: &mut [f64],
     ) {
-        let (all, mut memory) = (rows.into(), Memory::default());
+        let all = rows.into();
+        let mut memory = Memory::default();
         let rows = self.input(all, options.output, &mut memory);
         assert_eq!(out.len(), rows.len() * self.columns(options), "the length of the output");
         if self.double.is_some() && options.output != Output::Leaf {

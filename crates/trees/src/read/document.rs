@@ -135,7 +135,8 @@ impl Reading<'_> {
 
     /// The booster. That of old files with dart has another one inside.
     fn booster<D: Document>(&mut self, document: &mut D) -> Result<(), Error> {
-        let (name, mut has_model) = ("gradient_booster", false);
+        let name = "gradient_booster";
+        let mut has_model = false;
         document.object_of(name, &["name"], &mut |document, key| match key {
             "name" => {
                 let name = document.string()?;
@@ -161,7 +162,8 @@ impl Reading<'_> {
 
     fn model<D: Document>(&mut self, document: &mut D) -> Result<(), Error> {
         let keys = ["gbtree_model_param", "trees", "tree_info"];
-        let (mut declared, of_parameters) = (0_usize, "gbtree_model_param");
+        let mut declared = 0_usize;
+        let of_parameters = "gbtree_model_param";
         document.object_of("model", &keys, &mut |document, key| match key {
             "gbtree_model_param" => {
                 document.object_of(of_parameters, &["num_trees"], &mut |document, key| match key {
@@ -214,7 +216,8 @@ impl Reading<'_> {
             "values" => document.numbers(&mut values, self.budget),
             _ => document.skip(),
         })?;
-        let (mut words, mut others) = (Vec::new(), Vec::new());
+        let mut words = Vec::new();
+        let mut others = Vec::new();
         if offsets.is_empty() {
             for value in &values {
                 self.budget.push_text(&mut words, value.to_string())?;
@@ -247,7 +250,8 @@ impl Reading<'_> {
         // before the width. The first tree decides for all.
         let weights = self.content.trees.first().is_none_or(|tree| tree.width > 1);
         arrays.clear();
-        let (mut nodes, mut sets) = (0_usize, 0_u32);
+        let mut nodes = 0_usize;
+        let mut sets = 0_u32;
         document.object_of("a tree", &ARRAYS, &mut |document, key| {
             if let Some(at) = CATEGORICAL.iter().position(|known| *known == key) {
                 sets |= 1 << at;

@@ -28,7 +28,8 @@ pub(crate) fn read(
     extent: Extent,
     budget: &mut Budget,
 ) -> Result<Content, Error> {
-    let (lines, mut header) = (&mut source, Header::default());
+    let lines = &mut source;
+    let mut header = Header::default();
     let first = header.read(lines, budget)?;
     let mut content = header.content(budget)?;
     let mut block = Block::new(extent == Extent::Doubles);

@@ -116,7 +116,9 @@ impl Arrays {
         let sets = self.sets(&mut tree.categories, budget)?;
         let mut nodes = Vec::new();
         budget.reserve(&mut nodes, self.order.len())?;
-        let (mut vectors, mut doubles, mut thresholds) = (Vec::new(), Vec::new(), Vec::new());
+        let mut vectors = Vec::new();
+        let mut doubles = Vec::new();
+        let mut thresholds = Vec::new();
         budget.reserve(&mut doubles, self.doubles.len())?;
         budget.reserve(&mut thresholds, self.thresholds.len())?;
         let mut next = 1;

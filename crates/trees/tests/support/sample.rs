@@ -108,7 +108,8 @@ impl Sample {
     pub(crate) fn json(&self) -> Vec<u8> {
         let trees: Vec<_> = (0..self.trees).map(|tree| self.json_tree(tree)).collect();
         let groups = vec!["0"; self.trees].join(",");
-        let (count, all) = (self.trees, trees.join(","));
+        let count = self.trees;
+        let all = trees.join(",");
         let ends: Vec<_> = (0..=count).map(|end| end.to_string()).collect();
         let model = format!(
             "{{\"gbtree_model_param\":{{\"num_trees\":\"{count}\"}},\"iteration_indptr\":[{}],\
