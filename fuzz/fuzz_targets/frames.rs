@@ -1,5 +1,5 @@
-//! What clients sent, in pieces whose lengths are the input: h2 behind what the server reads with does
-//! what h2 alone does.
+//! Recorded bytes of clients, in pieces whose lengths are the input: h2 behind the reader of the server
+//! does what h2 alone does.
 #![no_main]
 
 // Each target uses a part of what is shared.

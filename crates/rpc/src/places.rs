@@ -45,7 +45,7 @@ pub struct Place {
     is_given_up: bool,
 }
 
-/// What a call holds until the server has ended it.
+/// Something that a call holds until the server has ended it.
 pub trait Held: Send + Unpin + 'static {
     /// Records that the caller does not wait any more.
     fn give_up(&mut self);

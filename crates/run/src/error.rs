@@ -40,7 +40,7 @@ pub enum RunError {
     /// The configured number of calls was in flight until the deadline.
     #[error("too many calls to the engine were in flight until the deadline")]
     Overloaded,
-    /// As many calls as the version may have are in flight, and their callers have given them up.
+    /// All calls that the version may have in flight were given up by their callers.
     #[error(
         "the engine still works on {0} calls of this version that their callers have given up: it takes \
          no more of them until one ends"

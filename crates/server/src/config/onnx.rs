@@ -9,8 +9,7 @@ section! {
     Onnx {
         /// The address of its socket: `unix:/path/of/socket`.
         endpoint: String = "unix:/run/outrigger/onnx.sock";
-        /// The path of the model store in the engine's file system, if it differs from
-        /// `store.path`.
+        /// The model store's path in the engine's file system, if it differs from `store.path`.
         store_path: Option<PathBuf> = "";
         /// HTTP/2 connections to it; there is at least one for each serving thread.
         connections: u32 = "2";

@@ -15,7 +15,8 @@ from outrigger_testenv.variants import tiny
 
 _MODEL = "keys/model"
 _KEYS = 400
-# Of as many keys drawn at random, the numbers in an arm differ by more than this once in a million.
+# If as many keys are drawn at random, the numbers in an arm differ by more than this once in a
+# million.
 _FAR = 70
 _WAIT = 60.0
 _DEFAULTS = {

@@ -56,7 +56,7 @@ class Case:
     neighbour: Callable[["Scene", Turn], Report] | None = lambda scene, turn: scene.neighbour(turn)
     # The largest number of turns, for attacks that take long.
     turns: int = TURNS
-    # Whether any number of turns may follow, since none has something prepared for it alone.
+    # True if any number of turns may follow, since none has something prepared for it alone.
     repeats: bool = False
     # The reason why others are not defended from this attack as far as time goes: the bounds of the
     # neighbour's latency and of the rate of answers may not hold.

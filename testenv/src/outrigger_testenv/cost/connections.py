@@ -13,7 +13,7 @@ _LARGEST = 2**31 - 1
 _INITIAL_WINDOW = 4
 # The entries of HPACK's static table.
 _STATIC = 61
-# What grpc-go sends in a ping to estimate the bandwidth.
+# The content of the pings by which grpc-go estimates the bandwidth.
 _ESTIMATE = bytes.fromhex("02041010090e0707")
 # The largest frame that a peer accepts before it says more.
 FRAME = 16 << 10

@@ -103,7 +103,7 @@ def pushed_tag(program: Path, directory: Path) -> Counted:
     """A pushed tag: what it costs beyond an equally long time without one."""
     quiet, busy = [], []
     with _tag_stack(program, directory) as (counter, push):
-        # What the first one needs is kept for the later ones.
+        # Later ones use what the first one has fetched.
         push()
         for _ in range(_TAGS):
             counter.read()
