@@ -83,6 +83,7 @@ const MEETINGS: Framework = Framework {
     interface: |_, _| Ok(Interface::default()),
     others: None,
     describer: None,
+    remark: None,
 };
 
 fn engine_on(pool: &Pool, budget: &Budget) -> Local {
