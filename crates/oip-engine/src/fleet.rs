@@ -224,8 +224,8 @@ impl Fleet {
 
     /// The fault of a server, for people.
     fn fault(&self, server: usize) -> Option<String> {
-        let report = self.reports[server].as_ref()?;
-        if let Err(away) = &report.state {
+        let report = self.reports[server].as_ref();
+        if let Some(Report { state: Err(away), .. }) = report {
             return Some(away.failure.message.clone());
         }
         let name = &self.names[server];
@@ -239,7 +239,7 @@ impl Fleet {
                 Standing::Ready | Standing::Leaving => None,
             }
         });
-        let remark = || report.remark.as_ref().map(|remark| format!("{name} {remark}"));
+        let remark = || Some(format!("{name} {}", report?.remark.as_ref()?));
         lacking.next().or_else(remark)
     }
 }

@@ -46,7 +46,7 @@ pub struct Reader {
 
 #[derive(Debug)]
 enum Source {
-    Text(text::Source),
+    Text(Box<text::Source>),
     Parquet(Box<parquet::Source>),
 }
 
@@ -60,7 +60,7 @@ impl Reader {
             let file = root.open(path)?;
             Ok(match format {
                 Format::Parquet => Source::Parquet(Box::new(parquet::Source::new(file, &limits)?)),
-                format => Source::Text(text::Source::new(file, format, &limits)?),
+                format => Source::Text(Box::new(text::Source::new(file, format, &limits)?)),
             })
         };
         let source = open().map_err(|cause| Error::new(path, cause))?;

@@ -9,7 +9,16 @@ from outrigger_testenv.binary import repository
 
 SERVICES = ("docker-registry.service", "prometheus.service")
 # The programs that the tests use, without chromium.
-TOOLS = ("docker-registry", "skopeo", "umoci", "buildah", "bwrap", "openssl", "prometheus")
+TOOLS = (
+    "docker-registry",
+    "skopeo",
+    "umoci",
+    "buildah",
+    "bwrap",
+    "openssl",
+    "prometheus",
+    "valgrind",
+)
 
 # Keeps a unit as a directory of flags: enabled, active. As in Debian 12, a runtime mask can
 # be set without a running systemd, but not be undone.

@@ -113,7 +113,7 @@ async fn check_32_retries_are_few_when_every_host_fails() {
         fault(&client).await;
     }
     let sent: usize = servers.iter().map(|server| server.seen().len()).sum();
-    assert!(sent <= 105, "{sent} messages for 100 requests");
+    assert!(sent <= 110, "{sent} messages for 100 requests");
 }
 
 #[tokio::test]

@@ -83,10 +83,14 @@ fn a_version_comes_up_on_one_server_while_the_other_is_down() {
 
 #[test]
 fn a_server_that_has_not_heard_of_a_version_loads_it() {
-    let mut two = Two::new();
-    assert_eq!(two.report(0, Ok(BTreeMap::new())), []);
-    assert_eq!(two.has(1, Standing::Ready), [FromEngine::Up(version(1))]);
-    assert_eq!(two.failure().map(|text| text.contains("a loads m")), Some(true));
+    for has_reported in [false, true] {
+        let mut two = Two::new();
+        if has_reported {
+            assert_eq!(two.report(0, Ok(BTreeMap::new())), []);
+        }
+        assert_eq!(two.has(1, Standing::Ready), [FromEngine::Up(version(1))]);
+        assert_eq!(two.failure().map(|text| text.contains("a loads m")), Some(true));
+    }
 }
 
 #[test]

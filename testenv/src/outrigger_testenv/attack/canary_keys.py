@@ -73,7 +73,7 @@ def _is_split(stack: Stack) -> bool:
 
 
 def _arms(client: Client, digest: str, keys: list[str]) -> Iterator[bool]:
-    """Whether the canary answered, by key."""
+    """By key, true if the canary answered."""
     for key in keys:
         message = request({"age": 30.0}, None)
         message.model.CopyFrom(selector(_MODEL))

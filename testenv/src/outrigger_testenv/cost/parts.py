@@ -1,4 +1,4 @@
-"""What is counted, in parts that run side by side, each on one processor.
+"""The counts, in parts that run side by side, each on one processor.
 
 python -m outrigger_testenv.cost.parts PART --program FILE --processor NUMBER --output FILE
 """

@@ -13,8 +13,8 @@ from outrigger_testenv.stack import Stack
 
 # The limit of a message over gRPC: 64 MiB of a tensor, and what is around it.
 _LARGEST = 65 << 20
-# Predictions of the slow model at a time, of which the engine runs one.
-_SLOW = 3
+# Predictions of the slow model at a time.
+_SLOW = 1
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def _stack(packages: Mapping[Served, Path]) -> Iterator[tuple[Stack, Place]]:
     configuration = {
         "server": {"oip": address, "max_message": f"{_LARGEST}B", "compression": "both"},
         "auth": {"anonymous": ["predict", "read", "change"]},
-        "engine": {"max_in_flight": 1},
+        "engine": {"max_in_flight": 4},
         "limits": {"models": {"slow": _SLOW}},
     }
     models = [{"name": each.name, "preload": True} for each in packages]
