@@ -107,7 +107,7 @@ test-rust: venv tools ## the Rust tests
 	env --unset=MAKEFLAGS $(CARGO) test --workspace --no-fail-fast
 
 .PHONY: test-fuzz
-test-fuzz: venv ## the fuzz targets that build fast, on their corpora and for some seconds
+test-fuzz: ## the fuzz targets that build fast, on their corpora and for some seconds
 	fuzz/run 5 quick
 
 TESTS := test-rust test-stacks test-environment test-parts
@@ -302,7 +302,7 @@ attack: venv build tools ## attack the real processes: a table of what it costs 
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick) $(if $(DOCS),--docs)
 
 .PHONY: fuzz
-fuzz: venv ## fuzz the readers and the transcoder; FUZZ_SECONDS=600 per target
+fuzz: ## fuzz the readers and the transcoder; FUZZ_SECONDS=600 per target
 	fuzz/run $(or $(FUZZ_SECONDS),600)
 
 .PHONY: clean

@@ -4,7 +4,6 @@ import pandas as pd
 import pytest
 
 from outrigger_testenv import slow, variants
-from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.slow import flooded
 
 SLOW, NEIGHBOUR = "slow", "neighbour"
@@ -37,8 +36,5 @@ def test_other_models_answer_beside_an_input_whose_run_takes_long(stack, runs):
         while flood.is_alive():
             call(stack, NEIGHBOUR, 2.0)
             answered += 1
-        # The engine runs as many of the model's calls as it has cores; further ones wait in vain.
-        with pytest.raises(OutriggerError):
-            call(stack, SLOW, 2.0)
     assert answered > 20
     print(f"\n  {answered} answers of the neighbour in {SECONDS:g} s")
