@@ -1,11 +1,10 @@
 """The comparison of two programs: cases, their variations, and masks."""
 
 import json
-from collections import Counter
 
 import pytest
 
-from outrigger_testenv.same import cases, seeds
+from outrigger_testenv.same import cases
 from outrigger_testenv.same.mask import Mask
 from outrigger_testenv.same.vary import variations
 
@@ -65,9 +64,3 @@ def test_the_usual_delay_before_a_retry_is_kept():
     usual = {"retry_after_ms": "200", "retryDelay": "0.200s"}
     assert Mask({})(usual) == usual
     assert Mask({})({"retryDelay": "0.300s"}) == {"retryDelay": "<measured>"}
-
-
-def test_the_readers_that_are_fuzzed_begin_with_the_cases():
-    targets = Counter(target for case in cases.read() for target, _ in seeds.inputs(case))
-    assert set(targets) == {"golden", "inference", "json", "metadata", "raw", "rows"}
-    assert min(targets.values()) > 50
