@@ -17,7 +17,7 @@ fn environment(part: Duration, drain: Duration) -> Environment {
 }
 
 /// Interrupts a job when so many rows are done. `drain` is the wait for its requests.
-async fn interrupted(job: Job, place: &Place, (done, drain): (u64, Duration)) {
+async fn interrupted(job: Job, place: &Place, done: u64, drain: Duration) {
     let watch = Watch::default();
     let watched = watch.clone();
     let store = place.store();
@@ -73,7 +73,7 @@ async fn an_interrupted_job_keeps_what_is_scored() {
     let file = place.rows("a.parquet", 0..60);
     let mut job = place.job(&[&file], &[&slow.address()]);
     job.chunk_rows = Some(1000);
-    interrupted(job.clone(), &place, (12, Duration::ZERO)).await;
+    interrupted(job.clone(), &place, 12, Duration::ZERO).await;
     let status = Status::read(&place.store()).expect("a job");
     assert_eq!((status.scored, status.dead, status.committed), (12, 0, 0));
     let other = host().await;
@@ -97,7 +97,7 @@ async fn the_answers_in_flight_are_waited_for_when_a_job_is_interrupted() {
     let file = place.rows("a.parquet", 0..600);
     let mut job = place.job(&[&file], &[&slow.address()]);
     (job.chunk_rows, job.concurrency) = (Some(1000), 2);
-    interrupted(job, &place, (12, Duration::from_secs(60))).await;
+    interrupted(job, &place, 12, Duration::from_secs(60)).await;
     let in_flight = sent(&slow).into_iter().max().expect("requests");
     let status = Status::read(&place.store()).expect("a job");
     assert!(status.scored > 12 && status.scored == in_flight as u64 + 1, "{}", status.scored);

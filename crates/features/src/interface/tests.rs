@@ -313,7 +313,8 @@ fn refusal(vocabularies: &[&str], categories: &[(Option<usize>, &[&str])]) -> Op
 
 #[test]
 fn a_vocabulary_has_the_categories_of_its_column_in_their_order() {
-    let (right, reversed) = (r#"["x", "y"]"#, r#"["y", "x"]"#);
+    let right = r#"["x", "y"]"#;
+    let reversed = r#"["y", "x"]"#;
     let message = r#"inputs[0].features[1].vocabulary: metadata.json says its words are ["y", "x"]; the model says the categories of the column are ["x", "y"]"#;
     let list: &[&str] = &["x", "y"];
     for column in [Some(1), None] {

@@ -296,7 +296,8 @@ fn a_request_that_enters_at_once_counts_and_waits_for_no_turn() {
 
 #[tokio::test]
 async fn beyond_the_limit_of_a_model_requests_wait_in_turn_whatever_their_version() {
-    let (model, now) = (Arc::<ModelLoad>::default(), Instant::now());
+    let model = Arc::<ModelLoad>::default();
+    let now = Instant::now();
     let [one, other] = [0, 1].map(|_| Load::of(&model, Arc::default()));
     one.allow(2);
     let enter = |load: &Arc<Load>, caller| load.enter(&ask(caller, now));
@@ -345,7 +346,8 @@ fn callers_beyond_the_limit_of_their_model_get_as_many_answers_as_one_caller() {
 
 #[tokio::test]
 async fn requests_that_wait_for_an_engine_that_is_given_up_get_its_failure() {
-    let (turns, now) = (Arc::<outrigger_score::Turns>::default(), Instant::now());
+    let turns = Arc::<outrigger_score::Turns>::default();
+    let now = Instant::now();
     let load = Load::of(&Arc::default(), Arc::new(Flight::new(Arc::clone(&turns))));
     let _running: Vec<_> = (0..FIRST).map(|_| load.enter(&ask(1, now)).unwrap()).collect();
     let mut waits = waiting(load.enter(&ask(1, now)));

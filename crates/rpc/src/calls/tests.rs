@@ -205,7 +205,8 @@ async fn a_call_that_is_given_up_keeps_its_place_until_the_server_has_ended_it()
     let mut server = Server::start().await;
     let (calls, _) = calls(server.address, Settings::default());
     let places = Places::new(2);
-    let (share, other) = (places.share(), places.share());
+    let share = places.share();
+    let other = places.share();
     let soon = || tokio::time::Instant::now() + Duration::from_secs(60);
     let place = share.enter(soon()).await.expect("a place");
     let head = Head::new(Uri::from_static("http://localhost"), "/package.Service/Method");
