@@ -291,7 +291,7 @@ impl Manifest {
 
     /// Removes the files of attempts that lost, those that were never finished, and the parts, which the
     /// commits have too. Files with other names than these have are left alone.
-    fn sweep(&self, store: &Store) -> std::io::Result<()> {
+    pub(crate) fn sweep(&self, store: &Store) -> std::io::Result<()> {
         let files = self.files().chain(self.dead_letters());
         let named: BTreeSet<_> = files.map(|file| file.name.as_str()).collect();
         for directory in [DATA, DEAD] {

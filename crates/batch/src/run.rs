@@ -92,9 +92,15 @@ async fn run_job(
     let planned = match uninterrupted(&watch, blocking(move || find(&place))).await? {
         Some((plan, manifest)) => {
             plan.check(&job, &input.files)?;
-            // A finished job needs no host.
+            // A finished job needs no host. The worker that finished it may have been killed before it
+            // had removed what the manifest does not name; no result depends on that.
             if let Some(manifest) = manifest {
-                return Ok(manifest);
+                let place = store.clone();
+                return blocking(move || {
+                    let _ = manifest.sweep(&place);
+                    Ok(manifest)
+                })
+                .await;
             }
             Some(plan)
         }
