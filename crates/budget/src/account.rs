@@ -128,6 +128,11 @@ impl Account {
         self.0.used.load(Relaxed)
     }
 
+    /// The bytes that an owner holds, and those who share its counter by chance.
+    pub fn held_by(&self, Owner(slot): Owner) -> u64 {
+        self.0.owners[slot].load(Relaxed)
+    }
+
     /// The reasons with which it refuses.
     pub(crate) fn reasons(&self) -> [Reason; 2] {
         [self.0.refusals.busy, self.0.refusals.too_large]

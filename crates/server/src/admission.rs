@@ -182,8 +182,11 @@ impl Gate {
     /// Takes what a prediction needs beside a place.
     fn needed(&self, party: &Party, peer: &Peer) -> Result<(Share<Party>, Charge), Full> {
         let share = self.per_caller.take(|| party.clone()).ok_or(Full::Caller)?;
-        let reserved = self.reserve(party, self.needs_of(peer)).map_err(Full::Memory)?;
-        Ok((share, reserved))
+        let reserved = match peer.habit().needs.get() {
+            Some(bytes) => self.reserve(party, bytes),
+            None => self.reserve_first(party),
+        };
+        Ok((share, reserved.map_err(Full::Memory)?))
     }
 
     /// The memory that a request of this peer is expected to need.
@@ -197,6 +200,19 @@ impl Gate {
         let owner = Owner::of(party);
         match self.requests.reserve(owner, bytes) {
             Err(_) if self.working.taken() <= FEW => {
+                self.requests.reserve(owner, bytes.min(self.requests.limit() / UNKNOWN))
+            }
+            reserved => reserved,
+        }
+    }
+
+    /// Reserves memory for the first prediction of a connection, as much as the latest ones of others
+    /// needed. If that is not free, a caller that holds none gets as much as a request about which
+    /// nothing is known, so that it does not wait for the large requests of others.
+    fn reserve_first(&self, party: &Party) -> Result<Charge, Lack> {
+        let (owner, bytes) = (Owner::of(party), self.needs.get().unwrap_or_default());
+        match self.reserve(party, bytes) {
+            Err(_) if self.requests.held_by(owner) == 0 => {
                 self.requests.reserve(owner, bytes.min(self.requests.limit() / UNKNOWN))
             }
             reserved => reserved,

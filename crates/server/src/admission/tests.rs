@@ -6,7 +6,7 @@ use outrigger_budget::Budget;
 use super::*;
 use crate::limits::Limit as PerKey;
 
-/// Memory for 76.8 MiB of requests, of which one caller may take half.
+/// Memory for 64 MiB of requests, of which one caller may take half.
 const MEMORY: u64 = 256 << 20;
 const MIB: u64 = 1 << 20;
 
@@ -245,6 +245,22 @@ async fn an_estimate_that_is_too_high_lets_a_few_in_and_is_corrected() {
     }
     few[0].place.learn(MIB);
     now(&mut next).await.expect("there is room");
+}
+
+/// The large requests of one caller are no reason to keep another one's first request waiting.
+#[test]
+fn a_caller_that_holds_no_memory_does_not_wait_for_the_large_requests_of_others() {
+    let rig = rig(1000, 1);
+    let small = peer(1);
+    small.habit().needs.learn(MIB);
+    let _few: Vec<_> = (0..FEW).map(|_| rig.enter(&small).expect("its share")).collect();
+    let large = peer(1);
+    large.habit().needs.learn(24 * MIB);
+    let seat = rig.enter(&large).expect("its share");
+    seat.place.learn(24 * MIB);
+    let other = rig.seat(2);
+    assert!(other.reserved.bytes() <= MEMORY / UNKNOWN, "{}", other.reserved.bytes());
+    rig.waits(2);
 }
 
 #[tokio::test]
