@@ -1,10 +1,13 @@
 """The comparison of two programs: cases, their variations, and masks."""
 
 import json
+from fnmatch import filter as matching
 
 import pytest
+import yaml
 
-from outrigger_testenv.same import cases
+from outrigger_testenv.same import cases, senders
+from outrigger_testenv.same.__main__ import compare, reasons
 from outrigger_testenv.same.mask import Mask
 from outrigger_testenv.same.vary import variations
 
@@ -33,6 +36,46 @@ def test_there_are_two_thousand_cases_whose_names_are_unique():
     assert len(found) >= 2000
     assert len({case.name for case in found}) == len(found)
     assert {case.kind for case in found} == set(cases.KINDS)
+
+
+def test_each_call_that_is_no_variation_can_be_sent():
+    calls = [case for case in cases.read() if case.name.count("/") == 1 and "call" in case.content]
+    assert calls
+    for case in calls:
+        senders.message_of(case.content)
+
+
+def test_what_is_allowed_and_what_no_case_yields_exists_and_has_its_reason():
+    names = [case.name for case in cases.read()]
+    for entry in yaml.safe_load((cases.DATA / "allowed.yaml").read_text()):
+        assert set(entry) == {"cases", "what", "why"}
+        is_of_metrics = entry["cases"].startswith("metrics/")
+        assert is_of_metrics or matching(names, entry["cases"]), entry
+    explained = yaml.safe_load((cases.DATA / "reasons.yaml").read_text())
+    assert set(explained) <= reasons()
+
+
+OUTCOME = {"status": 200, "text": "old", "body": "a\nb"}
+ENTRY = {"cases": "http/*", "what": '^ +"text": ', "why": "the text was changed"}
+
+
+@pytest.mark.parametrize(
+    ("case", "now", "faults", "unused"),
+    [
+        pytest.param("http/a", OUTCOME, 0, 1, id="nothing"),
+        pytest.param("http/a", {**OUTCOME, "text": "new"}, 0, 0, id="allowed"),
+        pytest.param("http/a", {**OUTCOME, "text": "new", "status": 400}, 1, 0, id="another line"),
+        pytest.param("grpc/a", {**OUTCOME, "text": "new"}, 1, 1, id="another case"),
+        pytest.param("http/a", {**OUTCOME, "body": "a\r\nb"}, 1, 1, id="end of a line"),
+    ],
+)
+def test_a_difference_is_a_fault_unless_an_entry_allows_each_line_of_it(case, now, faults, unused):
+    found, left = compare({case: OUTCOME}, {case: now}, [ENTRY])
+    assert (len(found), len(left)) == (faults, unused)
+
+
+def test_a_case_without_an_outcome_is_a_fault():
+    assert list(compare({"http/a": OUTCOME}, {}, [])[0]) == ["http/a"]
 
 
 @pytest.mark.parametrize(

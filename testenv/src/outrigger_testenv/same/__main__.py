@@ -37,28 +37,38 @@ def main() -> int:
         packages.make(made)
         before = options.before or _anchor()
         old, new = _record(made, directory, {"old": before, "new": outrigger()}, options.only)
-    entries = yaml.safe_load((DATA / "allowed.yaml").read_text()) or []
-    used, faults, differing = set(), 0, 0
+    entries = yaml.safe_load((DATA / "allowed.yaml").read_text())
+    found, unused = compare(old, new, entries)
+    faults = [line for lines in found.values() for line in lines[:_LINES]]
+    if not options.only:
+        if not options.before:
+            faults += [f"== allowed.yaml allows what does not differ: {entry}" for entry in unused]
+        faults += [f"== {problem}" for problem in _unseen(new)]
+    for line in faults:
+        print(line)
+    differ = sum(old.get(case) != new.get(case) for case in {*old, *new})
+    seconds = time.monotonic() - began
+    print(f"same: {len(new)} cases, {differ} differ, {len(found)} without reason, {seconds:.0f} s")
+    return 1 if faults else 0
+
+
+def compare(
+    old: dict[str, Any], new: dict[str, Any], entries: list[dict[str, str]]
+) -> tuple[dict[str, list[str]], list[dict[str, str]]]:
+    """The differences that no entry allows, by case, and the entries that allow none.
+
+    An entry allows those lines of differences that match its `what`, in the cases of its pattern.
+    """
+    found, used = {}, []
     for case in sorted({*old, *new}):
         lines = _difference(old.get(case), new.get(case))
-        if not lines:
-            continue
-        differing += 1
-        allowed = {entry["cases"] for entry in entries if fnmatchcase(case, entry["cases"])}
-        used |= allowed
-        if not allowed:
-            faults += 1
-            print("\n".join([f"== {case}", *lines[:_LINES]]))
-    if not options.only:
-        for unused in {entry["cases"] for entry in entries} - used:
-            faults += 1
-            print(f"== allowed.yaml allows differences of {unused}, and there are none")
-        for problem in _unseen(new):
-            faults += 1
-            print(f"== {problem}")
-    seconds = time.monotonic() - began
-    print(f"same: {len(new)} cases, {differing} differ, {faults} faults, in {seconds:.0f} s")
-    return 1 if faults else 0
+        mine = [entry for entry in entries if fnmatchcase(case, entry["cases"])]
+        changed = [line[1:] for line in lines if line.startswith(("-", "+"))]
+        allowing = [[entry for entry in mine if re.search(entry["what"], it)] for it in changed]
+        used += [entry for each in allowing for entry in each]
+        if not all(allowing):
+            found[case] = [f"== {case}", *lines]
+    return found, [entry for entry in entries if entry not in used]
 
 
 def _anchor() -> Path:
@@ -72,27 +82,35 @@ def _anchor() -> Path:
 def _record(made: Path, directory: Path, programs: dict[str, Path], only: str) -> list[dict]:
     """The outcomes of both programs, recorded side by side."""
     running = []
-    for name, program in programs.items():
-        output = directory / f"{name}.json"
-        command = [sys.executable, "-m", "outrigger_testenv.same.record", "--packages", made]
-        command += ["--output", output, "--only", only]
-        environment = {**os.environ, "OUTRIGGER_BIN": str(program)}
-        running.append((subprocess.Popen(command, env=environment), output))
-    for process, _ in running:
-        if process.wait() != 0:
-            raise SystemExit("the cases could not be recorded, see above")
+    try:
+        for name, program in programs.items():
+            output = directory / f"{name}.json"
+            command = [sys.executable, "-m", "outrigger_testenv.same.record", "--packages", made]
+            command += ["--output", output, "--only", only]
+            environment = {**os.environ, "OUTRIGGER_BIN": str(program)}
+            running.append((subprocess.Popen(command, env=environment), output))
+        for process, _ in running:
+            if process.wait() != 0:
+                raise SystemExit("the cases could not be recorded, see above")
+    finally:
+        for process, _ in running:
+            process.terminate()
     return [json.loads(output.read_text()) for _, output in running]
+
+
+def reasons() -> set[str]:
+    """The reasons that docs/errors.md lists."""
+    page = (repository() / "docs" / "errors.md").read_text()
+    return set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE))
 
 
 def _unseen(outcomes: dict[str, Any]) -> Iterator[str]:
     """Reasons that no case yields although `reasons.yaml` does not say why, or the other way
     round.
     """
-    page = (repository() / "docs" / "errors.md").read_text()
-    reasons = set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE))
-    seen = reasons & set(_texts(outcomes))
+    seen = reasons() & set(_texts(outcomes))
     explained = yaml.safe_load((DATA / "reasons.yaml").read_text())
-    for reason in sorted(reasons - seen - set(explained)):
+    for reason in sorted(reasons() - seen - set(explained)):
         yield f"no case yields {reason}"
     for reason in sorted(set(explained) & seen):
         yield f"reasons.yaml says that no case yields {reason}, and one does"
@@ -113,8 +131,22 @@ def _difference(old: Any, new: Any) -> list[str]:
     """The lines by which two outcomes differ; none if they are equal."""
     if old == new:
         return []
-    texts = [json.dumps(each, indent=1, ensure_ascii=False).splitlines() for each in (old, new)]
-    return list(difflib.unified_diff(*texts, "before", "now", n=1, lineterm=""))
+    texts = [
+        json.dumps(_in_lines(each), indent=1, ensure_ascii=False).splitlines()
+        for each in (old, new)
+    ]
+    return list(difflib.unified_diff(*texts, n=1, lineterm=""))[2:]
+
+
+def _in_lines(value: Any) -> Any:
+    """The value with its texts of several lines as lists."""
+    if isinstance(value, dict):
+        return {key: _in_lines(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_in_lines(each) for each in value]
+    if isinstance(value, str) and "\n" in value:
+        return value.split("\n")
+    return value
 
 
 def _parser() -> argparse.ArgumentParser:

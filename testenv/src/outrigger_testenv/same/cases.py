@@ -24,6 +24,7 @@ KINDS = (
     "commands",
     "faults",
     "full",
+    "crowd",
     "jobs",
     "xgboost",
 )

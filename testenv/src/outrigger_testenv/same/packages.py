@@ -31,6 +31,16 @@ FAULTS = {
 }
 """The packages of the models whose cases are about what goes wrong, by model."""
 
+CROWDS = (
+    *(
+        f"{name}-{front}"
+        for name in ("crowd", "limited")
+        for front in ("http", "low", "grpc", "users", "oip", "oip-grpc")
+    ),
+    "given-up",
+)
+"""The models of `scripted` whose places are taken: each for one case, since they learn from it."""
+
 NAMES = ("arms", "everything", "machine", "tiny", "trees")
 _COLUMNS = 40
 

@@ -19,6 +19,7 @@ _SAMPLE = re.compile(r"^([a-zA-Z_:]+(?:\{.*\})?) ", re.MULTILINE)
 _WORLDS = (
     (worlds.usual, ("http", "grpc", "oip", "configuration", "commands")),
     (worlds.faults, ("faults", "full", "jobs", "xgboost")),
+    (worlds.crowds, ("crowd",)),
 )
 
 

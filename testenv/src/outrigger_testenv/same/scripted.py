@@ -30,7 +30,7 @@ class Scripted(inference_pb2_grpc.GRPCInferenceServiceServicer):
     """The server. Use it as a context manager."""
 
     def __init__(self):
-        self._server = grpc.server(ThreadPoolExecutor(16))
+        self._server = grpc.server(ThreadPoolExecutor(40))
         inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._held, self._changed = 0, threading.Condition()

@@ -24,13 +24,8 @@ from outrigger_testenv.same.scripted import HELD, Scripted
 TIMEOUT = 20.0
 # Files that commands write are outcomes too, up to so many bytes of each.
 KEPT = 1 << 16
-HELD_REQUEST = {
-    "call": "outrigger.v1.PredictionService/Predict",
-    "message": {
-        "model": {"name": "scripted"},
-        "treatments": [{"features": {"told": {"number": HELD}, "value": {"number": 1}}}],
-    },
-}
+# The request that the scripted engine holds.
+_HELD = {"features": {"told": {"number": HELD}, "value": {"number": 1}}}
 # The messages of methods of XGBoost Serving's interface that do not predict.
 _OF_XGBOOST_SERVING = {
     "GetModelStatus": "GetModelStatus",
@@ -55,7 +50,11 @@ class ByContent:
 
 
 class Holding:
-    """Sends cases while the scripted engine holds as many requests as each case says."""
+    """Sends cases while the scripted engine holds as many requests as each case says.
+
+    They are requests to the model `of`. Their callers give them up after `given_up` seconds, before
+    the case is sent.
+    """
 
     def __init__(self, send: Any, grpc: "Grpc", scripted: Scripted):
         self._send, self._grpc, self._scripted = send, grpc, scripted
@@ -63,9 +62,12 @@ class Holding:
     def __call__(self, content: Mapping[str, Any]) -> dict[str, Any]:
         count = content.get("held", 0)
         self._scripted.hold()
-        held = [self._grpc.begin(HELD_REQUEST) for _ in range(count)]
+        held = [self._grpc.begin(content) for _ in range(count)]
         try:
             self._scripted.wait_until_held(count)
+            if "given_up" in content:
+                while held:
+                    held.pop().exception()
             return self._send(content)
         finally:
             self._scripted.release()
@@ -114,9 +116,12 @@ class Grpc:
             channel.close()
 
     def begin(self, content: Mapping[str, Any]) -> grpc.Future:
-        """Sends a case and does not wait for its answer."""
-        call = self._channels["grpc"].unary_unary(f"/{content['call']}")
-        return call.future(message_of(content), timeout=TIMEOUT)
+        """Sends one of the requests that are held while a case is sent."""
+        message = {"model": {"name": content.get("of", "scripted")}, "treatments": [_HELD]}
+        call = "outrigger.v1.PredictionService/Predict"
+        encoded = message_of({"call": call, "message": message})
+        sent = self._channels["grpc"].unary_unary(f"/{call}")
+        return sent.future(encoded, timeout=content.get("given_up", TIMEOUT))
 
     def __call__(self, content: Mapping[str, Any]) -> dict[str, Any]:
         service, method = content["call"].rsplit("/", 1)

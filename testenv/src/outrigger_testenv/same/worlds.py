@@ -1,4 +1,6 @@
-"""The stacks that cases are sent to: one that serves every package, and one of what goes wrong."""
+"""The stacks that cases are sent to: one that serves every package, one of what goes wrong, and one
+whose engine holds requests.
+"""
 
 import json
 import os
@@ -50,11 +52,39 @@ def usual(made: Path) -> Iterator[World]:
         for name in packages.NAMES:
             stack.push(ModelPackage(made / name), name)
         stack.push(ModelPackage(made / "tiny"), TABLE)
-        stack.start()
-        for model in models:
-            stack.client().load(model["name"])
+        _start(stack)
         with _senders(stack, made, {}) as running:
             yield running
+
+
+@contextmanager
+def crowds(made: Path) -> Iterator[World]:
+    """Starts a stack whose scripted engine runs more requests than a version has places."""
+    (port,) = free_ports(1)
+    with Scripted() as scripted:
+        overrides = {
+            "server": {"oip": f"127.0.0.1:{port}", "default_deadline": "1s"},
+            "engines": {
+                "remote": {"kind": "oip", "endpoint": scripted.address, "max_in_flight": 32}
+            },
+            "limits": {
+                "models": {name: 1 for name in packages.CROWDS if name.startswith("limited")}
+            },
+        }
+        models = [{"name": name} for name in packages.CROWDS]
+        with Stack(overrides, models, False, start=False, engine=False) as stack:
+            for name in packages.CROWDS:
+                stack.push(ModelPackage(made / "scripted"), name)
+            _start(stack)
+            with _senders(stack, made, {}, scripted) as running:
+                yield running
+
+
+def _start(stack: Stack) -> None:
+    """Starts a stack, and loads its models."""
+    stack.start()
+    for model in stack.serve.config["models"]:
+        stack.client().load(model["name"])
 
 
 @contextmanager
