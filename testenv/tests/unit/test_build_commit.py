@@ -110,6 +110,16 @@ def test_a_release_build_is_beside_the_build_for_tests(build, checkout, tmp_path
     assert not (directory.parent / commit).exists()
 
 
+def test_the_working_trees_crates_are_not_taken_for_those_of_the_commit(build, checkout, tmp_path):
+    compiled = checkout / "target" / "debug" / "deps" / "libcore.rlib"
+    compiled.touch()
+    commit = git(checkout, "rev-parse", "HEAD")
+    assert build(commit).returncode == 0
+    # Cargo compiles files that are newer than its output.
+    file = tmp_path / "cache" / "outrigger" / "commits" / commit / "source" / "main"
+    assert file.stat().st_mtime > compiled.stat().st_mtime
+
+
 def test_a_commit_that_is_not_in_the_history_cannot_be_built(build):
     done = build("0123456789" * 4)
     assert (done.returncode, done.stdout) == (69, "")
