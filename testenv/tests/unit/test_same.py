@@ -31,18 +31,23 @@ def test_a_seed_always_draws_the_same_variations():
     assert DOCUMENT == {"user": {"age": 30}, "treatments": [{"id": "a"}, {"id": "b"}]}
 
 
-def test_there_are_two_thousand_cases_whose_names_are_unique():
+def can_be_sent(case):
+    try:
+        if "call" in case.content:
+            senders.message_of(case.content)
+    except senders.Unsendable:
+        return False
+    return True
+
+
+def test_there_are_two_thousand_cases_that_can_be_sent_and_whose_names_are_unique():
     found = cases.read()
-    assert len(found) >= 2000
     assert len({case.name for case in found}) == len(found)
     assert {case.kind for case in found} == set(cases.KINDS)
-
-
-def test_each_call_that_is_no_variation_can_be_sent():
-    calls = [case for case in cases.read() if case.name.count("/") == 1 and "call" in case.content]
-    assert calls
-    for case in calls:
-        senders.message_of(case.content)
+    sent = [case.name for case in found if can_be_sent(case)]
+    assert len(sent) >= 2000
+    # Only variations may have no form in protobuf.
+    assert {case.name for case in found if case.name.count("/") == 1} <= set(sent)
 
 
 def test_what_is_allowed_and_what_no_case_yields_exists_and_has_its_reason():

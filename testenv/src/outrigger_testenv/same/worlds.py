@@ -26,8 +26,8 @@ from outrigger_testenv.stack import Stack, library
 # The package `tiny`, with an input for each of its features.
 TABLE = "table"
 SPARSE = "sparse"
-# Seconds until a model is loaded, or has failed.
-_LOADED = 30.0
+# Seconds until a model is loaded, or has failed; those of models that have to be loaded.
+_LOADED, _SERVED = 30.0, 120.0
 
 Sender = Callable[[Mapping[str, Any]], dict[str, Any]]
 
@@ -84,7 +84,7 @@ def _start(stack: Stack) -> None:
     """Starts a stack, and loads its models."""
     stack.start()
     for model in stack.serve.config["models"]:
-        stack.client().load(model["name"])
+        stack.client(timeout=_SERVED).load(model["name"])
 
 
 @contextmanager
