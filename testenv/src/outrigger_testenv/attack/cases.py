@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from outrigger_testenv.attack import (
     browsers,
+    canary_keys,
     connections,
     directories,
     engines,
@@ -48,6 +49,7 @@ _ALL: list[Case] = [
     *names.CASES,
     *overload.CASES,
     *engines.CASES,
+    *canary_keys.CASES,
     *stores.CASES,
     *remotes.CASES,
     *pods.CASES,
