@@ -1,5 +1,6 @@
-"""Models whose load or run takes a given time, without using a processor."""
+"""Models whose load or run takes long, without using a processor."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from outrigger_testenv.client import Client, request, selector
 from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.variants import good, tiny_builder
 
-# The age of the user for whom a run of `at_a_call` takes long. The generated first request has 30.
+# The age of the user for whom a run of `at_a_call` has no end. The generated first request has 30.
 AGE = 13.0
 # Each of these callers calls once in this time, in seconds.
 _CALLERS, _DEADLINE = 8, 0.2
@@ -23,21 +24,32 @@ def slow(directory: Path, seconds: float) -> ModelPackage:
     return tiny_builder().build(_sleeper(seconds), directory)
 
 
-def at_a_call(directory: Path, seconds: float) -> ModelPackage:
-    """A model whose run takes the given time for a user of the age `AGE`, and scores as `good`."""
+def at_a_call(directory: Path, pipe: Path) -> ModelPackage:
+    """A model that scores as `good`. Its run for a user of the age `AGE` reads a named pipe, which
+    TensorFlow does not interrupt: it goes on until somebody opens the pipe to write.
+    """
     import tensorflow as tf
 
+    os.mkfifo(pipe)
+    shape = {"output_types": [tf.string], "output_shapes": [[]]}
+
     def score(user, offer):
-        is_long = tf.cast(tf.reduce_any(tf.equal(user, AGE)), tf.float32)
-        return good(user, offer) + 0 * tf.cast(late_number(seconds * is_long), tf.float32)
+        is_long = tf.reduce_any(tf.equal(user, AGE))
+        file = tf.where(is_long, str(pipe), os.devnull)
+        # The file has no line, and the whole has one element.
+        lines = tf.raw_ops.TextLineDataset(filenames=file, compression_type="", buffer_size=0)
+        last = tf.raw_ops.TensorDataset(components=[tf.constant("")], output_shapes=[[]])
+        lines = tf.raw_ops.ConcatenateDataset(input_dataset=lines, another_dataset=last, **shape)
+        (line,) = tf.raw_ops.DatasetToSingleElement(dataset=lines, **shape)
+        return good(user, offer) + 0 * tf.cast(tf.strings.length(line), tf.float32)
 
     return tiny_builder().build(score, directory)
 
 
 @contextmanager
-def flooded(target: str, name: str, seconds: float) -> Iterator[threading.Thread]:
+def flooded(target: str, name: str, seconds: float, pipe: Path) -> Iterator[threading.Thread]:
     """Calls such a model 40 times a second, for a user of the age `AGE` and with deadlines of 200
-    ms. Yields the thread that does so, and waits for its end.
+    ms. Yields the thread that does so, waits for its end, and ends the runs.
     """
     message = request({"age": AGE}, None)
     message.model.CopyFrom(selector(name))
@@ -61,6 +73,8 @@ def flooded(target: str, name: str, seconds: float) -> Iterator[threading.Thread
         yield thread
     finally:
         thread.join()
+        with suppress(OSError):
+            os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
 
 
 def late_number(seconds):
