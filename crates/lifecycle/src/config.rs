@@ -21,6 +21,9 @@ pub struct Config {
     pub pull_concurrency: usize,
     /// The longest time for one pull's transfers; it then fails, and a later pull resumes.
     pub pull_timeout: Duration,
+    /// A pull gives its place to one that waits if it receives less than
+    /// [`outrigger_oci::Timeouts::least`] in this time.
+    pub pull_turn: Duration,
     /// The number of layers of one image fetched at the same time.
     pub layer_concurrency: usize,
     /// The limit of requested tags and digests that are looked up or brought up for the first time
@@ -154,6 +157,7 @@ impl Default for Config {
             tunables: Tunables::default(),
             pull_concurrency: 8,
             pull_timeout: Duration::from_secs(3600),
+            pull_turn: Duration::from_secs(5),
             layer_concurrency: 4,
             max_unproven: policy.max_unproven,
             max_absent: policy.max_absent,

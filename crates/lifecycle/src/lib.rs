@@ -52,7 +52,7 @@ pub use outrigger_trials::{
     ShadowedView, TagCanaryView, VerdictView, limit_models, model_label,
 };
 pub use package::{Golden, ModelFiles, training_profile};
-pub use pull::{Deadline, Pull};
+pub use pull::{Pull, Turn};
 pub use replay::Replayed;
 pub use service::{Service, start};
 pub use snapshot::{

@@ -15,7 +15,12 @@ use outrigger_store::{Error, Package, Reservation, Store, Tree};
 use outrigger_trace::{Parent, SpanKind};
 use tokio::time::{Instant, timeout_at};
 
-use crate::{blocking::blocking, error::store_failure, metrics};
+use crate::{
+    blocking::blocking,
+    error::store_failure,
+    metrics,
+    places::{Pace, PullPlace},
+};
 
 /// The number of attempts when layers vanish or become corrupt between download and unpacking.
 const ATTEMPTS: usize = 3;
@@ -37,34 +42,39 @@ pub struct Pull<'a> {
     pub memory: Option<&'a Account>,
     /// Counts the bytes of layers as they arrive.
     pub progress: &'a Progress,
-    /// The time at which the download of layers ends if it is not complete; `None`: never.
-    pub deadline: Option<Deadline>,
+    /// The place and the time that the download of layers has; `None`: it is alone, without limit.
+    pub turn: Option<Turn<'a>>,
 }
 
-/// The time limit of a pull.
+/// A place and a time limit for a pull's transfers.
 #[derive(Debug, Clone, Copy)]
-pub struct Deadline {
+pub struct Turn<'a> {
+    place: &'a PullPlace,
+    pace: Pace,
     /// The time at which it ends.
     at: Instant,
     /// Its length.
     limit: Duration,
 }
 
-impl Deadline {
+impl<'a> Turn<'a> {
     /// A time limit that begins now.
-    pub fn within(limit: Duration) -> Self {
-        Self { at: Instant::now() + limit, limit }
+    pub(crate) fn new(place: &'a PullPlace, pace: Pace, limit: Duration) -> Self {
+        Self { place, pace, at: Instant::now() + limit, limit }
     }
 
-    /// Runs a transfer from `registry` until the deadline.
+    /// Runs a transfer from `registry` until the time limit, and again from its beginning after each
+    /// time that it has given its place to another pull.
     ///
     /// # Errors
-    /// `REGISTRY_UNAVAILABLE` at the deadline, or the failure of the transfer.
-    pub(crate) async fn limit<T>(
+    /// `REGISTRY_UNAVAILABLE` at the time limit, or the failure of the transfer.
+    pub(crate) async fn run<T, F: Future<Output = Result<T, Failure>>>(
         self,
         registry: &Reference,
-        transfer: impl Future<Output = Result<T, Failure>>,
+        progress: &Progress,
+        transfer: impl FnMut() -> F,
     ) -> Result<T, Failure> {
+        let transfer = self.place.hold(self.pace, || progress.bytes(), transfer);
         let late = |_| {
             let (limit, repository) = (self.limit, registry.repository());
             let message = format!("the pull of {repository} took over {limit:?}; it is resumed");
@@ -115,11 +125,13 @@ impl Pull<'_> {
             part.end(&fetched);
             fetched
         };
-        let fetches = stream::iter(missing.clone()).map(Ok);
-        let fetched = fetches.try_for_each_concurrent(self.concurrency.max(1), fetch);
-        match self.deadline {
-            Some(deadline) => deadline.limit(&image.reference, fetched).await?,
-            None => fetched.await?,
+        let transfer = || {
+            let fetches = stream::iter(missing.clone()).map(Ok);
+            fetches.try_for_each_concurrent(self.concurrency.max(1), fetch)
+        };
+        match self.turn {
+            Some(turn) => turn.run(&image.reference, self.progress, transfer).await?,
+            None => transfer().await?,
         }
         let store = self.store.clone();
         let committed = blocking(move || {

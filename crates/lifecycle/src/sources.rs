@@ -15,7 +15,7 @@ use outrigger_trace::Parent;
 use outrigger_trials::{MayPush, Pair, Registry};
 
 use self::{directory::Numbered, image::Image};
-use crate::{metrics, pull::Deadline, world::World};
+use crate::{metrics, pull::Turn, world::World};
 
 /// A source of the versions of one model: it maps tags to digests, and has the files of each
 /// digest.
@@ -64,8 +64,7 @@ pub(crate) trait Source: Send + Sync {
 #[derive(Clone, Copy)]
 pub(crate) struct Fetch<'a> {
     pub(crate) world: &'a Arc<World>,
-    /// The time at which transfers end if they are not complete.
-    pub(crate) deadline: Deadline,
+    pub(crate) turn: Turn<'a>,
     /// The parent of the trace spans.
     pub(crate) span: &'a Parent,
 }

@@ -52,6 +52,11 @@ impl Client {
         Ok(Self { inner: Arc::new(Inner { config, transport, seen: Seen::default() }) })
     }
 
+    /// The configured [`Timeouts::least`](crate::Timeouts::least).
+    pub fn least(&self) -> u64 {
+        self.inner.config.timeouts.least
+    }
+
     /// Resolves `reference` to the digest of the manifest, or of the index for a multi-platform
     /// image.
     pub async fn resolve(&self, reference: &Reference) -> Result<Digest, Error> {

@@ -8,8 +8,8 @@ use outrigger_trace::Parent;
 use super::{Done, Kept, Origin};
 use crate::{
     metrics,
-    places::Asker,
-    pull::Deadline,
+    places::{Asker, Pace},
+    pull::Turn,
     signatures,
     sources::Fetch,
     world::{World, blocking},
@@ -56,9 +56,10 @@ async fn fetch(
 ) -> Result<Kept, Failure> {
     let source = world.source(&key.name)?;
     let location = world.names.load().location(&key.name)?;
-    let _place = world.pulls.take(&location, asker).await;
-    let deadline = Deadline::within(world.config.pull_timeout);
-    let fetched = source.fetch(key.digest, Fetch { world, deadline, span }).await;
+    let place = world.pulls.take(&location, asker).await;
+    let pace = Pace { bytes: world.client.least(), turn: world.config.pull_turn };
+    let turn = Turn::new(&place, pace, world.config.pull_timeout);
+    let fetched = source.fetch(key.digest, Fetch { world, turn, span }).await;
     fetched.map(|tree| Kept::of(&tree)).map_err(|failure| world.engines.listed(failure))
 }
 

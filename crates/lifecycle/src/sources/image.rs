@@ -22,11 +22,11 @@ pub(super) struct Image {
 
 impl Image {
     async fn pull(&self, digest: Digest, fetch: Fetch<'_>) -> Result<Tree, Failure> {
-        let Fetch { world, deadline, span } = fetch;
+        let Fetch { world, turn, span } = fetch;
         let reference = self.reference.with_digest(digest);
         let resolve = span.child("resolve", SpanKind::Client);
-        let image = async { self.client.image(&reference).await.map_err(failure) };
-        let image = deadline.limit(&reference, image).await;
+        let image = async || self.client.image(&reference).await.map_err(failure);
+        let image = turn.run(&reference, &Progress::default(), image).await;
         resolve.end(&image);
         let uses = Arc::clone(world);
         let pull = Pull {
@@ -36,7 +36,7 @@ impl Image {
             concurrency: world.config.layer_concurrency,
             memory: Some(&world.config.budget.pulls),
             progress: &Progress::default(),
-            deadline: Some(deadline),
+            turn: Some(turn),
         };
         pull.traced(&image?, span).await
     }

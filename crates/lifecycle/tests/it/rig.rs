@@ -83,6 +83,7 @@ impl Rig {
             tunables: Tunables { allowed: vec![repository], ..Tunables::default() },
             retry: Retry { first: Duration::from_millis(20), most: Duration::from_millis(200) },
             engine: Watch { gate_timeout: PATIENCE, ..Watch::default() },
+            pull_turn: PATIENCE,
             ..Config::default()
         };
         let engine = FakeEngine::tcp().expect("a free port");
@@ -139,6 +140,7 @@ impl Rig {
                 identity: None,
             },
             retries: outrigger_oci::Retries { attempts: 1, ..outrigger_oci::Retries::default() },
+            timeouts: outrigger_oci::Timeouts { least: 1, ..outrigger_oci::Timeouts::default() },
             ..outrigger_oci::Config::default()
         });
         let client_of_engine = outrigger_tfserving::Client::connect(outrigger_tfserving::Config {

@@ -13,6 +13,9 @@ use crate::rig::{Rig, acquire, acquire_within, model, name, until};
 /// A time in which no model comes up.
 const MOMENT: Duration = Duration::from_millis(1);
 
+/// The files of an image: its manifest, its configuration and its layer.
+const FILES: usize = 3;
+
 /// A rig in which every repository of the registry is a model.
 async fn open_rig() -> Rig {
     let mut rig = Rig::new().await;
@@ -55,22 +58,41 @@ async fn slow_pulls_hold_up_neither_other_tenants_nor_models_in_service() {
     }
 }
 
-#[tokio::test]
-async fn slow_pulls_of_one_caller_do_not_hold_up_those_of_others_in_its_part_of_the_registry() {
-    let mut rig = open_rig().await;
+/// Eight models of a caller whose layers stop in the middle, beside one that does not.
+async fn slow_of_one_caller(rig: &mut Rig) -> (outrigger_lifecycle::Handle, Gate) {
     let gate = Gate::new();
-    rig.registry.script(Rule::get("/v2/team/slow").pause_after(0, &gate));
+    rig.registry.script(Rule::get("/v2/team/slow").pause_after(4096, &gate));
     rig.push("quick", "latest", &model(1));
     let handle = rig.start();
-    let slow = handle.by(1);
     for number in 0..8 {
         let name = format!("slow-{number}");
         rig.push(&name, "latest", &model(10 + number));
-        acquire_within(&slow, &format!("team/{name}"), MOMENT).await.expect_err("it hangs");
+        let waiting = acquire_within(&handle.by(1), &format!("team/{name}"), MOMENT).await;
+        waiting.expect_err("it hangs");
     }
-    rig.requested(|registry| registry.count("GET", "/v2/team/slow") == 3).await;
+    rig.requested(|registry| registry.count("GET", "/v2/team/slow") >= 3 * FILES).await;
+    (handle, gate)
+}
+
+#[tokio::test]
+async fn slow_pulls_of_one_caller_do_not_hold_up_those_of_others_in_its_part_of_the_registry() {
+    let mut rig = open_rig().await;
+    let (handle, gate) = slow_of_one_caller(&mut rig).await;
     acquire(&handle.by(2), "team/quick").await.expect("a place is left");
+    assert_eq!(rig.registry.count("GET", "/v2/team/slow"), 3 * FILES, "no more meanwhile");
     gate.open();
+}
+
+#[tokio::test]
+async fn pulls_that_drip_give_way_to_the_next_of_their_caller_and_go_on_later() {
+    let mut rig = open_rig().await;
+    rig.config.pull_turn = Duration::from_millis(50);
+    let (handle, gate) = slow_of_one_caller(&mut rig).await;
+    acquire(&handle.by(1), "team/quick").await.expect("its turn comes");
+    gate.open();
+    for number in 0..8 {
+        acquire(&handle, &format!("team/slow-{number}")).await.expect("slow, but there");
+    }
 }
 
 #[tokio::test]
