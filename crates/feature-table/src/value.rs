@@ -93,9 +93,12 @@ pub fn value(cell: &Cell, takes: Takes) -> Result<Option<Kind>, String> {
         Cell::Unsigned(value) => Kind::Real(*value as f64),
         Cell::Single(value) => Kind::Number(*value),
         Cell::Real(value) => Kind::Real(*value),
-        Cell::Text(text) => Kind::Text(text.clone()),
+        Cell::Text(text) => match number(cell).filter(|_| takes.of == Type::Number) {
+            Some(value) => Kind::Real(value),
+            None => Kind::Text(text.clone()),
+        },
         Cell::Untyped(text) => untyped(text, takes)?.unwrap_or_else(|| Kind::Text(text.clone())),
-        Cell::List(cells) => list(cells.iter(), takes)?,
+        Cell::List(cells) => all_of(cells, takes)?,
         Cell::Object(members) if takes.of == Type::Sparse => sparse(members)?,
         Cell::Object(_) => return Err("an object, where a value is expected".to_owned()),
     };
@@ -144,7 +147,7 @@ fn untyped(text: &str, takes: Takes) -> Result<Option<Kind>, String> {
 /// are not lists.
 fn vector(text: &str, takes: Takes) -> Result<Option<Kind>, String> {
     match parsed(text, '[') {
-        Some(Cell::List(cells)) => list(cells.iter(), takes).map(Some),
+        Some(Cell::List(cells)) => all_of(&cells, takes).map(Some),
         _ => Ok(None),
     }
 }
@@ -193,6 +196,39 @@ fn text(cell: &Cell) -> Option<String> {
     }
 }
 
+/// The number of a cell, also as the text of one that is not finite (the JSON mapping of Protocol
+/// Buffers), as batch jobs read it.
+fn number(cell: &Cell) -> Option<f64> {
+    match cell {
+        Cell::Text(text) if matches!(&**text, "NaN" | "Infinity" | "-Infinity") => {
+            text.parse().ok()
+        }
+        _ => cell.real(),
+    }
+}
+
+/// The value of a list. For features of several values, those of lists in it follow each other.
+///
+/// # Errors
+/// As [`list`].
+fn all_of(cells: &[Cell], takes: Takes) -> Result<Kind, String> {
+    fn flatten<'a>(cells: &'a [Cell], into: &mut Vec<&'a Cell>) {
+        for cell in cells {
+            match cell {
+                Cell::List(cells) => flatten(cells, into),
+                _ => into.push(cell),
+            }
+        }
+    }
+    let is_nested = cells.iter().any(|cell| matches!(cell, Cell::List(_)));
+    if !is_nested || !matches!(takes.of, Type::Vector | Type::Sparse) {
+        return list(cells.iter(), takes);
+    }
+    let mut values = Vec::new();
+    flatten(cells, &mut values);
+    list(values.into_iter(), takes)
+}
+
 /// The value of several cells, each of which is there.
 ///
 /// # Errors
@@ -229,7 +265,7 @@ pub(crate) fn list(
     {
         return Ok(Kind::Numbers(NumberList { values }));
     }
-    let reals = all(cells, Cell::real);
+    let reals = all(cells, number);
     let reals = reals.ok_or("a list of nulls, lists, objects or different types")?;
     Ok(Kind::Reals(RealList { values: reals }))
 }
@@ -285,6 +321,13 @@ mod tests {
             }
             assert_eq!([csv(" ", of), csv("nan", Type::Number)], [None, None], "{of:?}");
         }
+        let text = |text: &str, of| value(&Cell::Text(text.to_owned()), takes(of));
+        assert_eq!(
+            [text("NaN", Type::Number), text("nan", Type::Number)],
+            [Ok(None), Ok(text_kind("nan"))]
+        );
+        assert_eq!(text("Infinity", Type::Number), Ok(Some(Kind::Real(f64::INFINITY))));
+        assert_eq!(text("NaN", Type::Text), Ok(text_kind("NaN")));
         let all = Takes { nan: true, ..takes(Type::Number) };
         let nan = value(&Cell::Real(f64::NAN), all).expect("a value");
         assert!(matches!(nan, Some(Kind::Real(value)) if value.is_nan()));
@@ -350,12 +393,16 @@ mod tests {
         assert_eq!(list("[1, 0.5]"), Ok(Some(Kind::Reals(reals))));
         let texts = TextList { values: vec!["a".to_owned()] };
         assert_eq!(list(r#"["a"]"#), Ok(Some(Kind::Texts(texts))));
-        for wrong in [r#"[1, "a"]"#, "[[1]]", "[null]", r#"{"a": 1}"#] {
+        let integers = IntegerList { values: vec![1, 2, 3] };
+        assert_eq!(list("[[1, 2], [[3]]]"), Ok(Some(Kind::Integers(integers))));
+        for wrong in [r#"[1, "a"]"#, "[[1, null]]", "[null]", r#"{"a": 1}"#] {
             assert!(list(wrong).is_err(), "{wrong}");
         }
         assert_eq!(value(&Cell::Absent, takes(Type::Text)), Ok(None));
         let mixed = RealList { values: vec![1.0, 0.5] };
         assert_eq!(list("[true, 0.5]"), Ok(Some(Kind::Reals(mixed))));
+        let infinite = RealList { values: vec![1.0, f64::NEG_INFINITY] };
+        assert_eq!(list(r#"[1, "-Infinity"]"#), Ok(Some(Kind::Reals(infinite))));
     }
 
     #[test]

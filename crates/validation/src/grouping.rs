@@ -61,14 +61,14 @@ impl Grouping {
         let Options { max_treatments, memory, .. } = *options;
         let limits = RequestLimits { treatments: max_treatments, bytes: memory.request };
         let names: Names = Arc::from([]);
-        let roles = Arc::new(Roles::new(&names, &options.reserved, &features));
+        let roles = Roles::new(&names, &options.reserved, (&features, columns.is_none()));
         Self {
             features,
             reserved: options.reserved.clone(),
             limits,
             form: columns.map(|columns| Form::of_columns(columns, &options.reserved)),
             max_failed: options.max_errors,
-            roles,
+            roles: Arc::new(roles),
             open: None,
             refused: None,
             has_feature: false,
@@ -90,6 +90,9 @@ impl Grouping {
         let form = self.form.unwrap_or_else(|| Form::of(row, &roles));
         if is_new {
             self.note(&roles, form);
+        }
+        if self.form.is_none() && form != Form::Request {
+            self.note_values(row, &roles);
         }
         let head = head(row, &roles, form);
         match form {
@@ -188,15 +191,30 @@ impl Grouping {
         if let Some(at) = reserved.into_iter().flatten().find(is_feature) {
             self.ambiguous = Some(cut(roles.names[at].to_string()));
         }
-        self.has_feature |= !roles.of_user.is_empty() || !roles.of_treatment.is_empty();
+        let mut columns = roles.of_user.iter().chain(&roles.of_treatment);
+        self.has_feature |= columns.any(|column| column.takes.is_some());
         self.ignore(roles.ignored.iter().map(|index| &roles.names[*index]));
+    }
+
+    /// Notes which columns of a row that may have features as members have them, and which have other
+    /// values.
+    fn note_values(&mut self, row: &Row, roles: &Roles) {
+        let columns = roles.of_user.iter().chain(&roles.of_treatment);
+        for FeatureColumn { index, .. } in columns.filter(|column| column.takes.is_none()) {
+            match &row.cells[*index] {
+                Cell::Absent => {}
+                Cell::Object(_) => self.has_feature = true,
+                _ => self.ignore([&roles.names[*index]].into_iter()),
+            }
+        }
     }
 
     /// The roles of columns with these names, and true if they differ from those of the row before.
     fn roles(&mut self, names: &Names) -> (Arc<Roles>, bool) {
         let is_new = !Arc::ptr_eq(&self.roles.names, names);
         if is_new {
-            self.roles = Arc::new(Roles::new(names, &self.reserved, &self.features));
+            let features = (&self.features, self.form.is_none());
+            self.roles = Arc::new(Roles::new(names, &self.reserved, features));
         }
         (Arc::clone(&self.roles), is_new)
     }

@@ -37,7 +37,12 @@ pub(crate) struct FeatureColumn {
 }
 
 impl Roles {
-    pub(crate) fn new(names: &Names, reserved: &Reserved, features: &Features) -> Self {
+    /// The roles of columns with these names. Cells may be objects if `has_objects` is true.
+    pub(crate) fn new(
+        names: &Names,
+        reserved: &Reserved,
+        (features, has_objects): (&Features, bool),
+    ) -> Self {
         let position = |name: &str| names.iter().position(|column| **column == *name);
         let user = position(&reserved.user);
         let (treatment, expected) = (position(&reserved.treatment), position(&reserved.expected));
@@ -49,8 +54,9 @@ impl Roles {
             let mut is_ignored = true;
             let roles = [(Entity::User, &mut of_user), (Entity::Treatment, &mut of_treatment)];
             for (entity, role) in roles {
-                if features.may_hold(entity, name) {
-                    role.push(FeatureColumn { index, takes: features.takes(entity, name) });
+                let takes = features.takes(entity, name);
+                if takes.is_some() || has_objects && features.may_hold(entity, name) {
+                    role.push(FeatureColumn { index, takes });
                     is_ignored = false;
                 }
             }
@@ -85,7 +91,10 @@ mod tests {
             "outputs": [{"tensor": "s", "name": "score", "kind": "per_treatment"}]}"#;
         let features = Features::of(&Metadata::parse(metadata).expect("metadata"));
         let names = ["x", "user", "a", "home", "both"].map(Arc::<str>::from);
-        let roles = Roles::new(&Arc::from(names), &Reserved::default(), &features);
+        let names: Names = Arc::from(names);
+        let of_file = Roles::new(&names, &Reserved::default(), (&features, false));
+        assert_eq!(of_file.ignored, [0, 3], "no cell of a file with a header is an object");
+        let roles = Roles::new(&names, &Reserved::default(), (&features, true));
         assert_eq!((roles.user, roles.treatment, roles.expected), (Some(1), None, None));
         let number = Some(Takes { of: Type::Number, nan: false, single: true });
         let column = |index, takes| FeatureColumn { index, takes };
@@ -93,7 +102,7 @@ mod tests {
         assert_eq!(roles.of_treatment, [column(2, number), column(4, number)]);
         assert_eq!(roles.ignored, [0]);
         let unknown = Features::unknown([]);
-        let roles = Roles::new(&roles.names, &Reserved::default(), &unknown);
+        let roles = Roles::new(&roles.names, &Reserved::default(), (&unknown, true));
         let indices =
             |columns: &[FeatureColumn]| columns.iter().map(|column| column.index).collect();
         let (of_user, of_treatment): (Vec<_>, Vec<_>) =

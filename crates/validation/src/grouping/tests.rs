@@ -281,12 +281,13 @@ fn a_column_with_the_name_of_a_feature_is_read_or_refused() {
         Ok::<_, Failure>(grouping.ignored.into_iter().collect::<Vec<_>>())
     };
     assert_eq!(checked(&["user", "a", "b"], &["day"]), Ok(vec!["b".to_owned(), "day".to_owned()]));
-    assert_eq!(checked(&["home"], &[]), Ok(Vec::new()));
+    assert_eq!(checked(&["home", "home.zip"], &[]), Ok(vec!["home".to_owned()]));
     for (columns, left_out, reason, text) in [
         (&["x"][..], &["a"][..], Reason::FeatureType, "\"a\" is Date32"),
         (&["x"], &["home"], Reason::FeatureType, "\"home\" is Date32"),
         (&["x"], &["expected"], Reason::FeatureType, "\"expected\" is Date32"),
         (&["a;id"], &[], Reason::FeatureMissing, "it has \"a;id\""),
+        (&["home"], &[], Reason::FeatureMissing, "it has \"home\""),
         (&["user", "treatment"], &[], Reason::FeatureMissing, "it has none"),
         (&[], &[], Reason::FeatureMissing, "it has none"),
     ] {
@@ -328,6 +329,10 @@ fn rows_whose_columns_differ_have_a_feature_among_all_of_them() {
     assert_eq!(has_feature(&[r#"{"b": 1}"#, r#"{"b": 1, "a": 2}"#]), (true, 1));
     assert_eq!(has_feature(&[r#"{"treatments": [{"features": {"a": 1}}]}"#]), (true, 0));
     assert_eq!(has_feature(&[r#"{"b": 1}"#]), (false, 1));
+    let object = r#"{"home": {"zip": 1}}"#;
+    assert_eq!(has_feature(&[object]), (true, 0));
+    assert_eq!(has_feature(&[r#"{"home": 1}"#, r#"{"home": 1}"#]), (false, 1));
+    assert_eq!(has_feature(&[r#"{"home": 1}"#, object]), (true, 1));
 }
 
 #[test]
