@@ -15,7 +15,7 @@ use crate::{
 
 pub(crate) use self::{
     expected::{Expected, expected_outputs, stated},
-    resolve::{check_columns_apart, leaf, present_inputs, resolve_inputs, resolve_keys},
+    resolve::{check_columns_apart, leaf, present_inputs, remarks, resolve_inputs, resolve_keys},
 };
 
 /// An input tensor, and the columns that its rows come from.

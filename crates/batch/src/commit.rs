@@ -91,6 +91,9 @@ pub struct Manifest {
     pub scored: u64,
     /// The dead letters.
     pub dead: u64,
+    /// Remarks for people about columns of the input that may be meant for features.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// The commits, in the order of the input. A chunk that was committed in parts has one for each.
     pub chunks: Vec<Commit>,
 }
@@ -285,6 +288,7 @@ impl Manifest {
             rows: sum(|chunk| chunk.rows),
             scored: sum(|chunk| chunk.scored),
             dead: sum(|chunk| chunk.dead),
+            remarks: plan.remarks.clone(),
             chunks,
         })
     }

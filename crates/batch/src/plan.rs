@@ -48,6 +48,9 @@ pub(crate) struct Plan {
     /// The rows that may have ended hosts before the job began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) suspects: Vec<Suspect>,
+    /// Remarks for people about the columns of the input, which decide nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) remarks: Vec<String>,
 }
 
 /// The part of a plan that decides about rows.
@@ -227,6 +230,7 @@ impl Plan {
             reference: None,
             memory: job::default_memory(),
             suspects: Vec::new(),
+            remarks: Vec::new(),
         })
     }
 

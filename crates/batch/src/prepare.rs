@@ -22,7 +22,7 @@ use self::{
 use crate::{
     Description, Error,
     columns::{
-        InputTensor, OutputColumn, check_columns_apart, expected_outputs, present_inputs,
+        InputTensor, OutputColumn, check_columns_apart, expected_outputs, present_inputs, remarks,
         resolve_inputs, resolve_keys,
     },
     encode::encode,
@@ -77,6 +77,7 @@ pub(crate) async fn prepare(
     let (format, scored) = (input.format, std::mem::take(&mut input.scored));
     let input = if has_lines { input.with_types(language::columns()) } else { input };
     let Described { files, schema, columns } = described(input, &inputs, job).await?;
+    let remarks = remarks(&inputs, &job.inputs, &schema);
     let inputs = present_inputs(inputs, &job.inputs, &schema)?;
     let keys = resolve_keys(job.keys.as_deref(), &inputs, &schema)?;
     let output_format = job.output_format.unwrap_or(Format::Parquet);
@@ -103,7 +104,7 @@ pub(crate) async fn prepare(
             Error::usage("input: the files have no rows, and the hosts do not describe the outputs")
         })?;
         check_columns_apart(&scoring.outputs, &scoring.keys)?;
-        return Plan::new(scoring, 0);
+        return Ok(Plan { remarks, ..Plan::new(scoring, 0)? });
     }
     let mut request = readers::request(&scoring);
     request.outputs = expected.tensors().map(Into::into).collect();
@@ -127,7 +128,7 @@ pub(crate) async fn prepare(
     let plan = Plan::new(scoring, answer_bytes)?;
     let reference = Some(scored);
     let row_bytes = readers::COPIES * row_bytes;
-    Ok(Plan { reference, row_bytes, memory: job.memory.0, suspects, ..plan })
+    Ok(Plan { reference, row_bytes, memory: job.memory.0, suspects, remarks, ..plan })
 }
 
 /// The request of the row that a host has scored before the job began. Blocks.

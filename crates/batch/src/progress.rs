@@ -70,6 +70,9 @@ pub struct Progress {
     /// The names of hosts that could not be looked up at the last time, each with the reason. They
     /// keep the addresses that they had.
     pub unresolved: Vec<String>,
+    /// Remarks about columns of the input that may be meant for features.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
 }
 
 /// One host, as a worker sees it.

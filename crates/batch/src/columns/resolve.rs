@@ -71,6 +71,33 @@ pub(crate) fn present_inputs(
     Ok(inputs)
 }
 
+/// Remarks about the columns that may be meant for an optional input without one: its name in another
+/// case of letters, or the part of it before a dot.
+pub(crate) fn remarks(
+    inputs: &[InputTensor],
+    sources: &BTreeMap<String, Source>,
+    schema: &Schema,
+) -> Vec<String> {
+    let is_there = |name: &String| schema.field_with_name(name).is_ok();
+    let is_taken = |name: &String| inputs.iter().any(|it| it.columns.contains(name));
+    let unused = inputs.iter().map(|input| &input.name);
+    let unused = unused.filter(|name| !is_there(name) && !sources.contains_key(*name));
+    let remarks = unused.flat_map(|name| {
+        let lower = name.to_lowercase();
+        let may_be = move |column: &&String| {
+            let parent = name.strip_prefix(column.as_str());
+            column.to_lowercase() == lower || parent.is_some_and(|rest| rest.starts_with('.'))
+        };
+        let columns = schema.fields().iter().map(|field| field.name());
+        columns.filter(may_be).map(move |column| (name, column))
+    });
+    let free = remarks.filter(|(_, column)| !is_taken(column));
+    free.map(|(name, column)| {
+        format!("the column {column:?} is no input; the input {name:?} has no column")
+    })
+    .collect()
+}
+
 /// An input whose name is that of a member of objects, with their column; `None` if it is none.
 fn within<'a>(name: &'a str, schema: &Schema) -> Option<(&'a str, &'a str)> {
     let has_objects = |column: &&str| {

@@ -33,6 +33,8 @@ pub(super) struct Steward {
     worker: String,
     rows: u64,
     before: u64,
+    /// Those of the plan.
+    remarks: Vec<String>,
     outputs: Arc<Outputs>,
     memory: Memory,
     leases: Arc<Leases>,
@@ -63,6 +65,7 @@ impl Steward {
             worker: worker.to_owned(),
             rows: plan.scoring.rows(),
             before,
+            remarks: plan.remarks.clone(),
             outputs: Arc::clone(&readers.outputs),
             memory: readers.memory.clone(),
             leases: Arc::clone(&readers.leases),
@@ -89,7 +92,8 @@ impl Steward {
         let (rows, before) = (self.rows, self.before);
         let (worker, memory_limit) = (self.worker.clone(), self.memory.limit());
         let blocked_seconds = self.memory.blocked().as_secs_f64();
-        let progress = Progress { worker, rows, before, memory, memory_peak, ..progress };
+        let remarks = self.remarks.clone();
+        let progress = Progress { worker, rows, before, memory, memory_peak, remarks, ..progress };
         let is_store_away = self.outputs.store.patience().waiting() > 0;
         let mut progress = Progress { memory_limit, blocked_seconds, is_store_away, ..progress };
         progress.add(&self.outputs.counts);

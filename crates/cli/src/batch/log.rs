@@ -54,6 +54,9 @@ impl Log {
         }
         self.unresolved.clone_from(&progress.unresolved);
         let is_new = !std::mem::replace(&mut self.has_worker, true);
+        if is_new {
+            lines.extend(progress.remarks.clone());
+        }
         if is_new || self.last.is_none_or(|last| now.duration_since(last) >= MINUTE) {
             self.last = Some(now);
             lines.push(progress::rows(progress));
@@ -129,8 +132,8 @@ mod tests {
         };
         assert_eq!(at(0, &Progress::default()).len(), 1);
         assert!(at(1, &Progress::default()).is_empty());
-        let lines = at(2, &progress());
-        assert!(lines[0].starts_with("0 of 100 rows"), "{lines:?}");
+        let lines = at(2, &Progress { remarks: vec!["a remark".to_owned()], ..progress() });
+        assert!(lines[0] == "a remark" && lines[1].starts_with("0 of 100 rows"), "{lines:?}");
         assert!(at(3, &progress()).is_empty() && at(61, &progress()).is_empty());
         let done = Progress { scored: 50, ..progress() };
         let lines = at(62, &done);

@@ -29,11 +29,12 @@ pub(super) fn show(bar: &ProgressBar, progress: &Progress, width: usize) {
 
 /// The progress of a worker.
 pub(super) fn text(progress: &Progress) -> String {
-    let Progress { hosts, unresolved, .. } = progress;
+    let Progress { hosts, unresolved, remarks, .. } = progress;
     let more = hosts.len().saturating_sub(MOST_HOSTS);
     let more = (more > 0).then(|| format!("and {more} more hosts"));
-    let others = hosts.iter().take(MOST_HOSTS).map(host).chain(more).chain(unresolved.clone());
-    let lines = others.map(|line| format!("\n  {}", printable(line)));
+    let others = hosts.iter().take(MOST_HOSTS).map(host).chain(more);
+    let lines = others.chain(unresolved.clone()).chain(remarks.clone());
+    let lines = lines.map(|line| format!("\n  {}", printable(line)));
     rows(progress) + &lines.collect::<String>()
 }
 

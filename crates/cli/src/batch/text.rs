@@ -24,6 +24,8 @@ pub(super) struct Summary {
     chunks: usize,
     manifest: PathBuf,
     seconds: f64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    remarks: Vec<String>,
 }
 
 impl Summary {
@@ -37,14 +39,16 @@ impl Summary {
             chunks: manifest.chunks.iter().filter(|part| part.start == 0).count(),
             manifest: path.to_owned(),
             seconds: time.as_secs_f64(),
+            remarks: manifest.remarks.iter().cloned().map(printable).collect(),
         }
     }
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rows, scored, dead, chunks, manifest, seconds, .. } = self;
+        let Self { rows, scored, dead, chunks, manifest, seconds, remarks, .. } = self;
         writeln!(f, "{scored} of {rows} rows scored, {dead} dead, in {chunks} chunks")?;
+        remarks.iter().try_for_each(|remark| writeln!(f, "{remark}"))?;
         writeln!(f, "{seconds:.1} s, output: {}", manifest.display())
     }
 }
@@ -133,13 +137,14 @@ mod tests {
             rows: 3,
             scored: 2,
             dead: 1,
+            remarks: vec!["a remark".to_owned()],
             chunks: Vec::new(),
         };
         let path = Path::new("out/manifest.json");
         let summary = Summary::new(&manifest, path, Duration::from_millis(1500));
         let expected = serde_json::json!({
             "job": "j", "rows": 3, "scored": 2, "dead": 1, "chunks": 0,
-            "manifest": "out/manifest.json", "seconds": 1.5,
+            "manifest": "out/manifest.json", "seconds": 1.5, "remarks": ["a remark"],
         });
         assert_eq!(serde_json::json!(summary), expected);
     }

@@ -97,6 +97,22 @@ fn an_optional_input_without_a_column_is_left_out() {
 }
 
 #[test]
+fn columns_that_may_be_meant_for_inputs_without_one_are_named() {
+    let names = ["A", "text.x", "b", "Other"];
+    let described = names.map(|name| tensor(name, "FP32", &[-1]));
+    let optional = names.map(str::to_owned).into();
+    let remarks_of = |of| {
+        let inputs = resolve_inputs((&described, &optional), &of).expect("inputs");
+        remarks(&inputs, &of, &schema())
+    };
+    let of_case = "the column \"a\" is no input; the input \"A\" has no column";
+    let of_part = "the column \"text\" is no input; the input \"text.x\" has no column";
+    assert_eq!(remarks_of(BTreeMap::new()), [of_case, of_part]);
+    let named = sources([("A", columns_of(&["x"])), ("Other", columns_of(&["text"]))]);
+    assert_eq!(remarks_of(named), Vec::<String>::new());
+}
+
+#[test]
 fn every_number_and_boolean_fits_a_number() {
     let decimal = ArrowType::Decimal128(9, 2);
     for of in [ArrowType::Boolean, ArrowType::Float16, ArrowType::UInt64, decimal.clone()] {
