@@ -69,8 +69,8 @@ impl Header {
     }
 
     /// The categories of features as texts in the order of their codes, each list with its column:
-    /// those of XGBoost since 3.1. LightGBM's file has the order of the columns alone, which are those
-    /// that had categories in the training's frame of pandas.
+    /// those of XGBoost since 3.1, and those of LightGBM's columns that had categories in the
+    /// training's frame of pandas.
     pub fn categories(&self) -> &[(Option<usize>, Vec<String>)] {
         &self.categories
     }

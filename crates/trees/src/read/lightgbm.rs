@@ -58,6 +58,7 @@ pub(crate) fn read(
     content.count = content.trees.len();
     if let Some(rest) = source.behind(b"pandas_categorical:")? {
         categories(&mut Json::new(rest), &mut content.categories, budget)?;
+        header.place(&mut content.categories);
     }
     Ok(content)
 }
@@ -103,6 +104,8 @@ struct Header {
     names: Vec<String>,
     /// The number of trees, if the file has it.
     trees: Option<usize>,
+    /// The columns with categories, each with its largest code in the training.
+    categorical: Vec<(usize, i64)>,
 }
 
 impl Header {
@@ -141,6 +144,7 @@ impl Header {
                     budget.push_text(&mut self.names, name)?;
                 }
             }
+            "feature_infos" => self.categorical = lines.largest(budget)?,
             "tree_sizes" => {
                 let mut count = 0;
                 while lines.word()?.is_some() {
@@ -187,6 +191,19 @@ impl Header {
             double: Some(Double { averaged: self.averaged, ..Double::plain(transform) }),
             ..Content::default()
         })
+    }
+
+    /// Gives lists of categories their columns, where each list fits to a column that the trees have
+    /// categories of: others may be those of a column that is compared as a number.
+    fn place(&self, lists: &mut [(Option<usize>, Vec<String>)]) {
+        let fits = |((_, words), (_, largest)): (&(_, Vec<_>), &(_, i64))| {
+            usize::try_from(*largest).map_or(true, |largest| largest < words.len())
+        };
+        if lists.len() == self.categorical.len() && lists.iter().zip(&self.categorical).all(fits) {
+            for ((place, _), (column, _)) in lists.iter_mut().zip(&self.categorical) {
+                *place = Some(*column);
+            }
+        }
     }
 
     /// Checks the number of trees.
@@ -236,6 +253,37 @@ fn transform(objective: &str) -> Result<Transform, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::source::Source;
+
+    #[test]
+    fn lists_of_categories_have_their_columns() {
+        let of = |infos: &str| {
+            let text = format!(
+                "tree\nversion=v4\nnum_class=1\nmax_feature_idx=3\nfeature_names=a b c d\n\
+                 feature_infos={infos}\nend of trees\npandas_categorical:[[\"x\", \"y\"], [7]]\n"
+            );
+            let mut file = text.as_bytes();
+            let size = text.len() as u64;
+            let mut budget = Budget::new(&crate::Limits::default(), size);
+            let source = Source::new(&mut file, size, &mut budget).expect("memory");
+            let content = read(Lines::new(source), Extent::Header, &mut budget).expect("a model");
+            content.categories
+        };
+        let columns =
+            |infos: &str| of(infos).into_iter().map(|(column, _)| column).collect::<Vec<_>>();
+        let words = of("").into_iter().map(|(_, words)| words).collect::<Vec<_>>();
+        assert_eq!(words, [&["x", "y"][..], &["7"]]);
+        let range = "[-1.5:2]";
+        assert_eq!(columns(&format!("{range} 1:0 none 0:-1")), [Some(1), Some(3)]);
+        assert_eq!(columns(&format!("-1:1  {range}\r {range} -1")), [Some(0), Some(3)]);
+        for other in
+            ["", "1:0 none none none", "1:0 0 0 [0:1]", "0:2 0 none none", "0 1:0 none none"]
+        {
+            assert_eq!(columns(other), [None, None], "{other:?}");
+        }
+        let long = format!("{}:0 {range}{} 0 none", "1:".repeat(1 << 20), "7".repeat(1 << 20));
+        assert_eq!(columns(&long), [Some(0), Some(2)]);
+    }
 
     #[test]
     fn objectives_have_parameters() {

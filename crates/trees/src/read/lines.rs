@@ -129,6 +129,37 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// The number of each word of the line that has integers between colons, and the largest of them.
+    pub(crate) fn largest(&mut self, budget: &mut Budget) -> Result<Vec<(usize, i64)>, Error> {
+        let mut found = Vec::new();
+        let mut word = 0;
+        let mut largest = None;
+        let mut is_other = false;
+        loop {
+            let window = self.source.window(NUMBER)?;
+            let length = window.iter().position(|byte| b" \r\n:".contains(byte));
+            let text = &window[..length.unwrap_or(window.len())];
+            let number = str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+            let is_empty = text.is_empty();
+            let end = length.map(|at| window[at]);
+            let length = text.len() + usize::from(end.is_some());
+            self.source.consume(length);
+            is_other |= !is_empty && number.is_none();
+            largest = largest.max(number);
+            if end == Some(b':') || end.is_none() && length > 0 {
+                continue;
+            }
+            if let Some(largest) = largest.take().filter(|_| !is_other) {
+                budget.push(&mut found, (word, largest))?;
+            }
+            word += usize::from(!is_empty);
+            is_other = false;
+            if matches!(end, Some(b'\n') | None) {
+                return Ok(found);
+            }
+        }
+    }
+
     /// Returns the rest of the first line that begins with `start`; None if there is no such line.
     pub(crate) fn behind(mut self, start: &[u8]) -> Result<Option<Source<'a>>, Error> {
         while self.source.remaining() > 0 {

@@ -73,8 +73,8 @@ pub(crate) struct Content {
     pub(crate) features: usize,
     /// Names of the features; empty if the file has none.
     pub(crate) names: Vec<String>,
-    /// Categories as texts in the order of their codes, each list with its column, or without where
-    /// the file has no more than the order of the columns.
+    /// Categories as texts in the order of their codes, each list with its column if the file shows
+    /// which one it is.
     pub(crate) categories: Vec<(Option<usize>, Vec<String>)>,
     pub(crate) classes: usize,
     pub(crate) targets: usize,
