@@ -111,7 +111,7 @@ test-fuzz: ## the fuzz targets that build fast, on their corpora and for some se
 	fuzz/run 5 quick
 
 TESTS := test-rust test-stacks test-environment test-parts
-PEER_TESTS := test-peers-a-n test-peers-o-z test-image same
+PEER_TESTS := test-peers-a-n test-peers-o-z test-image
 PYTHON_TESTS := testenv/tests
 pytest = @TIMEFORMAT='took: $@ %0R s, %0U s of CPU and %0S s of it in the system'; time $(PY) -m pytest
 
@@ -135,6 +135,7 @@ LOADED := $(PYTHON_TESTS)/peers/test_overload.py
 test-load: venv tools programs
 	$(pytest) $(LOADED)
 
+.PHONY: same
 same: export OUTRIGGER_BIN = $(abspath $(or $(GIVEN),$(TESTED)))
 same: venv ## send the cases of testenv/same to this program and to that of an earlier commit, and compare; ONLY=prefix of their names, BEFORE=program
 	@$(if $(GIVEN),,$(MAKE) --no-print-directory program)

@@ -210,7 +210,8 @@ impl Gate {
     /// needed. If that is not free, a caller that holds none gets as much as a request about which
     /// nothing is known, so that it does not wait for the large requests of others.
     fn reserve_first(&self, party: &Party) -> Result<Charge, Lack> {
-        let (owner, bytes) = (Owner::of(party), self.needs.get().unwrap_or_default());
+        let owner = Owner::of(party);
+        let bytes = self.needs.get().unwrap_or_default();
         match self.reserve(party, bytes) {
             Err(_) if self.requests.held_by(owner) == 0 => {
                 self.requests.reserve(owner, bytes.min(self.requests.limit() / UNKNOWN))

@@ -117,9 +117,9 @@ def _unseen(outcomes: dict[str, Any]) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All texts in an outcome."""
+    """All texts in an outcome but those that a description lists as possible."""
     if isinstance(value, dict):
-        value = list(value.values())
+        value = [each for key, each in value.items() if key != "enum"]
     if isinstance(value, list):
         for each in value:
             yield from _texts(each)

@@ -15,7 +15,9 @@ RULES = tuple(
         (r"\b\d+(\.\d+)? ?(ns|us|µs|ms)\b", "<duration>"),
         (r"\b(\d+(m|h)){1,2} ?\d+s\b", "<duration>"),
         (r"\b\d+\.\d+ ?s\b", "<duration>"),
-        (r"\b\d+s ago\b", "<duration> ago"),
+        (r"\b\d+[smh] ago\b", "<duration> ago"),
+        # Columns are as wide as their longest duration.
+        (r" +(?=<duration> ago)", " "),
         # Versions of servables are counted from the time of the start.
         (r"\b17\d{11}\b|\b18\d{11}\b", "<version>"),
         (r"127\.0\.0\.1:\d{4,5}\b", "<address>"),
@@ -26,7 +28,7 @@ RULES = tuple(
         (r"(?<=[-./])[0-9a-f]{8}(?=[-.])", "<attempt>"),
         # Lines that come by time, and the plot of what was done meanwhile.
         (r"rows a second\n(?:[^\n]*[│└][^\n]*\n)+[^\n]*(\n|$)", ""),
-        (r"outrigger: (reads the input|\d+ of \d+ rows)[^\n]*\n", ""),
+        (r"outrigger: (reads the input|\d+ of \d+ rows|the last request that failed)[^\n]*\n", ""),
         (r'revision="\w+"', 'revision="<commit>"'),
     )
 )
@@ -38,8 +40,8 @@ FIELDS = re.compile(
     r"|servable_version$|worker$|attempt$|fingerprint$"
 )
 # Fields of the delay before a retry, and those delays that are not measured.
-DELAYS = {"retry_after_ms", "retryDelay"}
-USUAL = {"200", "1000", "30000", "0.200s", "1s", "30s"}
+DELAYS = {"retry-after", "retry_after_ms", "retryDelay"}
+USUAL = {"1", "200", "1000", "30000", "0.200s", "1s", "30s"}
 
 
 class Mask:
@@ -62,6 +64,9 @@ class Mask:
     def _field(self, key: str, value: Any) -> Any:
         if key in DELAYS:
             return value if str(value) in USUAL else "<measured>"
+        if key == "dead_letters" and isinstance(value, dict):
+            # Dead letters have times.
+            value = {**value, "blake3": "<measured>"}
         return "<measured>" if FIELDS.match(key) else self(value)
 
     def _text(self, text: str) -> str:
