@@ -69,8 +69,15 @@ pub async fn fetch(
     let store = open_store(directory.path().join("store"), frameworks).await?;
     let image = client.image(&reference).await.map_err(|error| error.failure())?;
     let in_use = Arc::new(|_: &_| true);
-    let (concurrency, memory, turn) = (CONCURRENCY, None, None);
-    let pull = Pull { client, store: &store, in_use, memory, concurrency, progress, turn };
+    let pull = Pull {
+        client,
+        store: &store,
+        in_use,
+        memory: None,
+        concurrency: CONCURRENCY,
+        progress,
+        turn: None,
+    };
     let tree = pull.tree(&image).await?;
     Ok(Fetched { image, tree, store, _directory: directory })
 }
