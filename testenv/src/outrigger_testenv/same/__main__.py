@@ -117,9 +117,9 @@ def _unseen(outcomes: dict[str, Any]) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All texts in an outcome but those that a description lists as possible."""
+    """All texts in an outcome but those that a schema lists as possible."""
     if isinstance(value, dict):
-        value = [each for key, each in value.items() if key != "enum"]
+        value = [each for key, each in value.items() if key not in {"enum", "description"}]
     if isinstance(value, list):
         for each in value:
             yield from _texts(each)

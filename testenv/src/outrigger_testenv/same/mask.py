@@ -37,7 +37,7 @@ HEADERS = {"content-length", "date", "outrigger-timing", "server-timing"}
 # Names of fields that are times or measured, wherever they are.
 FIELDS = re.compile(
     r".*(_ms|_seconds|_micros|timing|_at|since|duration|elapsed|uptime|modified)$"
-    r"|servable_version$|worker$|attempt$|fingerprint$"
+    r"|servable_version$|worker$|attempt$|fingerprint$|history$"
 )
 # Fields of the delay before a retry, and those delays that are not measured.
 DELAYS = {"retry-after", "retry_after_ms", "retryDelay"}
