@@ -4,9 +4,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
+    process::Command,
 };
 
-use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+use serde::Deserialize;
 
 /// Each crate, with those of our crates that it may use outside of tests.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -164,21 +165,58 @@ const SYNC: &[&str] = &[
 ];
 const ASYNC: &[&str] = &["tokio", "tonic", "hyper", "reqwest", "kube"];
 
+/// What this test reads of `cargo metadata --format-version 1`.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    workspace_members: BTreeSet<String>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    id: String,
+    name: String,
+    rust_version: Option<String>,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    /// None of one that is used outside of tests and build scripts.
+    kind: Option<String>,
+}
+
+impl Package {
+    /// The oldest Rust that it compiles with.
+    fn oldest_rust(&self) -> Option<[u32; 3]> {
+        let mut version = [0; 3];
+        for (part, text) in version.iter_mut().zip(self.rust_version.as_ref()?.split('.')) {
+            *part = text.parse().expect("a version of Rust");
+        }
+        Some(version)
+    }
+}
+
+fn metadata(options: &[&str]) -> Metadata {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--offline"])
+        .args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")])
+        .args(options)
+        .output()
+        .expect("cargo");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo metadata of this workspace: {message}");
+    serde_json::from_slice(&output.stdout).expect("the metadata of this workspace")
+}
+
 /// Each of our crates with the names it depends on outside of tests.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
-    let crates = metadata(MetadataCommand::new().no_deps()).packages.into_iter().map(|package| {
-        let normal = package.dependencies.into_iter().filter(|d| d.kind == DependencyKind::Normal);
+    let crates = metadata(&["--no-deps"]).packages.into_iter().map(|package| {
+        let normal = package.dependencies.into_iter().filter(|d| d.kind.is_none());
         (short(&package.name).to_owned(), normal.map(|d| short(&d.name).to_owned()).collect())
     });
     crates.collect()
-}
-
-fn metadata(command: &mut MetadataCommand) -> Metadata {
-    command
-        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"))
-        .env("CARGO_NET_OFFLINE", "true")
-        .exec()
-        .expect("cargo metadata of this workspace")
 }
 
 fn short(name: &str) -> &str {
@@ -212,19 +250,16 @@ fn sync_parts_know_no_runtime() {
 fn no_dependency_needs_a_later_rust_than_the_workspace() {
     // Cargo has downloaded the dependencies for this platform only.
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let for_platform = ["--filter-platform".to_owned(), platform];
-    let metadata = metadata(MetadataCommand::new().other_options(for_platform));
-    let ours = metadata.workspace_packages();
-    let promised = ours[0].rust_version.clone().expect("a rust-version in the workspace");
-    for package in &ours {
-        assert_eq!(package.rust_version.as_ref(), Some(&promised), "{}", package.name);
+    let metadata = metadata(&["--filter-platform", &platform]);
+    let (ours, others): (Vec<_>, Vec<_>) =
+        metadata.packages.iter().partition(|each| metadata.workspace_members.contains(&each.id));
+    let promised = ours[0].oldest_rust().expect("a rust-version in the workspace");
+    for package in ours {
+        assert_eq!(package.oldest_rust(), Some(promised), "{}", package.name);
     }
-    let too_late = metadata
-        .packages
-        .iter()
-        .filter(|package| package.rust_version.as_ref().is_some_and(|needed| *needed > promised));
-    let too_late: Vec<_> = too_late.map(|package| package.id.to_string()).collect();
-    assert!(too_late.is_empty(), "these need more than Rust {promised}: {too_late:?}");
+    let too_late = others.iter().filter(|package| package.oldest_rust() > Some(promised));
+    let too_late: Vec<_> = too_late.map(|package| &package.id).collect();
+    assert!(too_late.is_empty(), "these need more than Rust {promised:?}: {too_late:?}");
 }
 
 /// Words that only TensorFlow Serving's own crate, its local stand-in and the wire types know.
