@@ -104,7 +104,7 @@ compiled-once: ## compile the demos' program, then all tests, and fail if those 
 .PHONY: test-rust
 test-rust: export OUTRIGGER_TENSORFLOW ?= $(abspath $(VENV))
 test-rust: venv tools ## the Rust tests
-	env --unset=MAKEFLAGS $(CARGO) test --workspace --no-fail-fast
+	env --unset=MAKEFLAGS $(in_time) $(CARGO) test --workspace --no-fail-fast
 
 .PHONY: test-fuzz
 test-fuzz: ## the fuzz targets that build fast, on their corpora and for some seconds
@@ -113,7 +113,9 @@ test-fuzz: ## the fuzz targets that build fast, on their corpora and for some se
 TESTS := test-rust test-stacks test-environment test-parts
 PEER_TESTS := test-peers-a-n test-peers-o-z test-image
 PYTHON_TESTS := testenv/tests
-pytest = @TIMEFORMAT='took: $@ %0R s, %0U s of CPU and %0S s of it in the system'; time $(PY) -m pytest
+# In CI a part that hangs is interrupted, so that its output says where.
+in_time := $(if $(CI),timeout --signal=INT --kill-after=60 40m)
+pytest = @TIMEFORMAT='took: $@ %0R s, %0U s of CPU and %0S s of it in the system'; time $(in_time) $(PY) -m pytest
 
 .PHONY: $(filter-out test-rust,$(TESTS)) $(PEER_TESTS) test-attacks test-load
 test-stacks: venv tools programs

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from outrigger_testenv.bench import compression, traffic
-from outrigger_testenv.bench.clients import CORE, GO, Client
+from outrigger_testenv.bench.clients import BENCH, CORE, GO, Client
 from outrigger_testenv.bench.figure import (
     MEBIBYTES,
     RATIO,
@@ -190,6 +190,12 @@ CLIENT_FIGURES = (
 )
 
 
+def _cpu_ratio(name: str, generator: Client, form: str, most: float) -> Figure:
+    about = f"CPU of the control plane with {generator.name} over the commit before's, {form}"
+    measure = partial(traffic.cpu_over_before, generator, form)
+    return Figure(name, about, RATIO, measure, at_most(most), _pairs)
+
+
 def _ratio(name: str, form: str, least: float) -> Figure:
     return Figure(
         f"client-go-{name}-ratio",
@@ -201,7 +207,6 @@ def _ratio(name: str, form: str, least: float) -> Figure:
     )
 
 
-# Measured where a commit to compare with is given.
 # Minutes of load each, so they are measured only by name.
 LOST_FIGURES = tuple(
     _lost(client, generator, is_throttled)
@@ -209,15 +214,11 @@ LOST_FIGURES = tuple(
     for is_throttled in (False, True)
 )
 
+# Measured where a commit to compare with is given.
 CLIENT_COMPARISONS = (
     _ratio("table", COLUMNAR, 1.25),
     _ratio("kv", KEY_VALUE, 1.5),
-    Figure(
-        "json-cpu",
-        "CPU of the control plane for JSON of 1,000 x 20 over the commit before's",
-        RATIO,
-        traffic.json_cpu,
-        at_most(0.33),
-        _pairs,
-    ),
+    _cpu_ratio("client-go-table-cpu-ratio", GO, COLUMNAR, 1.05),
+    _cpu_ratio("client-go-kv-cpu-ratio", GO, KEY_VALUE, 1.35),
+    _cpu_ratio("json-cpu", BENCH, JSON, 0.33),
 )

@@ -20,7 +20,7 @@ from outrigger_testenv.bench.clients import (
 )
 from outrigger_testenv.bench.figure import FULL, Effort, Failed, Measurement, Skipped
 from outrigger_testenv.bench.generator import CONTROL_PLANE, Report
-from outrigger_testenv.bench.setup import COLUMNAR, JSON, KEY_VALUE, Setup
+from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE, Setup
 from outrigger_testenv.bench.spread import in_turns
 from outrigger_testenv.processes import Process
 
@@ -121,9 +121,9 @@ def throughput_over_before(client: Client, form: str, setup: Setup, effort: Effo
     return _measurement([now.throughput / before.throughput for now, before in turns], turns)
 
 
-def json_cpu(setup: Setup, effort: Effort) -> Measurement:
-    """CPU of the control plane for a request in JSON, divided by that of the commit before."""
-    turns = _both(BENCH, Call(JSON, timeout=PATIENT), setup, effort)
+def cpu_over_before(client: Client, form: str, setup: Setup, effort: Effort) -> Measurement:
+    """CPU of the control plane for a request, divided by that of the commit before."""
+    turns = _both(client, Call(form, timeout=PATIENT), setup, effort)
     samples = [now.cpu(CONTROL_PLANE) / before.cpu(CONTROL_PLANE) for now, before in turns]
     return _measurement(samples, turns)
 
