@@ -139,7 +139,7 @@ class Fake:
         self.replaced = 0
         log.touch()
 
-    def level(self, _):
+    def kept(self, _):
         return 0
 
     def fresh(self, _):
