@@ -182,10 +182,8 @@ impl Gate {
     /// Takes what a prediction needs beside a place.
     fn needed(&self, party: &Party, peer: &Peer) -> Result<(Share<Party>, Charge), Full> {
         let share = self.per_caller.take(|| party.clone()).ok_or(Full::Caller)?;
-        let reserved = match peer.habit().needs.get() {
-            Some(bytes) => self.reserve(party, bytes),
-            None => self.reserve_first(party),
-        };
+        let is_first = peer.habit().needs.get().is_none();
+        let reserved = self.reserve(party, self.needs_of(peer), is_first);
         Ok((share, reserved.map_err(Full::Memory)?))
     }
 
@@ -195,25 +193,13 @@ impl Gate {
     }
 
     /// Reserves memory for a prediction that has a place. If `bytes` are not free, a few get as much
-    /// as a request about which nothing is known.
-    fn reserve(&self, party: &Party, bytes: u64) -> Result<Charge, Lack> {
+    /// as a request about which nothing is known, and so does the first one of a connection whose
+    /// caller holds none: what the large requests of others needed is no reason to wait for them.
+    fn reserve(&self, party: &Party, bytes: u64, is_first: bool) -> Result<Charge, Lack> {
         let owner = Owner::of(party);
+        let holds_none = || self.requests.held_by(owner) == 0;
         match self.requests.reserve(owner, bytes) {
-            Err(_) if self.working.taken() <= FEW => {
-                self.requests.reserve(owner, bytes.min(self.requests.limit() / UNKNOWN))
-            }
-            reserved => reserved,
-        }
-    }
-
-    /// Reserves memory for the first prediction of a connection, as much as the latest ones of others
-    /// needed. If that is not free, a caller that holds none gets as much as a request about which
-    /// nothing is known, so that it does not wait for the large requests of others.
-    fn reserve_first(&self, party: &Party) -> Result<Charge, Lack> {
-        let owner = Owner::of(party);
-        let bytes = self.needs.get().unwrap_or_default();
-        match self.reserve(party, bytes) {
-            Err(_) if self.requests.held_by(owner) == 0 => {
+            Err(_) if self.working.taken() <= FEW || is_first && holds_none() => {
                 self.requests.reserve(owner, bytes.min(self.requests.limit() / UNKNOWN))
             }
             reserved => reserved,
@@ -223,7 +209,7 @@ impl Gate {
     /// Reserves memory for a prediction that comes back. If nobody else is in progress, no memory
     /// would become free for it, and it goes on with what there is.
     fn reserve_again(&self, party: &Party, bytes: u64) -> Result<Charge, Lack> {
-        match self.reserve(party, bytes) {
+        match self.reserve(party, bytes, false) {
             Err(_) if self.working.taken() <= 1 => Ok(self.requests.open(Owner::of(party))),
             reserved => reserved,
         }
