@@ -165,7 +165,7 @@ const SYNC: &[&str] = &[
 ];
 const ASYNC: &[&str] = &["tokio", "tonic", "hyper", "reqwest", "kube"];
 
-/// What this test reads of `cargo metadata --format-version 1`.
+/// The part of `cargo metadata --format-version 1` that these tests read.
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
