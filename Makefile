@@ -114,7 +114,7 @@ TESTS := test-rust test-stacks test-environment test-parts
 PEER_TESTS := test-peers-a-n test-peers-o-z test-image
 PYTHON_TESTS := testenv/tests
 # In CI a part that hangs is interrupted, so that its output says where.
-in_time := $(if $(CI),timeout --signal=INT --kill-after=60 40m)
+in_time := $(if $(CI),timeout --signal=INT --kill-after=60 30m)
 pytest = @TIMEFORMAT='took: $@ %0R s, %0U s of CPU and %0S s of it in the system'; time $(in_time) $(PY) -m pytest
 
 .PHONY: $(filter-out test-rust,$(TESTS)) $(PEER_TESTS) test-attacks test-load
