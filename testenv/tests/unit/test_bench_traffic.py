@@ -137,7 +137,7 @@ def test_a_comparison_runs_both_control_planes_with_the_same_client(runs):
     assert traffic.throughput_over_before(GO, "kv", made, QUICK).samples == [1, 1, 1]
     assert [stack is made.both[0] for _, stack, *_ in runs[:4]] == [True, False, False, True]
     runs.clear()
-    traffic.json_cpu(made, QUICK)
+    traffic.cpu_over_before(BENCH, "json", made, QUICK)
     assert {(client, call.form) for client, _, call, _ in runs} == {(BENCH, "json")}
 
 
@@ -174,7 +174,7 @@ def test_the_figures_have_the_names_of_their_clients_and_loads():
     assert len(set(names)) == len(names)
     for name in ("client-go-table-cpu", "client-core-kv-cpu", "kv-5000-cpu", "open-2x-kv"):
         assert name in names
-    assert {"client-go-table-ratio", "client-go-kv-ratio", "json-cpu"} <= set(names)
+    assert {"client-go-table-ratio", "client-go-kv-cpu-ratio", "json-cpu"} <= set(names)
     assert {"compress-json-gzip-bytes", "compress-table-zstd-cpu"} <= set(names)
     assert "crowd-kv-512-memory" in names and "crowd-table-64-hurried-refusal-cpu" in names
 
