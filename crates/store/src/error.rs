@@ -158,8 +158,6 @@ pub enum LayerProblem {
 pub enum EntryProblem {
     #[error("its name is empty or holds a NUL byte")]
     Name,
-    #[error("its name is an absolute path")]
-    Absolute,
     #[error("its name leads out of the image by '..'")]
     ParentDir,
     #[error("its name is longer than {0} bytes")]
@@ -176,6 +174,8 @@ pub enum EntryProblem {
     UnknownKind(u8),
     #[error("its path contains {0:?}, which is not a directory")]
     NotADirectory(String),
+    #[error("it lies behind a circle of links, or behind more than {0} names")]
+    Links(usize),
     #[error("its link target is empty")]
     LinkEmpty,
     #[error("it links to {0:?}, out of the image")]
@@ -228,6 +228,8 @@ pub enum VersionProblem {
 pub enum PackageProblem {
     #[error("it has no directory /data")]
     NoData,
+    #[error("its /data is a symbolic link to {0:?}; only what is in a directory /data is kept")]
+    DataLink(String),
     #[error("no metadata.json: looked for {0}")]
     NoMetadata(String),
     #[error("no model: looked for {0}")]

@@ -35,13 +35,10 @@ pub(super) enum Whiteout {
 }
 
 impl Place {
-    /// Parses an entry's name, which must be relative and without `..`.
+    /// Parses an entry's name, which starts at the image's root and must be without `..`.
     pub(super) fn parse(name: &[u8]) -> Result<Self, EntryProblem> {
         if name.is_empty() || name.contains(&0) {
             return Err(EntryProblem::Name);
-        }
-        if name.starts_with(b"/") {
-            return Err(EntryProblem::Absolute);
         }
         bounded(name)?;
         let mut parts = Vec::new();
@@ -150,7 +147,7 @@ fn bounded(name: &[u8]) -> Result<(), EntryProblem> {
     fits.then_some(()).ok_or(EntryProblem::NameTooLong(MAX_NAME))
 }
 
-fn parts_of(name: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+pub(super) fn parts_of(name: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> + Clone {
     name.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".")
 }
 
@@ -165,8 +162,9 @@ mod tests {
     #[test]
     fn names_are_taken_apart_into_plain_parts() {
         assert_eq!(place("./data//a/./b/").0, ["data", "a", "b"]);
+        assert_eq!(place("//data/a").0, ["data", "a"]);
         assert_eq!(place("./").0, [""; 0]);
-        for bad in ["", "/data", "data/../x", "..", "a\0b"] {
+        for bad in ["", "/data/../x", "data/../x", "..", "a\0b"] {
             assert!(Place::parse(bad.as_bytes()).is_err(), "{bad:?}");
         }
         assert!(Place::parse("d/".repeat(65).as_bytes()).is_err());

@@ -1,10 +1,11 @@
-//! Writes below one directory only: each path is walked from an open directory, one name at a time,
-//! and never through a symbolic link.
+//! Writes below one directory only: links on the way to an entry are first resolved within it, by
+//! their text. The path that results is walked from an open directory, one name at a time, and never
+//! through a symbolic link.
 
 use std::{
     cell::Cell,
     collections::HashSet,
-    ffi::{CStr, OsStr},
+    ffi::{CStr, OsStr, OsString},
     fs::File,
     io,
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
@@ -16,12 +17,16 @@ use rustix::{
     io::Errno,
 };
 
-use super::name::{Place, shown};
+use super::name::{Place, parts_of, shown};
 use crate::{
     EntryProblem, Error,
     beneath::{self, OPEN_DIR},
     disk,
 };
+
+/// The most names that are looked at to resolve the links on the way to an entry. It also ends a
+/// circle of links.
+const STEPS: usize = 256;
 
 /// The directory that an image is unpacked into.
 pub(super) struct Root {
@@ -57,6 +62,32 @@ impl Root {
         let dir = fs::openat(CWD, &path, OPEN_DIR, Mode::empty())
             .map_err(|error| Error::io("open", &path, error.into()))?;
         Ok(Self { dir, path, implied: Cell::new(0) })
+    }
+
+    /// The place behind the symbolic links on the way to `place`, as other tools that unpack images
+    /// have it: `..` does not lead above the image's root, and the last name is not followed.
+    pub(super) fn real(&self, place: &Place) -> Result<Place, Fault> {
+        let Some((last, parents)) = place.0.split_last() else { return Ok(place.clone()) };
+        let mut ahead: Vec<OsString> = parents.iter().rev().cloned().collect();
+        let mut real = Place(Vec::new());
+        for _ in 0..STEPS {
+            let Some(part) = ahead.pop() else {
+                real.0.push(last.clone());
+                // The limits hold for the place that is written.
+                return Ok(Place::parse(real.path().as_os_str().as_bytes())?);
+            };
+            if part == ".." {
+                real.0.pop();
+                continue;
+            }
+            real.0.push(part);
+            if let Ok(target) = fs::readlinkat(&self.dir, real.path(), Vec::new()) {
+                real.0.pop();
+                let names = parts_of(target.to_bytes()).rev().map(OsStr::from_bytes);
+                ahead.extend(names.map(OsStr::to_owned));
+            }
+        }
+        Err(EntryProblem::Links(STEPS).into())
     }
 
     /// The number of directories created as parents of an entry since the last call.
@@ -162,7 +193,7 @@ impl Root {
     }
 
     /// Opens the directory at `parts`; `None` if it does not exist or a link is on the path.
-    fn existing(&self, parts: &[std::ffi::OsString]) -> Result<Option<OwnedFd>, Fault> {
+    fn existing(&self, parts: &[OsString]) -> Result<Option<OwnedFd>, Fault> {
         match beneath::directory(self.own()?, parts.iter().map(|part| part.as_os_str())) {
             Ok(dir) => Ok(Some(dir)),
             Err(error) if beneath::is_absent(error) => Ok(None),

@@ -43,7 +43,8 @@ pub(super) fn seal(
     let data = tree.join("data");
     let not_package = |problem| Error::Package { image, problem };
     if !fs::symlink_metadata(&data).is_ok_and(|metadata| metadata.is_dir()) {
-        return Err(not_package(PackageProblem::NoData));
+        let to = |target: PathBuf| PackageProblem::DataLink(shown(target.as_os_str().as_bytes()));
+        return Err(not_package(fs::read_link(&data).map_or(PackageProblem::NoData, to)));
     }
     let mut walk = Walk { tree: &tree, links, seen: HashSet::new(), bytes: 0 };
     walk.dir(&data)?;

@@ -264,6 +264,46 @@ fn links_that_stay_inside_are_kept_and_resolve_wherever_the_volume_is() {
     }
 }
 
+/// Docker and containerd follow the links of earlier layers too, and take rooted names.
+#[test]
+fn entries_behind_links_lie_where_they_lead_within_the_root_of_the_image() {
+    let base = layer()
+        .file("data/real/old", b"old")
+        .file("data/real/hidden", b"x")
+        .file("data/emptied/x", b"x")
+        .symlink("data/absolute", "/data/real")
+        .symlink("data/dots", "./absolute/../real/.")
+        .symlink("data/dangling", "made")
+        .symlink("data/cleared", "emptied")
+        .symlink("data/up", "..");
+    let upper = layer()
+        .file("data/absolute/a", b"1")
+        .file("data/dots/b", b"2")
+        .file("/data/dangling/c", b"3")
+        .file("data/up/data/d", b"4")
+        .file("data/up/x", b"outside")
+        .file("data/up/srv/x", b"outside")
+        .whiteout("data/absolute/hidden")
+        .opaque("data/cleared")
+        .hard_link("/data/hard", "/data/dots/old")
+        .symlink("data/dots/soft", "old");
+    let fixture = Fixture::new();
+    let tree = fixture.unpack_on_package(&[base, upper, layer().whiteout("data/up")]);
+    let hex = tree.expect("links inside").digest().hex();
+    assert_eq!(fixture.names(&format!("trees/{hex}")), ["data", "tree.json"]);
+    let data = format!("trees/{hex}/data");
+    let expected = ["old", "1", "2", "3", "4", "old", "old"];
+    for (name, content) in
+        ["real/old", "real/a", "real/b", "made/c", "d", "hard", "real/soft"].iter().zip(expected)
+    {
+        let path = fixture.path(&data).join(name);
+        assert_eq!(fs::read_to_string(path).expect(name), content, "{name}");
+    }
+    assert_eq!(fixture.names(&format!("{data}/real")), ["a", "b", "old", "soft"]);
+    assert_eq!(fixture.names(&format!("{data}/emptied")), [""; 0]);
+    assert!(fixture.path(&data).join("absolute").is_symlink());
+}
+
 #[test]
 fn the_model_may_lie_behind_a_link_and_in_a_numeric_directory() {
     let parent = "data/tensorflow_serving_model";
@@ -294,7 +334,10 @@ fn the_error_for_a_missing_part_names_the_paths_searched() {
     let pb = |dir: &str| format!("{MODEL}{dir}/saved_model.pb");
     let cases = [
         ("no directory /data", layer().file("etc/x", b"x")),
-        ("no directory /data", layer().symlink("data", "opt").file("opt/metadata.json", b"{}")),
+        (
+            "its /data is a symbolic link to \"srv/models\"",
+            layer().symlink("data", "/srv/models").file("data/metadata.json", b"{}"),
+        ),
         ("looked for /data/metadata.json and", layer().file(&pb(""), b"pb")),
         ("looked for saved_model.pb in /data/tensorflow_serving_model/model and", metadata()),
         ("looked for saved_model.pb", metadata().file(&pb("/export"), b"pb")),

@@ -4,6 +4,7 @@ use std::{
     collections::HashSet,
     fs::File,
     io::Write,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
@@ -12,7 +13,7 @@ use outrigger_core::Digest;
 
 use super::{
     archive::{Archive, Entry, Kind},
-    name::{Place, Whiteout, shown},
+    name::{Place, Whiteout, is_ignored, shown},
     root::{Fault, Root},
     seal::Links,
 };
@@ -63,7 +64,11 @@ impl<'a> Writer<'a> {
     }
 
     pub(super) fn entry(&mut self, entry: &Entry, archive: &mut Archive<'_>) -> Result<(), Fault> {
-        let place = Place::parse(&entry.name)?;
+        let place = self.root.real(&Place::parse(&entry.name)?)?;
+        // A link on the way may lead out of what is kept.
+        if is_ignored(place.path().as_os_str().as_bytes()) {
+            return Ok(());
+        }
         let names = self.names.checked_sub(entry.name.len());
         self.names = names.ok_or(EntryProblem::Names(ByteSize(NAMES as u64)))?;
         if let Some(whiteout) = place.whiteout()? {
@@ -87,7 +92,10 @@ impl<'a> Writer<'a> {
                 let target = place.symlink(target)?;
                 self.symlink(entry, place, &target)
             }
-            Kind::HardLink(target) => self.root.make_hard_link(place, &Place::hard_link(target)?),
+            Kind::HardLink(target) => {
+                let target = self.root.real(&Place::hard_link(target)?)?;
+                self.root.make_hard_link(place, &target)
+            }
             Kind::Dir => {
                 self.room.entries(1)?;
                 self.root.make_dir(place)
