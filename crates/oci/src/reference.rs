@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 /// The tag of a reference that has neither tag nor digest.
 const DEFAULT_TAG: &str = "latest";
 const LAYOUT_SCHEME: &str = "oci:";
+/// How digests begin in the OCI image specification. Only the first kind can be pulled.
+const DIGESTS: [&str; 3] = ["@sha256:", "@sha512:", "@blake3:"];
 
 /// The error for a text that is not a reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -184,11 +186,12 @@ impl InvalidReference {
 }
 
 /// Replaces a login (`user:password@host`) in a text, so that error messages never show a password.
+/// A digest at the end of the text is none.
 fn without_login(text: &str) -> Cow<'_, str> {
-    match text.rsplit_once('@') {
-        Some((_, rest)) if !rest.starts_with("sha256:") && !text.starts_with(LAYOUT_SCHEME) => {
-            format!("***@{rest}").into()
-        }
+    let digest = DIGESTS.iter().filter_map(|digest| text.find(digest)).min();
+    let (name, digest) = text.split_at(digest.unwrap_or(text.len()));
+    match name.rsplit_once('@') {
+        Some((_, rest)) if !text.starts_with(LAYOUT_SCHEME) => format!("***@{rest}{digest}").into(),
         _ => text.into(),
     }
 }

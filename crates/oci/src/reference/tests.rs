@@ -158,6 +158,21 @@ fn the_error_names_the_problem() {
     }
 }
 
+#[test]
+fn the_error_shows_the_reference_but_no_login() {
+    for (text, shown) in [
+        ("h.x/m@sha512:00", "h.x/m@sha512:00"),
+        ("h.x/m@sha256:00", "h.x/m@sha256:00"),
+        ("user:secret@h.x/m", "***@h.x/m"),
+        ("user:secret@h.x/m@sha512:00", "***@h.x/m@sha512:00"),
+        ("user:secret@h.x/m@sha256:00", "***@h.x/m@sha256:00"),
+    ] {
+        let problem = problem(text);
+        assert!(problem.starts_with(&format!("{shown:?} is not")), "{problem}");
+        assert!(!shown.contains("sha") || problem.contains("\"sha256:\" and 64"), "{problem}");
+    }
+}
+
 /// Tries every text of up to four of these characters, as a path, as part of a host and as a port.
 #[test]
 fn the_grammar_is_that_of_other_tools() {
