@@ -52,8 +52,28 @@ pub enum OnnxError {
     #[error("{FILE} has weights in {0:?}, which is not a file of the package beside it")]
     External(String),
     /// Weights are beyond the end of their file.
-    #[error("{FILE} has weights in {0:?} beyond the end of that file")]
-    Beyond(String),
+    #[error("{FILE} has the weights {tensor:?} in {location:?} beyond the end of that file")]
+    Beyond {
+        /// The name of the weights.
+        tensor: String,
+        /// The path of the file.
+        location: String,
+    },
+    /// Weights have another number of bytes than their type and shape take.
+    #[error(
+        "{FILE} has the weights {tensor:?} in {location:?} with the length {length}, but their type \
+         and shape take {size} bytes"
+    )]
+    Length {
+        /// The name of the weights.
+        tensor: String,
+        /// The path of the file.
+        location: String,
+        /// The length that the model gives.
+        length: u64,
+        /// The bytes of all elements.
+        size: u64,
+    },
     /// The model needs operators that ONNX Runtime does not have.
     #[error("{FILE} has operators of {0:?}, which ONNX Runtime does not have")]
     Operators(String),
@@ -72,9 +92,11 @@ pub(crate) struct Found {
     domains: BTreeSet<String>,
     /// The operator sets of functions that the model itself defines.
     defined: BTreeSet<String>,
-    /// The files of external weights, with the byte behind the last of them; `None` if a place is no
-    /// number.
-    external: BTreeMap<String, Option<u64>>,
+    /// The files of external weights, with the byte behind the last of them and its tensor;
+    /// `u64::MAX` if a place is no number.
+    external: BTreeMap<String, (u64, String)>,
+    /// The first weights whose length is not that of their shape.
+    wrong: Option<OnnxError>,
 }
 
 /// Reads and checks the model in `directory`. Blocks.
@@ -144,23 +166,23 @@ fn training<R: Read + Seek>(
 }
 
 impl Found {
-    fn check(&self, directory: &Path) -> Result<(), OnnxError> {
+    fn check(self, directory: &Path) -> Result<(), OnnxError> {
         let is_known = |domain: &&String| {
             BUILT_IN.contains(&domain.as_str()) || self.defined.contains(*domain)
         };
         if let Some(unknown) = self.domains.iter().find(|domain| !is_known(domain)) {
             return Err(OnnxError::Operators(unknown.clone()));
         }
-        for (location, end) in &self.external {
-            if !is_beside(directory, location) {
-                return Err(OnnxError::External(location.clone()));
+        for (location, (end, tensor)) in self.external {
+            if !is_beside(directory, &location) {
+                return Err(OnnxError::External(location));
             }
-            let file = directory.join(location).metadata().map_err(FileError::from)?;
-            if end.is_none_or(|end| end > file.len()) {
-                return Err(OnnxError::Beyond(location.clone()));
+            let file = directory.join(&location).metadata().map_err(FileError::from)?;
+            if end > file.len() {
+                return Err(OnnxError::Beyond { tensor, location });
             }
         }
-        Ok(())
+        self.wrong.map_or(Ok(()), Err)
     }
 }
 

@@ -11,7 +11,7 @@ use outrigger_proto::raw::{
     read::Malformed,
 };
 
-use super::{Found, types};
+use super::{Found, OnnxError, types};
 
 /// Graphs may be nested in the attributes of nodes. ONNX Runtime's own models have a few levels.
 const MAX_DEPTH: u32 = 32;
@@ -35,7 +35,9 @@ const SPARSE_TENSORS: u32 = 23;
 /// `SparseTensorProto.values` and `.indices`.
 const VALUES: u32 = 1;
 const INDICES: u32 = 2;
-/// `TensorProto.name` and `.external_data`.
+/// `TensorProto.dims`, `.data_type`, `.name` and `.external_data`.
+const TENSOR_SIZES: u32 = 1;
+const TENSOR_TYPE: u32 = 2;
 const TENSOR_NAME: u32 = 8;
 const EXTERNAL_DATA: u32 = 13;
 /// `StringStringEntryProto.key` and `.value`.
@@ -193,8 +195,17 @@ fn tensor<R: Read + Seek>(
 ) -> Result<Option<String>, FileError> {
     let mut name = None;
     let mut external = External::default();
+    let mut elements = 1_u64;
+    let mut width = None;
     while let Some((field, value)) = file.next(&mut left)? {
         match (field, value) {
+            (TENSOR_SIZES, FileValue::Varint(size)) => elements = elements.saturating_mul(size),
+            (TENSOR_SIZES, FileValue::Bytes(mut packed)) => {
+                while packed > 0 {
+                    elements = elements.saturating_mul(file.varint(&mut packed)?);
+                }
+            }
+            (TENSOR_TYPE, FileValue::Varint(element)) => width = types::width(element),
             (TENSOR_NAME, FileValue::Bytes(size)) => name = Some(file.text(size)?),
             // The place of the elements (`data_location`) may be forgotten, so its field is not read.
             (EXTERNAL_DATA, FileValue::Bytes(size)) => {
@@ -205,11 +216,7 @@ fn tensor<R: Read + Seek>(
             (_, FileValue::Varint(_)) => {}
         }
     }
-    let end = external.end();
-    for location in external.locations {
-        let furthest = found.external.entry(location).or_insert(Some(0));
-        *furthest = furthest.zip(end).map(|(furthest, end)| furthest.max(end));
-    }
+    external.add(name.as_deref(), width.map(|width| elements.saturating_mul(width)), found);
     Ok(name)
 }
 
@@ -232,11 +239,27 @@ impl External {
         }
     }
 
-    /// The byte behind the elements, as far as it is named; `None` if it is no number.
-    fn end(&self) -> Option<u64> {
-        let number = |text: &Option<String>| text.as_ref().map_or(Some(0), |it| it.parse().ok());
-        let offset: u64 = number(&self.offset)?;
-        offset.checked_add(number(&self.length)?)
+    /// Adds the files of the tensor, whose elements take `size` bytes if that is known.
+    fn add(self, name: Option<&str>, size: Option<u64>, found: &mut Found) {
+        let Self { locations, offset, length } = self;
+        let name = name.unwrap_or_default();
+        let number = |text: Option<String>| text.map_or(Some(0), |it| it.parse::<u64>().ok());
+        let length = number(length);
+        // ONNX Runtime takes a length of 0 for none.
+        let other = length.zip(size).filter(|(length, size)| ![0, *size].contains(length));
+        let bytes = length.map(|length| length.max(size.unwrap_or_default()));
+        let end = number(offset).zip(bytes).and_then(|(offset, bytes)| offset.checked_add(bytes));
+        for location in locations {
+            if let Some((length, size)) = other {
+                let tensor = name.to_owned();
+                let location = location.clone();
+                let wrong = OnnxError::Length { tensor, location, length, size };
+                found.wrong.get_or_insert(wrong);
+            }
+            let furthest = found.external.entry(location).or_default();
+            let this = (end.unwrap_or(u64::MAX), name.to_owned());
+            *furthest = std::mem::take(furthest).max(this);
+        }
     }
 }
 

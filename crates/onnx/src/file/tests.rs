@@ -53,7 +53,7 @@ fn external(location: &str) -> Vec<u8> {
 
 fn placed(entries: &[(&str, &str)]) -> Vec<u8> {
     let entry = |key: &str, value: &str| message().bytes(1, key).bytes(2, value).0;
-    let tensor = message().number(2, 1).bytes(8, "w");
+    let tensor = message().bytes(8, "w");
     entries.iter().fold(tensor, |tensor, (key, value)| tensor.bytes(13, entry(key, value))).0
 }
 
@@ -120,7 +120,7 @@ fn files_of_weights_are_found_wherever_a_tensor_is() {
     }
     for model in models {
         let (_, found) = found(model).expect("a model");
-        assert_eq!(found.external, BTreeMap::from([("w.bin".to_owned(), Some(0))]));
+        assert_eq!(found.external, BTreeMap::from([("w.bin".into(), (0, "w".into()))]));
     }
 }
 
@@ -178,6 +178,37 @@ fn weights_beyond_the_end_of_their_file_are_refused() {
         fs::write(package.path().join(FILE), model(graph).0).expect("a file");
         assert_eq!(read(package.path()).is_ok(), is_allowed, "{place:?}");
     }
+}
+
+#[test]
+fn weights_whose_length_is_not_that_of_their_shape_are_refused() {
+    let package = tempfile::tempdir().expect("a directory");
+    fs::write(package.path().join("w.bin"), [0; 24]).expect("a file");
+    let checked = |element: u64, length: &[(&str, &str)], sizes: Message| {
+        let mut tensor = sizes.number(2, element);
+        tensor.0.extend(placed(&[&[("location", "w.bin")], length].concat()));
+        let model = model(message().bytes(5, tensor.0).bytes(5, external("w.bin")));
+        fs::write(package.path().join(FILE), model.0).expect("a file");
+        read(package.path()).map(drop)
+    };
+    let sizes = || message().number(1, 2).number(1, 3);
+    let packed = || message().bytes(1, [2, 3]);
+    let length = |text| [("length", text)];
+    for sizes in [sizes, packed] {
+        assert!(checked(1, &length("24"), sizes()).is_ok());
+        assert!(checked(1, &[], sizes()).is_ok());
+        assert!(checked(1, &length("0"), sizes()).is_ok(), "ONNX Runtime takes it for none");
+        assert!(checked(20, &length("3"), sizes()).is_ok(), "a type that Outrigger does not know");
+        let said = |error: Result<(), OnnxError>| error.expect_err("wrong").to_string();
+        let error = said(checked(1, &length("20"), sizes()));
+        assert!(error.contains("\"w\" in \"w.bin\" with the length 20"), "{error}");
+        for beyond in [checked(11, &[], sizes()), checked(1, &[("offset", "4")], sizes())] {
+            let error = said(beyond);
+            assert!(error.contains("\"w\" in \"w.bin\" beyond the end"), "{error}");
+        }
+    }
+    let endless = message().number(1, u64::MAX).number(1, 2);
+    assert!(checked(1, &[], endless).is_err());
 }
 
 #[test]

@@ -39,6 +39,12 @@ const ELEMENTS: [Result<DType, &str>; 17] = [
     Ok(DType::BFloat16),
 ];
 
+/// The bytes of an element, if Outrigger knows the type.
+pub(super) fn width(element: u64) -> Option<u64> {
+    let known = ELEMENTS.get(usize::try_from(element).ok()?)?;
+    known.ok()?.size().map(|size| size as u64)
+}
+
 /// Reads the next `size` bytes as an input or an output.
 pub(super) fn port<R: Read + Seek>(
     file: &mut MessageFile<R>,

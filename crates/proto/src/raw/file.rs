@@ -97,7 +97,11 @@ impl<R: Read + Seek> MessageFile<R> {
         self.skip(size)
     }
 
-    fn varint(&mut self, left: &mut u64) -> Result<u64, FileError> {
+    /// The next number of a packed list of which `left` bytes are left.
+    ///
+    /// # Errors
+    /// The file cannot be read, or its bytes are no number.
+    pub fn varint(&mut self, left: &mut u64) -> Result<u64, FileError> {
         let mut value = 0;
         for index in 0..10 {
             *left = left.checked_sub(1).ok_or(Malformed::Truncated)?;
