@@ -2,6 +2,7 @@
 refused.
 """
 
+import json
 import subprocess
 
 import lightgbm
@@ -86,6 +87,12 @@ def expect_equal(client, package, name, users, offers, *, tolerance=0.0):
     return own
 
 
+def validated(package):
+    """What the command says about a package."""
+    command = [outrigger(), "validate", package.directory]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
 @pytest.mark.parametrize("library", TRAINED)
 @pytest.mark.parametrize("output", ["value", "margin"])
 def test_scores_equal_those_of_the_library(client, serving, users, package, *, library, output):
@@ -95,8 +102,7 @@ def test_scores_equal_those_of_the_library(client, serving, users, package, *, l
     digest = serving(package, name)
     expect_equal(client, package, name, users, OFFERS)
     assert set(client.predict(name, users, OFFERS)["digest"]) == {digest}
-    command = [outrigger(), "validate", package.directory]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = validated(package)
     assert "3 golden cases score as expected" in done.stdout, done.stdout + done.stderr
 
 
@@ -114,6 +120,45 @@ def test_leaves_may_have_linear_models(client, serving, users, tmp_path):
     )
     serving(package, "lightgbm/linear")
     expect_equal(client, package, "lightgbm/linear", users, OFFERS)
+
+
+WORDS = {"size": ["s", "m", "l"], "zone": ["b", "a"], "mail": ["none", "mens", "womens"]}
+
+
+@pytest.mark.parametrize("turned", [None, *WORDS])
+def test_vocabularies_are_the_categories_of_pandas(tmp_path, turned):
+    draw = np.random.default_rng(5)
+    table = pd.DataFrame({"age": draw.normal(size=2000)})
+    for name, words in WORDS.items():
+        table[name] = pd.Categorical(draw.choice(words, 2000), categories=words)
+    labels = sum(table[name].cat.codes for name in WORDS) % 2
+    data = lightgbm.Dataset(table, labels)
+    booster = lightgbm.train({"objective": "binary", "num_threads": 1, "verbosity": -1}, data, 20)
+    columns = [numeric("age", entity=USER, missing="nan")]
+    for name, words in WORDS.items():
+        known = words[::-1] if name == turned else words
+        columns.append(vocabulary(name, known, entity=USER, required=True))
+    done = validated(tree_package(booster, columns, tmp_path))
+    assert (done.returncode == 0) == (turned is None), done.stdout + done.stderr
+    if turned is not None:
+        path = f"features[{1 + list(WORDS).index(turned)}].vocabulary"
+        assert path in done.stdout, done.stdout + done.stderr
+        assert "the categories of the column are" in done.stdout
+
+
+def test_a_file_of_catboost_without_names_gets_a_warning(package):
+    package = package("binary", library="catboost")
+    warning = "the file has no names of features"
+    assert warning not in validated(package).stdout
+    file = package.directory / "catboost" / "model.json"
+    model = json.loads(file.read_text())
+    for feature in model["features_info"]["float_features"]:
+        for name in ("feature_id", "feature_name"):
+            feature.pop(name, None)
+    file.write_text(json.dumps(model))
+    done = validated(package)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert warning in done.stdout
 
 
 @pytest.mark.parametrize("library", TRAINED)
