@@ -148,6 +148,62 @@ fn errors_say_what_is_wrong_with_a_model() {
     }
 }
 
+/// Keys of files that XGBoost has written, each of which gets another name.
+#[test]
+fn a_part_that_ubjson_lacks_is_named() {
+    let keys = [
+        "learner",
+        "version",
+        "gradient_booster",
+        "learner_model_param",
+        "objective",
+        "name",
+        "base_score",
+        "num_class",
+        "num_feature",
+        "model",
+        "gbtree_model_param",
+        "num_trees",
+        "iteration_indptr",
+        "tree_info",
+        "trees",
+        "tree_param",
+        "num_nodes",
+        "size_leaf_vector",
+        "left_children",
+        "right_children",
+        "split_indices",
+        "split_conditions",
+        "default_left",
+        "split_type",
+        "categories",
+        "categories_nodes",
+        "categories_segments",
+        "categories_sizes",
+    ];
+    for (name, key) in FIXTURES.iter().flat_map(|name| keys.map(|key| (name, key))) {
+        if !name.ends_with(".ubj") || name.starts_with("1.7") && key == "iteration_indptr" {
+            continue;
+        }
+        let mut file = fixture(name);
+        // The length before a key tells it apart from those that begin with it.
+        let text = [&[key.len() as u8], key.as_bytes()].concat();
+        let mut windows = file.windows(text.len());
+        let found = match key {
+            // Other parts before the one that counts have these keys too.
+            "num_feature" | "size_leaf_vector" => windows.rposition(|window| window == text),
+            _ => windows.position(|window| window == text),
+        };
+        let at = found.unwrap_or_else(|| panic!("{name} has no {key}"));
+        file[at + 1] = b'X';
+        let error = read(&file).map(drop).expect_err(key).to_string();
+        // Sets of categories without one of their lists are refused before the list is missed.
+        let is_of_sets = key.starts_with("categories") || key == "split_type";
+        let is_named = error.contains(&format!("has no {key}"));
+        assert!(is_named || is_of_sets && name.contains("categorical"), "{name}: {key}: {error}");
+    }
+}
+
 #[test]
 fn a_header_is_read_whatever_the_trees_are() {
     let example = include_str!("example.json");
