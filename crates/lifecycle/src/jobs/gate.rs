@@ -14,6 +14,8 @@ pub(crate) struct Neighbour {
     pub(crate) key: ModelKey,
     pub(crate) id: ServableId,
     pub(crate) prepared: Arc<Prepared>,
+    /// It has passed the gate itself.
+    pub(crate) passed: bool,
 }
 
 /// Passes the version that the engine serves as `id` through the gate, and warms it up with recent
@@ -47,8 +49,12 @@ pub(crate) async fn check(
             (None, Err(Failure::new(Reason::Internal, "its files are gone from the store")))
         }
     };
+    let passed: Vec<_> = beside.iter().filter(|it| it.passed).map(|it| it.key.clone()).collect();
     let harmed = harmed(&world, beside).await;
-    let result = result.and_then(|replayed| match harmed.first() {
+    // The wrong scores of a version whose own check is still under way may be its own. It is loaded
+    // again as well, and its next check decides.
+    let changed = harmed.iter().find(|(other, _)| passed.contains(other));
+    let result = result.and_then(|replayed| match changed {
         None => Ok(replayed),
         Some((other, failure)) => {
             let message = format!("its load changed the answers of {other}: {}", failure.message);
@@ -63,7 +69,7 @@ pub(crate) async fn check(
 async fn harmed(world: &World, beside: Vec<Neighbour>) -> Vec<(ModelKey, Failure)> {
     let mut harmed = Vec::new();
     let tested = beside.into_iter().filter(|it| it.prepared.golden.count() > 0);
-    for Neighbour { key, id, prepared } in tested {
+    for Neighbour { key, id, prepared, .. } in tested {
         let scorer = &prepared.unhindered(id);
         let passed = gate(world, &prepared, scorer).pass(&prepared.golden).await;
         if let Err(failure) = passed

@@ -146,16 +146,18 @@ impl Service {
         };
         let others = self.versions.prepared.iter().filter(|(other, _)| *other != key);
         let beside = others.filter_map(|(other, prepared)| {
+            let state = self.machines.model(other)?.state();
             let (State::Checking { id, .. } | State::Serving { id } | State::Draining { id }) =
-                self.machines.model(other)?.state()
+                state
             else {
                 return None;
             };
+            let passed = !matches!(state, State::Checking { .. });
             let shares = Some(&prepared.engine.0) == name && engine.shares_process(id);
             let key = other.clone();
             let id = id.clone();
             let prepared = Arc::clone(prepared);
-            shares.then_some(Neighbour { key, id, prepared })
+            shares.then_some(Neighbour { key, id, prepared, passed })
         });
         beside.collect()
     }

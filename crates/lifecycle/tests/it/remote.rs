@@ -179,6 +179,39 @@ async fn a_version_whose_load_changes_the_answers_of_another_one_is_refused() {
     assert_eq!(score(&lease, 2.0).await.expect("a score"), 2.0);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_version_is_not_refused_for_a_broken_one_whose_check_is_under_way() {
+    let kind = Kind::scripted();
+    let mut rig = kind.rig().await;
+    let handle = rig.start();
+    // The first run of `tree` is its own check, which waits for the one after the load of `bush`.
+    let runs = std::sync::Mutex::new(0);
+    let begun = Arc::new(tokio::sync::Notify::new());
+    let started = Arc::clone(&begun);
+    let second = std::sync::Condvar::new();
+    kind.server().on_run(move |id, scores| {
+        if !id.name.as_str().contains("tree") {
+            return Ok(scores);
+        }
+        let mut runs = runs.lock().unwrap();
+        *runs += 1;
+        started.notify_one();
+        second.notify_all();
+        drop(second.wait_while(runs, |runs| *runs < 2).unwrap());
+        Ok(scores.into_iter().map(|score| score * 2.0).collect())
+    });
+    push(&rig, &kind, "latest", Package { golden: Some(3), ..Package::default() });
+    let broken = acquire(&handle, "tree");
+    let newcomer = async {
+        begun.notified().await;
+        rig.push_layer("bush", "latest", kind.package(Package { number: 1, ..Package::default() }));
+        acquire(&handle, "bush").await
+    };
+    let both = futures::join!(broken, newcomer);
+    both.1.expect("it changes nothing");
+    both.0.expect_err("its scores are wrong");
+}
+
 #[tokio::test]
 async fn a_canary_whose_runs_fail_is_rolled_back() {
     let three = Three::start().await;
