@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from outrigger_testenv.same import cases, senders
-from outrigger_testenv.same.__main__ import compare, reasons
+from outrigger_testenv.same.__main__ import compare, difference, reasons
 from outrigger_testenv.same.mask import Mask
 from outrigger_testenv.same.vary import variations
 
@@ -79,6 +79,30 @@ def test_a_difference_is_a_fault_unless_an_entry_allows_each_line_of_it(case, no
     assert (len(found), len(left)) == (faults, unused)
 
 
+LAST = "outrigger: the last request that failed: a:1: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_found"),
+    [
+        pytest.param(LAST.format("old") + "end", "end", False, id="it did not come"),
+        pytest.param(LAST.format("old"), LAST.format("old"), False, id="the same"),
+        pytest.param(LAST.format("old"), LAST.format("new"), True, id="another"),
+        pytest.param("outrigger: 1 of 9 rows, 0 dead\n", LAST.format("new"), False, id="others"),
+        pytest.param(LAST.format("old"), "outrigger: the last that failed\n", True, id="words"),
+    ],
+)
+def test_a_line_that_comes_by_time_is_compared_where_it_came_in_both(old, new, is_found):
+    mask = Mask({})
+    assert bool(difference(mask({"errors": old}), mask({"errors": new}))) == is_found
+
+
+@pytest.mark.parametrize("other", ['{"b": 1, "a": "x"}', '{"a": "x", "b": "1"}'])
+def test_the_order_of_keys_and_the_types_of_numbers_are_compared(other):
+    old = senders.readable(b'{"a": "x", "b": 1}')
+    assert difference(old, senders.readable(other.encode()))
+
+
 def test_a_case_without_an_outcome_is_a_fault():
     assert list(compare({"http/a": OUTCOME}, {}, [])[0]) == ["http/a"]
 
@@ -103,12 +127,27 @@ def test_times_and_places_are_masked_and_nothing_else(text, masked):
     ]
 
 
+def test_durations_and_addresses_of_a_configuration_are_kept():
+    text = "delay: 200ms\naddress: 127.0.0.1:8080\n"
+    assert Mask({})(text, "configuration") == text != Mask({})(text)
+
+
+def test_what_fields_that_are_measured_are_named_is_kept():
+    history = {"from": "#1796000000", "rows": ["#7"], "step_seconds": "#1"}
+    masked = {name: "<measured>" for name in history}
+    causes = [{"at": "2026-11-29T10:00:00.5Z", "cause": "asked for"}]
+    kept = [{"at": "<time>", "cause": "asked for"}]
+    assert Mask({})({"history": history}) == {"history": masked}
+    assert Mask({})({"history": causes}) == {"history": kept}
+    assert Mask({})({"timing": {"engine": "#12"}}) == {"timing": {"engine": "<measured>"}}
+
+
 def test_fields_that_are_measured_are_masked():
     masked = Mask({})({"retry_after_ms": 17, "score": 0.5})
     assert masked == {"retry_after_ms": "<measured>", "score": 0.5}
 
 
 def test_the_usual_delay_before_a_retry_is_kept():
-    usual = {"retry_after_ms": "200", "retryDelay": "0.200s"}
+    usual = {"retry_after_ms": "#200", "retryDelay": "0.200s"}
     assert Mask({})(usual) == usual
     assert Mask({})({"retryDelay": "0.300s"}) == {"retryDelay": "<measured>"}

@@ -11,8 +11,8 @@ from typing import Any
 
 from outrigger_testenv.same import cases, senders, worlds
 
-# Values of metrics depend on times; their names and labels do not.
-_SAMPLE = re.compile(r"^([a-zA-Z_:]+(?:\{.*\})?) ", re.MULTILINE)
+# Values of metrics depend on times; their names, labels, types and texts do not.
+_SAMPLE = re.compile(r"^(# .*|[a-zA-Z0-9_:]+(?:\{.*\})?)(?: |$)", re.MULTILINE)
 
 
 # The stack that the cases of each kind are sent to.
@@ -37,7 +37,7 @@ def record(made: Path, only: str) -> dict[str, Any]:
                     outcome = running.send(case.content)
                 except senders.Unsendable:
                     continue
-                outcomes[case.name] = running.mask(outcome)
+                outcomes[case.name] = running.mask(outcome, case.kind)
             text = running.stack.serve.get("/metrics")[1]
             outcomes[f"metrics/{world.__name__}"] = running.mask(sorted(set(_SAMPLE.findall(text))))
     return outcomes

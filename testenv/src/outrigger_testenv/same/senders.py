@@ -1,6 +1,7 @@
 """Sends a case to a running program, or runs it as a command, and returns its outcome."""
 
 import base64
+import hashlib
 import http.client
 import json
 import subprocess
@@ -22,7 +23,7 @@ from outrigger_testenv.same.mask import HEADERS
 from outrigger_testenv.same.scripted import HELD, Scripted
 
 TIMEOUT = 20.0
-# Files that commands write are outcomes too, up to so many bytes of each.
+# Files that commands write are outcomes too, those of more bytes by their hashes.
 KEPT = 1 << 16
 # The request that the scripted engine holds.
 _HELD = {"features": {"told": {"number": HELD}, "value": {"number": 1}}}
@@ -31,6 +32,10 @@ _OF_XGBOOST_SERVING = {
     "GetModelStatus": "GetModelStatus",
     "HandleReloadConfigRequest": "ReloadConfig",
 }
+
+
+# The metadata that has the details of a failure.
+_DETAILS = "grpc-status-details-bin"
 
 
 class Unsendable(ValueError):
@@ -144,16 +149,13 @@ class Grpc:
             return {
                 "code": error.code().name,
                 "text": error.details(),
-                "details": details(trailing.pop("grpc-status-details-bin", b"")),
-                "metadata": kept(trailing),
+                "details": details(trailing.get(_DETAILS, b"")),
+                "metadata": metadata_of(error),
             }
-        leading = {each.key: each.value for each in sent.initial_metadata() or ()}
         return {
             "code": "OK",
-            "message": json_format.MessageToDict(
-                response.FromString(answer), preserving_proto_field_name=True
-            ),
-            "metadata": kept(leading),
+            "message": document(response.FromString(answer), preserving_proto_field_name=True),
+            "metadata": metadata_of(sent),
         }
 
 
@@ -182,12 +184,13 @@ class Commands:
             return {
                 "steps": [self._run(directory, step) for step in steps],
                 "files": {
-                    str(file.relative_to(directory)): readable(file.read_bytes())
+                    str(file.relative_to(directory)): _content(file.read_bytes())
                     for file in sorted(directory.rglob("*"))
-                    if file.is_file()
-                    and before.get(file) != file.read_bytes()
-                    and file.stat().st_size <= KEPT
+                    if file.is_file() and before.get(file) != file.read_bytes()
                 },
+                "removed": sorted(
+                    str(file.relative_to(directory)) for file in before if not file.exists()
+                ),
             }
 
     def _copy(self, directory: Path, package: str | None) -> None:
@@ -238,8 +241,20 @@ def message_of(content: Mapping[str, Any]) -> bytes:
 
 
 def kept(headers: Mapping[str, str | bytes]) -> dict[str, Any]:
-    """The headers that two answers have in common, in the order of their names."""
-    return {name: readable(value) for name, value in sorted(headers.items()) if name not in HEADERS}
+    """The headers in the order of their names, some without their values."""
+    return {
+        name: "<measured>" if name in HEADERS else readable(value)
+        for name, value in sorted(headers.items())
+    }
+
+
+def metadata_of(sent: Any) -> dict[str, Any]:
+    """The metadata of a call, before and after its messages."""
+    both = {"initial": sent.initial_metadata(), "trailing": sent.trailing_metadata()}
+    return {
+        name: kept({each.key: each.value for each in metadata or () if each.key != _DETAILS})
+        for name, metadata in both.items()
+    }
 
 
 def headers_of(content: Mapping[str, Any], token: str) -> dict[str, str]:
@@ -267,8 +282,8 @@ def readable(value: bytes | str) -> Any:
         return {"bytes": value.hex()}
     if text[:1] in ("{", "["):
         try:
-            # Numbers keep their digits.
-            return json.loads(text, parse_float=str, parse_int=str)
+            # Numbers keep their digits, and differ from texts.
+            return json.loads(text, parse_float="#{}".format, parse_int="#{}".format)
         except ValueError:
             pass
     return text
@@ -289,6 +304,17 @@ def details(encoded: bytes) -> Any:
 
     status = status_pb2.Status.FromString(encoded)
     try:
-        return [json_format.MessageToDict(each) for each in status.details]
+        return [document(each) for each in status.details]
     except TypeError:
         return encoded.hex()
+
+
+def document(message: Any, **options: bool) -> dict[str, Any]:
+    """A message as a document, whose keys have an order, since those of maps have none."""
+    return json.loads(json_format.MessageToJson(message, sort_keys=True, **options))
+
+
+def _content(content: bytes) -> Any:
+    """What a file has, by its hash if that is much."""
+    is_small = len(content) <= KEPT
+    return readable(content) if is_small else {"sha256": hashlib.sha256(content).hexdigest()}
