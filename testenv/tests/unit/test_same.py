@@ -50,6 +50,11 @@ def test_there_are_two_thousand_cases_that_can_be_sent_and_whose_names_are_uniqu
     assert {case.name for case in found if case.name.count("/") == 1} <= set(sent)
 
 
+def test_cases_of_the_open_inference_protocol_go_to_its_listener():
+    # Others answer that they do not know the path, whatever is sent.
+    assert {case.content.get("listener") for case in cases.read("oip/")} == {"oip"}
+
+
 def test_what_is_allowed_and_what_no_case_yields_exists_and_has_its_reason():
     names = [case.name for case in cases.read()]
     for entry in yaml.safe_load((cases.DATA / "allowed.yaml").read_text()):
