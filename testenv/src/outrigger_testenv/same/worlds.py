@@ -214,7 +214,9 @@ def _senders(
     grpc, http = senders.Grpc(targets, token), senders.Http(listeners, token)
     commands = senders.Commands(made, variables, filled)
     sender = senders.ByContent(grpc, http, commands)
+    # Help shows the values of variables, in the kind whose addresses are not masked.
     known = {str(made): "<packages>", str(stack.directory): "<stack>", token: "<token>", **places}
+    known |= {stack.serve.admin: "<address>", stack.serve.http: "<http>"}
     try:
         yield World(
             stack,
