@@ -16,7 +16,7 @@ use outrigger_testkit::{package::Package, remote::Mode};
 use crate::{
     canaries::quick,
     kinds::{Kind, Load, score},
-    rig::{Rig, acquire, acquire_within, canaries, is_in, model, stage, until},
+    rig::{PATIENCE, Rig, acquire, acquire_within, canaries, is_in, model, stage, until},
     whole_life::push,
 };
 
@@ -197,7 +197,7 @@ async fn a_version_is_not_refused_for_a_broken_one_whose_check_is_under_way() {
         *runs += 1;
         started.notify_one();
         second.notify_all();
-        drop(second.wait_while(runs, |runs| *runs < 2).unwrap());
+        drop(second.wait_timeout_while(runs, PATIENCE, |runs| *runs < 2).unwrap());
         Ok(scores.into_iter().map(|score| score * 2.0).collect())
     });
     push(&rig, &kind, "latest", Package { golden: Some(3), ..Package::default() });
