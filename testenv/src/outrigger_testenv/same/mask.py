@@ -16,8 +16,8 @@ PLACES = _compiled(
     (r"/tmp/[A-Za-z0-9._-]+", "<directory>"),
     (r'revision="\w+"', 'revision="<commit>"'),
 )
-# What is measured, in the order in which it is masked. Nothing is in the kind `configuration`,
-# whose durations and addresses are defaults.
+# Measured values, in the order in which they are masked. The kind `configuration` has none: its
+# durations and addresses are defaults.
 MEASURED = _compiled(
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
     (r"\b\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?\b", "<time>"),
