@@ -88,7 +88,7 @@ def expect_equal(client, package, name, users, offers, *, tolerance=0.0):
 
 
 def validated(package):
-    """What the command says about a package."""
+    """The output of the command for a package."""
     command = [outrigger(), "validate", package.directory]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 

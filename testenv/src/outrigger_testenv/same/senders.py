@@ -315,6 +315,6 @@ def document(message: Any, **options: bool) -> dict[str, Any]:
 
 
 def _content(content: bytes) -> Any:
-    """What a file has, by its hash if that is much."""
+    """The content of a file, or its hash if that is much."""
     is_small = len(content) <= KEPT
     return readable(content) if is_small else {"sha256": hashlib.sha256(content).hexdigest()}
