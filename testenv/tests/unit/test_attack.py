@@ -139,7 +139,7 @@ class Fake:
         self.replaced = 0
         log.touch()
 
-    def kept(self, _):
+    def level(self, _):
         return 0
 
     def fresh(self, _):

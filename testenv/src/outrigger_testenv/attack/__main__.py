@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for case in cases:
             rows.append(run(case, scene, effort))
             print(" | ".join(cells(rows[-1])), flush=True)
-        kept = scene.kept(scene.stack.serve.process)
+        kept = scene.kept()
         shutil.copy(scene.stack.logs / "serve.log", options.output / "serve.log")
     seconds = round(time.monotonic() - began)
     changes = " with changes" if built["modified"] else ""

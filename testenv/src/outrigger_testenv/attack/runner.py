@@ -78,8 +78,7 @@ def _recorded(row: Row) -> Iterator[None]:
 
 def _attacked(row: Row, scene: Scene, stack: Stack, effort: Effort) -> None:
     process = stack.serve.process
-    # The peak is this case's, without what the one before has not given back yet.
-    scene.kept(process)
+    scene.level(process)
     before = process.log.stat().st_size
     with Peak(process) as peak, _recorded(row):
         _turns(row, scene, effort)

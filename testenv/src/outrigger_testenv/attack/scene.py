@@ -96,10 +96,11 @@ class Scene:
         """Bytes of memory that a process had when this was first called for it."""
         return self._levels.setdefault(process.pid, resident(process.pid))
 
-    def kept(self, process: Process) -> int:
-        """Bytes of memory that a process has beyond its level: at most `KEPT`, or what is left
-        after a minute.
+    def kept(self) -> int:
+        """Bytes of memory that the control plane has beyond its level: at most `KEPT`, or what is
+        left after a minute.
         """
+        process = self.stack.serve.process
         level = self.level(process)
         with suppress(ProcessError):
             process.wait_until(lambda: resident(process.pid) - level <= KEPT, _SETTLED)
